@@ -16,8 +16,7 @@ import (
 
 var boardCountKey = []byte("boards")
 
-// board reads what is kept of a board apart from its counts. The default board
-// is there before it is stored.
+// board reads a board without its counters. The default board exists even before it is stored.
 func (v *view) board(name string) (board jobs.BoardStatus, found bool) {
 	if len(name) > maxKeyName {
 		return board, false
@@ -36,7 +35,7 @@ func (v *view) board(name string) (board jobs.BoardStatus, found bool) {
 	return board, true
 }
 
-// existingBoard reads a board that somebody names. ErrNotFound.
+// existingBoard reads a board that a caller names. ErrNotFound.
 func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
 	board, found := v.board(cmp.Or(name, jobs.DefaultBoard))
 	if !found {
@@ -45,7 +44,7 @@ func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
 	return board, nil
 }
 
-// paused reports whether nobody can claim from a board.
+// paused reports whether a board is paused.
 func (v *view) paused(name string) bool {
 	board, _ := v.board(name)
 	return board.Pause != nil
@@ -59,7 +58,7 @@ func (v *view) hasSchedules(board string) bool {
 	return bytes.HasPrefix(key, boardKey(board))
 }
 
-// saveBoard writes a board that is there, or is the default board.
+// saveBoard writes an existing board, or the default board.
 func (t *txn) saveBoard(board *jobs.BoardStatus) {
 	row := t.boardRow(board.Name)
 	if row == nil {
@@ -69,7 +68,7 @@ func (t *txn) saveBoard(board *jobs.BoardStatus) {
 	t.writeBoard(board, row.GetMadeBy())
 }
 
-// makeBoard writes a board that was not there, and counts it, also for the principal that makes it; empty: none.
+// makeBoard writes a new board, and counts it. It also counts the board for the principal by; empty: none.
 func (t *txn) makeBoard(board *jobs.BoardStatus, by string) {
 	board.CreatedAt = t.now
 	t.countBoard(by, 1)
@@ -89,7 +88,7 @@ func (t *txn) writeBoard(board *jobs.BoardStatus, madeBy string) {
 	t.putMessage(tableBoard, []byte(board.Name), nil, &v1.BoardRow{CreatedAt: head.CreatedAt, Limits: head.Limits, Pause: head.Pause, Ageing: head.Ageing, MadeBy: madeBy})
 }
 
-// boardRow is what is stored of a board; nil: nothing.
+// boardRow returns the stored row of a board; nil: none.
 func (v *view) boardRow(name string) *v1.BoardRow {
 	value := v.get(tableBoard, []byte(name))
 	if value == nil {
@@ -104,8 +103,8 @@ func decodeBoard(name string, value []byte) jobs.BoardStatus {
 	})
 }
 
-// roomForBoard refuses a board that would be one too many: for the cluster, or for the principal that makes it. A
-// principal may make half of the boards that others have left, so that each further one can make some.
+// roomForBoard refuses a new board over the limit of the cluster, or of the principal that makes it. A principal
+// may make half of the boards that others have left, so further principals can always make some.
 func (t *txn) roomForBoard(name, by string) error {
 	if len(name) > maxKeyName {
 		return &logbook.LimitError{Field: "board", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}
@@ -125,7 +124,7 @@ func (t *txn) roomForBoard(name, by string) error {
 	return nil
 }
 
-// createBoard makes a board; one that exists stays as it is.
+// createBoard makes a board. An existing board stays unchanged.
 func (t *txn) createBoard(c *v1.BoardCommand) error {
 	name := cmp.Or(c.GetBoard(), jobs.DefaultBoard)
 	if t.get(tableBoard, []byte(name)) != nil {
@@ -139,7 +138,8 @@ func (t *txn) createBoard(c *v1.BoardCommand) error {
 	return nil
 }
 
-// maker is the principal that counts the boards that a caller makes: nodes and operators on their machines count none.
+// maker returns the principal for which a caller's boards count. Nodes, and operators on a node's machine, count
+// none.
 func maker(caller string) string {
 	if strings.Contains(caller, "/") {
 		return ""
@@ -164,7 +164,7 @@ func (t *txn) limitBoard(c *v1.LimitBoardCommand) error {
 	return nil
 }
 
-// pauseBoard keeps everybody from claiming.
+// pauseBoard stops all claims from a board.
 func (t *txn) pauseBoard(c *v1.BoardCommand) error {
 	board, err := t.existingBoard(c.GetBoard())
 	if err != nil {
@@ -204,7 +204,7 @@ func (t *txn) tellOfBoard(kind jobs.EventKind, request jobs.RequestKind, c *v1.B
 	})
 }
 
-// boardQueues are the queues of a board in which jobs wait.
+// boardQueues returns the queues of a board that have jobs.
 func (v *view) boardQueues(board string) []Queue {
 	var queues []Queue
 	prefix := boardKey(board)
@@ -219,7 +219,7 @@ func (v *view) boardQueues(board string) []Queue {
 	return queues
 }
 
-// deleteBoard forgets a board that nothing names any more.
+// deleteBoard removes a board that no job and no schedule names.
 func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	board, err := t.existingBoard(c.GetBoard())
 	if err != nil {
@@ -247,8 +247,8 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	return nil
 }
 
-// admit makes the board of a new job if need be, and refuses the job if the
-// board or a quota has no room for it. It decides first: after it, the job is posted.
+// admit refuses a new job if its board or a quota has no room for it. Otherwise it makes a missing board, and
+// counts the posting in the rates. After admit, the job must be posted.
 func (t *txn) admit(j *jobRecord) error {
 	board, _ := t.board(j.Board)
 	counted := t.countersOf(j.Board, countersOfBoard, nil)
@@ -276,8 +276,8 @@ func (t *txn) admit(j *jobRecord) error {
 	return nil
 }
 
-// roomAgain refuses to put a finished job back on a board if another job has its key, or if
-// the board or a quota has no room for it. A job that is only undone further needs no room.
+// roomAgain refuses to reopen a finished job if another unfinished job has its key, or if the board or a quota
+// has no room for it. A job that only continues its undo needs no room.
 func (t *txn) roomAgain(j *jobRecord) error {
 	if err := t.checkKey(j, j.Board); err != nil {
 		return err
@@ -306,7 +306,7 @@ func ofBoard(name string, over *logbook.LimitError) error {
 	return &fullError{fmt.Sprintf("board %q", name), over}
 }
 
-// fullError is a LimitError that says what is at its limit.
+// fullError is a LimitError that names the board or the quota.
 type fullError struct {
 	what string
 	*logbook.LimitError
@@ -318,8 +318,8 @@ func (e *fullError) Error() string {
 
 func (e *fullError) Unwrap() error { return e.LimitError }
 
-// overLoad returns the limit that one more unfinished job of a size would exceed; nil if
-// there is room for it. A limit of 0 is none.
+// overLoad returns the limit that one more unfinished job of this size would exceed; nil if there is room. A
+// limit of 0 is no limit.
 func overLoad(most, mostBytes, unfinished, bytes, size uint64) *logbook.LimitError {
 	switch {
 	case most > 0 && unfinished >= most:
@@ -330,8 +330,8 @@ func overLoad(most, mostBytes, unfinished, bytes, size uint64) *logbook.LimitErr
 	return nil
 }
 
-// overRate is a bucket after one more posting, or the limit over which that would be. A
-// limit of 0 is none.
+// overRate returns a bucket after one more posting, or the limit that the posting would exceed. A limit of 0 is
+// no limit.
 func overRate(b bucket, now time.Time, perSecond uint64) (bucket, *logbook.LimitError) {
 	if perSecond == 0 {
 		return b, nil
@@ -343,8 +343,7 @@ func overRate(b bucket, now time.Time, perSecond uint64) (bucket, *logbook.Limit
 	return b, &logbook.LimitError{Field: "postings_per_second", Limit: int64(perSecond), Size: int64(perSecond) + 1, Unit: "postings a second"}
 }
 
-// BoardStatus reads a board with its kinds and holders, at a time that is the
-// caller's. ErrNotFound.
+// BoardStatus reads a board with its kinds and holders. Rates are for the time now. ErrNotFound.
 func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, error) {
 	var status jobs.BoardStatus
 	err := m.read(func(v *view) (err error) {
@@ -359,7 +358,7 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 	return status, err
 }
 
-// HasBoard reports whether a board exists, or has a schedule that will make it.
+// HasBoard reports whether a board exists, or has a schedule whose jobs will create it.
 func (m *Machine) HasBoard(name string) (has bool) {
 	err := m.read(func(v *view) error {
 		_, err := v.existingBoard(name)
@@ -369,7 +368,8 @@ func (m *Machine) HasBoard(name string) (has bool) {
 	return err == nil && has
 }
 
-// BoardList reads a page of up to limit boards by name, without kinds and holders. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.
+// BoardList reads a page of up to limit boards, sorted by name, without kinds and holders. A limit of 0 or over
+// logbook.MaxPage means logbook.MaxPage.
 func (m *Machine) BoardList(after string, limit int, now time.Time) (page jobs.Page[jobs.BoardStatus], err error) {
 	limit = pageSize(limit)
 	err = m.read(func(v *view) error {
@@ -390,8 +390,8 @@ func (m *Machine) BoardList(after string, limit int, now time.Time) (page jobs.P
 	return page, err
 }
 
-// boardNames are the names of a page of boards, and whether more follow. The default
-// board has its place in the order before it is stored too.
+// boardNames returns the names of a page of boards, and whether more follow. It includes the default board even
+// before that is stored.
 func (v *view) boardNames(after string, limit int) (names []string, more bool) {
 	size, unstored := 0, v.get(tableBoard, []byte(jobs.DefaultBoard)) == nil && after < jobs.DefaultBoard
 	cursor := v.cursor(tableBoard)
@@ -413,7 +413,7 @@ func (v *view) boardNames(after string, limit int) (names []string, more bool) {
 	return names, false
 }
 
-// fillBoard adds what is counted of a board as a whole.
+// fillBoard adds the counters of a whole board.
 func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) {
 	counted := v.counters(countersKey(status.Name, countersOfBoard, nil))
 	status.Jobs, status.Bytes, status.Parked = counted.byState(), counted.bytes, v.storedCount(tableParked, []byte(status.Name))

@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// change gives a job another priority, time, deadline, place or board, or releases it;
-// jobs.Controller holds the table of that.
+// change changes the priority, time, deadline, place or board of a job, or releases it. jobs.Controller has the table of
+// its effects.
 func (t *txn) change(c *v1.Change) error {
 	change, err := command.ChangeFromProto(c)
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *txn) change(c *v1.Change) error {
 	return nil
 }
 
-// checkChange refuses what makes no sense where the job stands.
+// checkChange refuses a change that the state of the job does not allow, and a wrong deadline.
 func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	due := j.NotBefore
 	if !c.NotBefore.IsZero() {
@@ -79,7 +79,7 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	return nil
 }
 
-// takeOver makes a job what a change says.
+// takeOver applies a change to the facts of a job.
 func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
 	if c.Priority != nil {
 		j.Priority = *c.Priority
@@ -99,15 +99,13 @@ func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
 	}
 }
 
-// A change that is known is kept as its id, and the beginning of a digest of
-// what it says.
+// A known change is stored as its id, and the first bytes of a digest of its content.
 const (
 	changeDigestSize = 8
 	knownChangeSize  = idSize + changeDigestSize
 )
 
-// knownChange reports whether a change has been made already. ErrConflict if its
-// id stands for another.
+// knownChange reports whether a change is a repeat. ErrConflict if its id belongs to another change.
 func (t *txn) knownChange(j *jobRecord, c *jobs.Change) (bool, error) {
 	if c.ID == uuid.Nil {
 		return false, nil
@@ -124,8 +122,7 @@ func (t *txn) knownChange(j *jobRecord, c *jobs.Change) (bool, error) {
 	return false, nil
 }
 
-// keepChange makes a change known, for as long as the job is not finished and
-// not too many others follow.
+// keepChange stores the id of a change of an unfinished job, until jobs.MaxKnownChanges later ones.
 func (t *txn) keepChange(j *jobRecord, c *jobs.Change) {
 	if c.ID == uuid.Nil || j.State.Finished() {
 		return
@@ -135,8 +132,7 @@ func (t *txn) keepChange(j *jobRecord, c *jobs.Change) {
 	t.put(tableChange, key, rows[max(0, len(rows)-jobs.MaxKnownChanges*knownChangeSize):])
 }
 
-// changeRow is what is kept of a change. The digest is state: what it is made
-// of must not change.
+// changeRow returns the stored form of a change. The digest is part of the state, so its input must not change.
 func changeRow(c *jobs.Change) []byte {
 	sum := sha256.New()
 	if c.Priority != nil {

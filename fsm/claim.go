@@ -11,15 +11,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxOver is how many requests of a session are remembered after their claims
-// are over. A repeat that is later than that many requests has been on its way
-// for longer than any call may take.
+// maxOver is the number of a session's requests that are remembered after their claims have ended. A repeat that is
+// later than that has been in transit for longer than any call may take.
 const maxOver = 64
 
-// maxResultBytes bounds a job, as stored, that the result of its claim contains.
+// maxResultBytes bounds the stored size of a job for which the result of the claim includes the job.
 const maxResultBytes = 64 << 10
 
-// claim takes one job for a session.
+// claim claims one job for a session.
 func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	session, claims, nonce, err := t.claimant(c.GetSession(), c.GetNonce())
 	if err != nil {
@@ -63,8 +62,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	return t.granted([]*jobRecord{j}), nil
 }
 
-// claimNext takes the first jobs in order that the session can do; none is an
-// answer too.
+// claimNext claims the first matching jobs for a session. A result without jobs is no error.
 func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	session, claims, nonce, err := t.claimant(c.GetSession(), c.GetNonce())
 	if err != nil {
@@ -94,7 +92,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	return t.granted(found), nil
 }
 
-// claimant reads what both ways to claim need.
+// claimant reads the session, its claims and the nonce of a claim command.
 func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, jobs.Nonce, error) {
 	parsed, err := jobs.ParseNonce(nonce)
 	if err != nil {
@@ -108,7 +106,7 @@ func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, job
 	return owner, claims, parsed, nil
 }
 
-// grantedBefore repeats an answer: the claims of it that are still held.
+// grantedBefore answers a repeat with the claims of the request that have not ended.
 func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result, error) {
 	var held []*jobRecord
 	for _, row := range claims.held {
@@ -124,14 +122,14 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 	return t.granted(held), nil
 }
 
-// grant is what the claims of one request have in common.
+// grant has the common fields of the claims of one request.
 type grant struct {
 	nonce  jobs.Nonce
-	expiry time.Duration // of each by itself; 0: none
-	begins bool          // its owner begins the flows at once
+	expiry time.Duration // TTL of each claim; 0: none
+	begins bool          // see jobs.ClaimRequest
 }
 
-// grant ties jobs to a session.
+// grant makes a session the owner of jobs.
 func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRecord, how grant) {
 	for _, j := range found {
 		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry, Begins: how.begins}
@@ -157,9 +155,8 @@ func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRec
 	claims.over = slices.Delete(claims.over, 0, many)
 }
 
-// release ends the claim of a job; the caller moves the job on. One row is
-// enough to know a request again, so that of the claim stays only if it is the
-// last one of its request.
+// release ends the claim of a job. The caller changes the job's other facts and calls placeJob. The row of the claim
+// stays only if it is the last row of its request: one row is enough to recognise a repeat.
 func (t *txn) release(j *jobRecord, how end) {
 	session := j.Claim.Session
 	claims := t.claimsOf(session)
@@ -186,9 +183,9 @@ func (t *txn) granted(found []*jobRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Claim{Claim: answer}}
 }
 
-// claimed is what the owner of a claim needs to start, so that the node does not read again
-// what this command has in its hands. It is nil for a job that is long or whose flow has
-// been at work: the node reads such a one, so that it does not hold up the next commands.
+// claimed returns the data that the owner of a claim needs to start, so the node need not read it again. It returns nil
+// for a large job, and for a flow that has begun. The node reads these after the command, so that they do not delay
+// other commands.
 func (t *txn) claimed(j *jobRecord) *v1.Claimed {
 	if t.answerSize(j) > maxResultBytes {
 		return nil

@@ -9,12 +9,11 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// A board has a row of counters for all its jobs, one for each kind, and one for
-// each session that holds claims. The key of a row is the board, one of these, and
-// the kind or the session.
+// A board has one row of counters for all its jobs, one for each kind, and one for each session with claims. The key
+// of a row is the board, one of these constants, and the kind or the session.
 //
-// A principal has a row, and so have the boards of a quota. Their keys begin with the
-// empty name, which no board has.
+// A principal has a row, and the boards of a quota have one together. Their keys begin with the empty name, which no
+// board has.
 const (
 	countersOfBoard     = 'b'
 	countersOfKind      = 'k'
@@ -27,8 +26,8 @@ func countersKey(board string, what byte, of []byte) []byte {
 	return append(append(boardKey(board), what), of...)
 }
 
-// counters are the numbers of a board or of a part of it, or of a principal or a quota. They change with the jobs,
-// so that reading them needs no scan, and are written once at the end of a batch.
+// counters are the counters of a board or a part of it, of a principal, or of a quota. Every change of a job updates
+// them, so reading them needs no scan. They are written once, at the end of a batch.
 type counters struct {
 	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder, the claimed ones
 	bytes            uint64             // of the postings of unfinished jobs; not of a kind or a holder
@@ -45,7 +44,7 @@ func (t *counters) empty() bool {
 		t.active == 0 && t.sessions == 0 && t.boards == 0
 }
 
-// message shares memory with the counters: encode it before they change.
+// message returns the stored form. It shares memory with the counters: encode it before they change.
 func (t *counters) message() *v1.Counters {
 	return &v1.Counters{
 		Jobs: t.jobs[:], Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
@@ -70,7 +69,7 @@ func countersFromProto(message *v1.Counters) (*counters, error) {
 	return t, err
 }
 
-// byState are the counts that are not zero.
+// byState returns the counts by state, without zeros.
 func (t *counters) byState() map[jobs.State]uint64 {
 	counts := make(map[jobs.State]uint64)
 	for i, n := range t.jobs {
@@ -81,7 +80,7 @@ func (t *counters) byState() map[jobs.State]uint64 {
 	return counts
 }
 
-// unfinished is how many jobs are not finished.
+// unfinished returns the number of unfinished jobs.
 func (t *counters) unfinished() uint64 {
 	var n uint64
 	for i, count := range t.jobs {
@@ -92,12 +91,11 @@ func (t *counters) unfinished() uint64 {
 	return n
 }
 
-// maxKnownCounters bounds the memory of counterCache. If there are more kinds and
-// boards, the counters that are needed are read again.
+// maxKnownCounters bounds the memory of counterCache. With more boards and kinds, counters are read again.
 const maxKnownCounters = 4_096
 
-// counterCache keeps counters by key, as they are after the last command. Each batch
-// changes a few of them again; reading those anew would cost more than changing them.
+// counterCache caches counters by key, in their current state. Each batch changes the same few counters, and reading
+// them would cost more than changing them.
 type counterCache struct {
 	known   map[string]*counters
 	changed []string // keys of those that the present batch has changed
@@ -113,7 +111,7 @@ func (v *view) counters(key []byte) *counters {
 	return decode(value, &v1.Counters{}, countersFromProto)
 }
 
-// countersOf finds counters in the cache, or reads them. See changedCounters.
+// countersOf returns counters from the cache, or reads them. To change counters, use changedCounters.
 func (t *txn) countersOf(board string, what byte, of []byte) *counters {
 	key := countersKey(board, what, of)
 	if known := t.counterCache.known[string(key)]; known != nil {
@@ -124,7 +122,7 @@ func (t *txn) countersOf(board string, what byte, of []byte) *counters {
 	return found
 }
 
-// changedCounters finds counters for the caller to change, and marks them as changed.
+// changedCounters returns counters that the caller may change, and marks them as changed.
 func (t *txn) changedCounters(board string, what byte, of []byte) *counters {
 	found := t.countersOf(board, what, of)
 	if !found.changed {
@@ -135,7 +133,7 @@ func (t *txn) changedCounters(board string, what byte, of []byte) *counters {
 	return found
 }
 
-// saveCounters writes what a batch has counted.
+// saveCounters writes the changed counters of a batch.
 func (t *txn) saveCounters() {
 	for _, key := range t.counterCache.changed {
 		counted := t.counterCache.known[key]
@@ -161,7 +159,7 @@ func (t *txn) notePosting(board string) {
 	t.changedCounters(board, countersOfBoard, nil).posted.add(t.now)
 }
 
-// storedCount is the number in a row that counts something; 0 without a row.
+// storedCount returns the number in a counting row; 0 without a row.
 func (v *view) storedCount(tab table, key []byte) uint64 {
 	value := v.get(tab, key)
 	switch len(value) {
@@ -173,7 +171,7 @@ func (v *view) storedCount(tab table, key []byte) uint64 {
 	panic(corrupt("a row of table %s counts in %d bytes", tableNames[tab], len(value)))
 }
 
-// addCount changes the number in a row, and returns the new one. No row holds 0.
+// addCount adds to the number in a counting row, and returns the sum. A sum of 0 removes the row.
 func (t *txn) addCount(tab table, key []byte, by int) uint64 {
 	count := int64(t.storedCount(tab, key)) + int64(by)
 	if count < 0 {
@@ -187,8 +185,8 @@ func (t *txn) addCount(tab table, key []byte, by int) uint64 {
 	return uint64(count)
 }
 
-// waitGroup is the jobs of a board that wait since, or until, the same time. Most were
-// posted in one entry. A row of tableWaiting counts them.
+// waitGroup identifies the jobs of a board that wait since, or until, the same time. Usually one entry posted them. A
+// row of tableWaiting counts them.
 type waitGroup struct {
 	board string
 	what  byte // waitsForClaim or waitsForTime
@@ -200,7 +198,7 @@ const (
 	waitsForTime  = 'd' // until a time
 )
 
-// countWaiting adds to the number of jobs in the group of a job that waits.
+// countWaiting adds by to the number of jobs in a waiting job's group.
 func (t *txn) countWaiting(j *jobFacts, by int) {
 	group := waitGroup{board: j.Board}
 	switch {
@@ -220,7 +218,7 @@ func (t *txn) countWaiting(j *jobFacts, by int) {
 	t.waiting[last].by += by
 }
 
-// waitChange is by how much the number of a group changes.
+// waitChange is a change of the number of jobs in a group.
 type waitChange struct {
 	waitGroup
 	by int
@@ -230,7 +228,7 @@ func (g *waitGroup) key() []byte { return appendTime(waitingPrefix(g.board, g.wh
 
 func waitingPrefix(board string, what byte) []byte { return append(boardKey(board), what) }
 
-// firstWaiting is the earliest time of those who wait so; zero if nobody does.
+// firstWaiting returns the earliest time of a board's waiting jobs of one sort; zero if there are none.
 func (v *view) firstWaiting(board string, what byte) time.Time {
 	var first time.Time
 	prefix := waitingPrefix(board, what)

@@ -4,14 +4,13 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// expireJob cancels a job whose deadline has passed and has it undone. That includes a
-// job that a person has reopened and nobody has claimed since. A job that is being
-// cancelled stays as it is, and so does one whose flow has ended and waits to be
-// consumed.
+// expireJob cancels a job whose deadline has passed, and has its flow undone. This includes a job that an operator has
+// reopened. A job that is being cancelled stays unchanged. So does a job whose flow has ended and that waits for its
+// consume.
 func (t *txn) expireJob(j *jobRecord) {
 	j.watched = false
 	if j.State == jobs.StateClaimable {
-		// Callers that skipped it since its deadline wait, for this job or those behind it.
+		// Callers that skipped the job since its deadline wait for it, or for the jobs behind it.
 		t.becameClaimable(queueOf(&j.jobFacts))
 	}
 	if j.isUnder(jobs.RequestCancel) {

@@ -10,14 +10,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// parting is the end of a claim, worked out before anything is written.
+// parting is the planned end of a claim. Nothing of it is written yet.
 type parting struct {
 	jobs.Ending
 	job    *jobRecord
 	update *flowUpdate // nil: the flow stays
 }
 
-// consume completes a job, unless its retry policy has it go on.
+// consume completes a job, unless its retry policy continues or parks it.
 func (t *txn) consume(c *v1.Ending) error {
 	p, err := t.planEnding(c, endConsumed)
 	if err != nil || p == nil {
@@ -49,7 +49,7 @@ func (t *txn) consume(c *v1.Ending) error {
 	return nil
 }
 
-// trash puts a job aside.
+// trash sets a job aside that no conductor can do.
 func (t *txn) trash(c *v1.Ending) error {
 	p, err := t.planEnding(c, endTrashed)
 	if err != nil || p == nil {
@@ -60,7 +60,7 @@ func (t *txn) trash(c *v1.Ending) error {
 	return nil
 }
 
-// abandon gives a job back.
+// abandon releases a job to its board.
 func (t *txn) abandon(c *v1.Ending) error {
 	p, err := t.planEnding(c, endAbandoned)
 	if err != nil || p == nil {
@@ -84,16 +84,14 @@ func (t *txn) abandon(c *v1.Ending) error {
 	return nil
 }
 
-// undoneSince reports whether somebody has asked to undo a claimed job
-// under its present claim. Its owner may not know that yet, and give the job
-// back for a time that does not count any more. The next owner gets the stop request
-// with the job, so that a delay which it asks for is meant.
+// undoneSince reports whether a request to undo the job came during its current claim. The owner may not know the
+// request, so the delay of its abandon does not count. The next owner gets the request with the job, so its delay
+// counts.
 func undoneSince(j *jobRecord) bool {
 	return j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since)
 }
 
-// planEnding checks what the three endings have in common. It answers with
-// nil if the very ending has taken place already.
+// planEnding makes the common checks of the three endings. It returns nil for a repeat of an ending that took effect.
 func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	ending, err := command.EndingFromProto(c)
 	if err != nil {
@@ -124,7 +122,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	return p, err
 }
 
-// repeats reports whether an ending is the one that has taken place.
+// repeats reports whether an ending is a repeat of the job's last ending.
 func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 	switch {
 	case j.Claim != nil || j.Token != e.Token:
@@ -135,7 +133,7 @@ func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 	return j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
 }
 
-// outcome is that of a job to be consumed. It must agree with how its flow ended.
+// outcome returns the outcome of a consume. It must agree with the state of the flow.
 func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	switch {
 	case p.Outcome == "":
@@ -165,8 +163,8 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	return p.Outcome, nil
 }
 
-// agrees reports whether an outcome fits the state of the job's flow. The flow of a
-// cancelled job was undone, left as it stood, or never begun.
+// agrees reports whether an outcome agrees with the state of the job's flow. The flow of a cancelled job is undone,
+// suspended, or not begun.
 func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 	switch outcome {
 	case jobs.OutcomeSuccess:
@@ -179,7 +177,7 @@ func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 	return state == logbook.FlowFailure
 }
 
-// finish ends a job for good.
+// finish ends a claim and finishes its job.
 func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	if p.update != nil {
 		p.update.flow.job = 0
@@ -197,8 +195,8 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	}
 }
 
-// part writes what every ending brings: the flow's last update, the end of the
-// claim, and why. The caller moves the job on.
+// part writes the common parts of every ending: the flow's last update, the end of the claim, the reason and the
+// failure. The caller changes the job's other facts and calls placeJob.
 func (t *txn) part(p *parting, how end) {
 	t.writeUpdate(p.update, p.job)
 	if !p.Recorded && p.update == nil { // an update records all that has begun
@@ -209,8 +207,8 @@ func (t *txn) part(p *parting, how end) {
 	t.setEvidence(p.job, p.Failure)
 }
 
-// recordEnd keeps why a job has ended that did not succeed: what its owner said,
-// or else what its flow did.
+// recordEnd records the error of a job that ended without success: the failure of the ending, or else the failure of
+// its flow.
 func (t *txn) recordEnd(p *parting, how jobs.How) {
 	failure := p.Failure
 	if how != jobs.HowTrashed {
@@ -222,8 +220,8 @@ func (t *txn) recordEnd(p *parting, how jobs.How) {
 	t.recordError(p.job, how, failure)
 }
 
-// failureOf is why an attempt that is consumed has failed: the failure that its owner
-// gives, or else the cause in its flow; nil if there is neither.
+// failureOf returns the failure of a failed attempt that is consumed: the failure of the ending, or else the cause of
+// the flow; nil if there is neither.
 func (t *txn) failureOf(p *parting) *logbook.Failure {
 	switch {
 	case p.Failure != nil || p.job.Flow.IsZero():
@@ -236,7 +234,7 @@ func (t *txn) failureOf(p *parting) *logbook.Failure {
 	return whole.Cause
 }
 
-// unsaid stands for the failure that nobody has told.
+// unsaid makes the failure of an ending without a failure.
 func unsaid(p *parting, how jobs.How) *logbook.Failure {
 	return &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", and nobody said why")}
 }

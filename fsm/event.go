@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// event records what has happened to a job. Further fields, such as Owner, Token or
-// Steps, come in extra.
+// event records an event of a job. extra has further fields, such as Owner, Token or Steps.
 func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 	extra.Kind = kind
 	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
@@ -22,7 +21,7 @@ func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 	t.record(extra)
 }
 
-// record keeps an event, which happens now.
+// record records an event at the current time.
 func (t *txn) record(e jobs.Event) {
 	t.item++
 	position := jobs.Position{Index: t.Index, Item: t.item}
@@ -39,14 +38,12 @@ func (t *txn) record(e jobs.Event) {
 	t.changes.Events = true
 }
 
-// eventSize is how many bytes an event may take on average, as stored. Most
-// take far less; an update of thousands of steps takes a thousand times as
-// many, and as many events of that kind as are kept would fill a disk.
+// eventSize bounds the average stored size of the kept events. Most events are far smaller. The event of an update
+// with thousands of steps is a thousand times larger, and 100,000 such events would fill a disk.
 const eventSize = 1 << 10
 
-// trimEvents drops the oldest events over the bounds, but not the last one. It
-// runs once a batch: the latest events are the same, however the entries were
-// batched.
+// trimEvents drops the oldest events over the bounds, and keeps at least one. It runs once per batch. The kept
+// events do not depend on the batches.
 func (t *txn) trimEvents() {
 	over := func() bool {
 		return t.KeptEvents > t.eventsKept || (t.EventBytes > t.eventsKept*eventSize && t.KeptEvents > 1)
@@ -78,20 +75,18 @@ func (t *txn) trimEvents() {
 	}
 }
 
-// Events reads up to limit events after a position, in order; fewer where they
-// are long, and none only if none follow. A limit of 0 or over logbook.MaxPage
-// means logbook.MaxPage. ErrCompacted if events after the
+// Events reads up to limit events after a position, in order. It reads fewer if they are long, and none only if no
+// events follow. A limit of 0 or over logbook.MaxPage means logbook.MaxPage. ErrCompacted if events after the
 // position are no longer kept. The zero position is before all events.
 func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
 	events, _, err := m.EventsOf(&jobs.Watch{}, after, limit)
 	return events, err
 }
 
-// EventsOf is Events without most of those that a watch does not select by their owner,
-// their kind or as endings by others. That costs a look at their bytes: every conductor
-// watches its own claims, among all that happens. It also tells how far it has looked: after
-// itself only if there is no event at all. An event may name the owner otherwise than as its
-// owner.
+// EventsOf is Events for a watch. It skips most events that the watch does not select by owner, kind or Others, and
+// checks only their stored bytes. Every conductor watches its own claims among all events, so skipped events must be
+// cheap. The caller must still call watch.Selects: an event can contain the owner's name in another field. reached is
+// the position up to which EventsOf has read; it equals after only if no event follows.
 func (m *Machine) EventsOf(watch *jobs.Watch, after jobs.Position, limit int) (events []jobs.Event, reached jobs.Position, err error) {
 	own := func(jobs.Position) bool { return false }
 	if watch.Others {
@@ -141,7 +136,7 @@ func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, ow
 	return events, reached
 }
 
-// kindOfEvent reads the kind of a stored event, and nothing else; empty where it has none.
+// kindOfEvent reads only the kind of a stored event; empty if it has none.
 func kindOfEvent(event []byte) jobs.EventKind {
 	for len(event) > 0 {
 		number, wireType, size := protowire.ConsumeTag(event)
@@ -163,12 +158,12 @@ func kindOfEvent(event []byte) jobs.EventKind {
 
 var kindField = (&v1.Event{}).ProtoReflect().Descriptor().Fields().ByName("kind").Number()
 
-// maxOwnEndings is how many endings are remembered as their owners' own: those of some
-// seconds, on a busy board. The event of one that is forgotten is sent to its owner.
+// maxOwnEndings bounds ownEndings. It is enough for some seconds on a busy board. Watches with Others also get the
+// events of older endings.
 const maxOwnEndings = 4096
 
-// ownEndings are the positions of the latest events of endings that the claims' owners made
-// themselves. They are no part of the state: the events do not say it.
+// ownEndings has the positions of the latest endings that the claims' owners made themselves. It is not part of the
+// state, because the events do not contain it.
 type ownEndings struct {
 	mu        sync.RWMutex
 	positions []jobs.Position // in order
@@ -193,7 +188,7 @@ func (o *ownEndings) has(position jobs.Position) bool {
 	return found
 }
 
-// clear forgets all, before another state takes the place of the present one.
+// clear removes all positions, before a restored state replaces the current one.
 func (o *ownEndings) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// eventRowBytes is the length at which a row of events is full. An entry that posts
-// hundreds of jobs has an event for each: to put a row for each event, and to drop it
-// later, would cost more than to make the event. Two rows fill a block of the tables.
+// eventRowBytes is the size at which a row of events is full. An entry that posts hundreds of jobs has an event for
+// each. Writing and later dropping a row per event would cost more than making the event. Two rows fill a block of the
+// tables.
 const eventRowBytes = 1_800
 
-// eventBuffer holds the events of the present entry that are not in a row yet, each
-// behind its length. Their positions follow each other. A row has the events of one entry.
+// eventBuffer has the events of the current entry that are not in a row yet, each with its length before it. Their
+// positions are consecutive. A row has events of one entry only.
 type eventBuffer struct {
 	first jobs.Position
 	row   []byte
 }
 
-// bufferEvent appends an event to those of the present entry.
+// bufferEvent appends an event to the buffer.
 func (t *txn) bufferEvent(position jobs.Position, event []byte) {
 	buffer := &t.memory.events
 	if len(buffer.row) == 0 {
@@ -41,8 +41,8 @@ func (t *txn) putEvents() {
 	}
 }
 
-// eachEvent calls a function with every event of a row, in order, until it has seen
-// enough, and reports whether it has seen all.
+// eachEvent calls each with every event of a row, in order, until each returns false. It reports whether each got all
+// events.
 func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) (more bool)) (all bool) {
 	position := positionOfKey(key)
 	for ; len(row) > 0; position.Item++ {
@@ -59,8 +59,7 @@ func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) 
 	return true
 }
 
-// eventRowAt finds the first row that may have an event behind a position: that in
-// which the position is, or the next one.
+// eventRowAt finds the first row that can have an event after a position: the row of the position, or the next row.
 func eventRowAt(cursor *tables.Cursor, after jobs.Position) (key, row []byte) {
 	start := positionKey(after)
 	key, row = cursor.Seek(start)

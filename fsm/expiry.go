@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// timed tells the leader of a claim that has a time of its own.
+// timed reports a claim with its own TTL to the leader.
 func (t *txn) timed(j *jobRecord) {
 	if j.Claim.Expiry > 0 {
 		t.changes.Timed = append(t.changes.Timed, timerOf(j))
@@ -21,8 +21,8 @@ func timerOf(j *jobRecord) ClaimTimer {
 	return ClaimTimer{Job: j.ID, Token: j.Claim.Token, Expiry: j.Claim.Expiry, Extensions: j.Claim.Extensions}
 }
 
-// extendClaim gives a claim a time of its own. It stores the duration, not the end:
-// each leader measures it by its own clock.
+// extendClaim sets the claim's own TTL. It stores the duration and not the end, because each leader measures it by its
+// own clock.
 func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	expiry, err := command.DurationFromProto("claim expiry", c.GetExpiry())
 	if err != nil {
@@ -41,7 +41,7 @@ func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	return nil
 }
 
-// expireClaim ends a claim whose own time is up. Its session goes on.
+// expireClaim ends a claim whose own TTL has passed. Its session continues.
 func (t *txn) expireClaim(c *v1.ExpireClaimCommand) error {
 	coolDown, err := command.DurationFromProto("cool_down", c.GetCoolDown())
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *txn) claimedJob(text string, token jobs.Token) (*jobRecord, error) {
 	return j, t.checkToken(j, token)
 }
 
-// ClaimTimers reads the claims that have a time of their own.
+// ClaimTimers reads the claims with their own TTL.
 func (m *Machine) ClaimTimers() ([]ClaimTimer, error) {
 	var timers []ClaimTimer
 	err := m.read(func(v *view) error {
@@ -91,7 +91,7 @@ func (m *Machine) ClaimTimers() ([]ClaimTimer, error) {
 	return timers, err
 }
 
-// heldBy reads the job of a claim; nil if the claim is over.
+// heldBy reads the job of a claim; nil if the claim has ended.
 func (v *view) heldBy(key, value []byte) *jobRecord {
 	if len(key) != claimKeySize || len(value) != idSize+1 {
 		panic(corrupt("a claim has a key of %d bytes and a value of %d", len(key), len(value)))
@@ -109,8 +109,8 @@ func (v *view) heldBy(key, value []byte) *jobRecord {
 
 const claimKeySize = idSize + 8 + 8 + sequenceSize
 
-// Claims reads a page of the claims that are held, by session and in the order
-// in which they were made. Fields that only the leader's timers know are not set.
+// Claims reads a page of current claims, sorted by session and then by time. It does not set the fields that only the
+// leader's timers know.
 func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.Page[jobs.HeldClaim], err error) {
 	after, err := hex.DecodeString(query.After)
 	if err != nil || (len(after) != 0 && len(after) != claimKeySize) {

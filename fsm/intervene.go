@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxPendingBytes bounds the interventions in a flow that nobody has carried
-	// out yet, as stored: the next owner of its job is told all of them at once.
+	// maxPendingBytes bounds the stored size of the pending interventions in a flow, because the
+	// next owner of its job gets all of them in one answer.
 	maxPendingBytes = 512 << 10
-	// maxAnsweredBytes is how long those that were carried out may be, together,
-	// before the earlier ones are shortened in answers.
+	// maxAnsweredBytes bounds the carried-out interventions in an answer. Beyond it, the earlier
+	// ones are shortened.
 	maxAnsweredBytes = 256 << 10
 )
 
-// intervene records what a person does to a flow that has failed, and has its
-// last job claimed once more. jobs.Controller holds the table.
+// intervene records an operator's decision about a failed flow, and reopens the flow's last job. jobs.Controller has
+// the table of its effects.
 func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	intervention, err := command.InterventionFromProto(c)
 	if err != nil {
@@ -57,14 +57,13 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	t.keepIntervention(record, detail, &intervention)
 	t.steer(j, &intervention, detail.Pending(), record, released)
 	if j.State == jobs.StateClaimable {
-		t.becameClaimable(queueOf(&j.jobFacts)) // who was passed over in this very entry asks again
+		t.becameClaimable(queueOf(&j.jobFacts)) // callers that skipped the job in this entry try again
 	}
 	return intervened(j), nil
 }
 
-// keepIntervention writes what was said of a flow, and adds it to the detail.
-// The record knows whether anything is pending: of a last one that was taken
-// back, or carried out, it keeps no token.
+// keepIntervention writes an intervention, and adds it to the detail. The record gets the token of the last pending
+// intervention, or none.
 func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, said *logbook.Intervention) {
 	t.addIntervention(record, uint32(len(detail.Interventions)), said)
 	detail.Interventions = append(detail.Interventions, *said)
@@ -74,20 +73,19 @@ func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, s
 	}
 }
 
-// interventionCount is how many interventions there are in a flow.
+// interventionCount returns the number of interventions in a flow.
 func (v *view) interventionCount(id logbook.FlowID) uint32 {
 	return uint32(len(v.keys(tableIntervention, id.UUID[:])))
 }
 
-// addIntervention adds an intervention to a flow, which the caller writes.
+// addIntervention writes an intervention, and changes the record of its flow, which the caller writes.
 func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Intervention) {
 	t.use.intervene(record.ID)
 	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(i))
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{{Token: i.Token}}, t.now
 }
 
-// takeBack cancels the pending interventions in a flow, in the name of the person who
-// cancels its job.
+// takeBack withdraws the pending interventions in a flow, under the name of the operator that cancels its job.
 func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	if len(record.Pending()) == 0 {
 		return
@@ -101,7 +99,7 @@ func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	})
 }
 
-// pending reads what was said of a flow and waits to be carried out.
+// pending reads the pending interventions in a flow.
 func (v *view) pending(record *flowRecord) []logbook.Intervention {
 	if len(record.Pending()) == 0 {
 		return nil
@@ -119,8 +117,8 @@ func intervened(j *jobRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Intervene{Intervene: answer}}
 }
 
-// intervenable reads as much of a flow as an intervention is judged by: its
-// interventions, its definition, and of its atoms the one that is named.
+// intervenable reads the parts of a flow that logbook.FlowDetail.Admit needs: its interventions, its definition, and the
+// atom of the named step.
 func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail {
 	detail := record.FlowDetail
 	detail.Interventions, _ = t.interventions(record)
@@ -132,14 +130,12 @@ func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail 
 	return &detail
 }
 
-// lastJob reads the last job of a flow; nil if there was none, or it is kept no
-// longer.
+// lastJob reads the last job of a flow; nil if there was none, or if it is no longer kept.
 func (v *view) lastJob(record *flowRecord) *jobRecord {
 	return v.findJob(record.last)
 }
 
-// checkReopening refuses an intervention that the flow's last job cannot carry
-// out.
+// checkReopening refuses an intervention if the flow's last job cannot carry it out.
 func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	switch {
 	case record.last == 0:
@@ -154,8 +150,7 @@ func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	return nil
 }
 
-// roomToGoOn refuses an intervention that would put the flow's finished job
-// back on a board without room for it, as a restoration is refused.
+// roomToGoOn refuses an intervention that would reopen a finished job on a board without room for it.
 func (t *txn) roomToGoOn(j *jobRecord, pending []logbook.Intervention, next *logbook.Intervention) error {
 	if !j.State.Finished() || next.Hold || next.Kind == logbook.InterveneTakeBack {
 		return nil
@@ -165,10 +160,10 @@ func (t *txn) roomToGoOn(j *jobRecord, pending []logbook.Intervention, next *log
 	return t.roomAgain(&reopened)
 }
 
-// checkPending bounds the interventions that the next owner of the flow's job is told.
+// checkPending enforces maxPendingBytes.
 func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error {
 	if next.Kind == logbook.InterveneTakeBack {
-		return nil // there is less to tell then
+		return nil // fewer interventions are pending then
 	}
 	size := interventionSize(next)
 	pending := detail.Pending()
@@ -181,15 +176,14 @@ func checkPending(detail *logbook.FlowDetail, next *logbook.Intervention) error 
 	return nil
 }
 
-// interventionSize is about how many bytes an intervention takes.
+// interventionSize returns about the stored size of an intervention.
 func interventionSize(i *logbook.Intervention) int {
 	const about = 160 // bytes of ids, kind, time and token
 	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
 }
 
-// steer has a job carry out the pending interventions. A finished or parked job becomes
-// claimable, unless all of them hold. If none is left to carry out, a job that was
-// reopened for them ends as its flow has ended.
+// steer changes a job for its flow's pending interventions. A finished or parked job becomes claimable, unless the last
+// intervention has Hold. If a take-back leaves none to carry out, a job that was reopened for them is completed again.
 func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
@@ -229,8 +223,7 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	t.event(jobs.EventReopened, j, evidence)
 }
 
-// closeAgain completes a job that was reopened and has nothing left to do: its flow has
-// ended before.
+// closeAgain completes a reopened job that has nothing left to do, with the end of its flow.
 func (t *txn) closeAgain(j *jobRecord, record *flowRecord, evidence jobs.Event) {
 	record.job = 0
 	t.saveFlow(record)
@@ -243,7 +236,7 @@ func (t *txn) closeAgain(j *jobRecord, record *flowRecord, evidence jobs.Event) 
 	t.event(jobs.EventCompleted, j, evidence)
 }
 
-// saidOf puts an intervention into a line.
+// saidOf returns an intervention as one line of text.
 func saidOf(i *logbook.Intervention) string {
 	said := string(i.Kind)
 	if i.Step != "" {
@@ -255,10 +248,9 @@ func saidOf(i *logbook.Intervention) string {
 	return said
 }
 
-// lift removes a stop request that the pending interventions contradict. A request to
-// cancel and undo stays where they undo the flow further; a suspended job waits until
-// it is resumed. A job that was being cancelled has not waited for its time any more,
-// and does not begin to wait for it now.
+// lift withdraws a stop request that contradicts the pending interventions. A request to cancel and undo stays if the
+// interventions continue the undo. The suspension of a suspended job stays. A job that was being cancelled no longer
+// waits for its not-before time.
 func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {
 	switch {
 	case j.State == jobs.StateSuspended:
@@ -271,8 +263,7 @@ func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {
 	}
 }
 
-// interventions reads what persons have done to a flow, oldest first, and how
-// many bytes each takes.
+// interventions reads all interventions in a flow, oldest first, with their stored sizes.
 func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, sizes []int) {
 	if len(record.Interventions) == 0 {
 		return nil, nil
@@ -284,10 +275,8 @@ func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, si
 	return all, sizes
 }
 
-// answeredInterventions reads the interventions as they are answered, with how many
-// bytes they take. Where those that were carried out take more than
-// maxAnsweredBytes, the earlier ones are shortened: a flow that persons have worked
-// on for long must still fit into an answer.
+// answeredInterventions reads the interventions for an answer, with their total size. If the carried-out ones exceed
+// maxAnsweredBytes, it shortens the earlier ones, so that a flow with many interventions fits into an answer.
 func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Intervention, size int) {
 	all, sizes := v.interventions(record)
 	told := 0

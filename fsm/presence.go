@@ -16,15 +16,14 @@ import (
 // Sessions, entities and drains are read whole inside the node, and by pages of
 // maxPageBytes for answers.
 
-// Sessions reads the open sessions in the order of their ids.
+// Sessions reads the open sessions, sorted by id.
 func (m *Machine) Sessions() ([]jobs.Session, error) {
 	sessions, _, err := m.sessions(jobs.SessionID{}, Unbounded, 0)
 	return sessions, err
 }
 
-// SessionPage reads a page of the open sessions in the order of their ids: those
-// after the given one, at most limit unless that is 0. Next is the last of the page, and
-// zero if none follow.
+// SessionPage reads a page of open sessions, sorted by id: sessions after the given id, at most limit (0: no limit).
+// next is the last id of the page, or zero at the end.
 func (m *Machine) SessionPage(after jobs.SessionID, limit int) (sessions []jobs.Session, next jobs.SessionID, err error) {
 	return m.sessions(after, maxPageBytes, limit)
 }
@@ -43,7 +42,7 @@ func (m *Machine) sessions(after jobs.SessionID, maxBytes, limit int) (sessions 
 	return sessions, next, err
 }
 
-// Presence is how many sessions, conductors and drains there are.
+// Presence has the numbers of open sessions, registered conductors and drains.
 type Presence struct{ Sessions, Conductors, Drains int }
 
 // Presence counts the open sessions, the registered conductors, and the drains.
@@ -57,8 +56,7 @@ func (m *Machine) Presence() (p Presence, err error) {
 	return p, err
 }
 
-// Entities reads the entities of a kind, or of all kinds if it is empty, by
-// kind and name.
+// Entities reads the entities of a kind, sorted by kind and name. An empty kind means all kinds.
 func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
 	err = m.read(func(v *view) error {
 		entities = v.entities(kind)
@@ -67,9 +65,9 @@ func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
 	return entities, err
 }
 
-// EntityPage reads a page of the same, or of those of one name, by kind and name within it:
-// those after the page whose next is given, at most limit unless that is 0. Next is empty if
-// none follow. ErrInvalid if after is no next.
+// EntityPage reads a page of entities by kind, and by name unless that is empty. Entities are sorted by kind and name
+// within the page. after is the next of the previous page; limit bounds the page (0: no limit). next is empty at the
+// end. ErrInvalid if after is not a next.
 func (m *Machine) EntityPage(kind, name, after string, limit int) (entities []jobs.Entity, next string, err error) {
 	key, err := hex.DecodeString(after)
 	if err != nil {
@@ -111,7 +109,7 @@ func (v *view) entitiesAfter(kind, name string, after []byte, maxBytes, limit in
 	return entities, reached
 }
 
-// HeldOn counts the jobs that a session has claimed on the boards that are shown.
+// HeldOn counts the claims of a session on boards for which shows returns true.
 func (m *Machine) HeldOn(id jobs.SessionID, shows func(board string) bool) (held int, err error) {
 	err = m.read(func(v *view) error {
 		for _, claim := range v.claims(id).held {
@@ -124,7 +122,8 @@ func (m *Machine) HeldOn(id jobs.SessionID, shows func(board string) bool) (held
 	return held, err
 }
 
-// EntityCursor is the next of a page of these entities. Their keys have an order of their own.
+// EntityCursor returns the next for a page with these entities. The pages follow the order of the keys, which is not
+// the order of the names.
 func EntityCursor(page []jobs.Entity) (next string) {
 	for i := range page {
 		next = max(next, hex.EncodeToString(entityKey(page[i].Kind, page[i].Name, page[i].Session)))
@@ -132,7 +131,7 @@ func EntityCursor(page []jobs.Entity) (next string) {
 	return next
 }
 
-// Drains reads the drains that stand, by name.
+// Drains reads all drains, sorted by name.
 func (m *Machine) Drains() (drains []jobs.Drain, err error) {
 	err = m.read(func(v *view) error {
 		drains = v.drains()
@@ -141,8 +140,8 @@ func (m *Machine) Drains() (drains []jobs.Drain, err error) {
 	return drains, err
 }
 
-// DrainPage reads a page of the same: those after the given name. Next is the
-// last of the page, and empty if none follow.
+// DrainPage reads a page of drains, sorted by name: drains after the given name. next is the last name of the page, or
+// empty at the end.
 func (m *Machine) DrainPage(after string) (drains []jobs.Drain, next string, err error) {
 	err = m.read(func(v *view) error {
 		var reached []byte
@@ -165,9 +164,8 @@ func (v *view) drainsAfter(after []byte, maxBytes int) (drains []jobs.Drain, rea
 	return drains, reached
 }
 
-// page goes through the rows of a table whose keys begin with a prefix, after a
-// key, until they take so many bytes or are as many as limit, unless that is 0. Reached is the key of the last one, if
-// others follow, and nil otherwise.
+// page calls each for the rows of a table with a key prefix, after a key. It ends at maxBytes, or at limit rows (0: no
+// limit). reached is the key of the last row if more rows follow, and nil otherwise.
 func (v *view) page(from table, prefix, after []byte, maxBytes, limit int, each func(value []byte)) (reached []byte) {
 	cursor := v.cursor(from)
 	start := prefix
@@ -198,7 +196,7 @@ func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool)
 	return decode(value, &v1.Session{}, command.SessionFromProto), true
 }
 
-// openedSession reads the session that a command names. ErrSessionExpired.
+// openedSession reads the open session that a command names. ErrSessionExpired.
 func (v *view) openedSession(text string) (jobs.Session, error) {
 	id, err := jobs.ParseSessionID(text)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Principals are counted whether they have a quota or not: nothing else says what one of
-// them has posted. The boards of a quota are counted from when it is saved, beginning with
-// the sum of what is counted of each.
+// The counters of principals exist without a quota too, because no other row has the sum of a principal's jobs.
+// The counters of a quota's boards start when the quota is saved, with the sum of the boards' counters.
 
-// quotaCounters is where a subject is counted: under a board without a name.
+// quotaCounters returns the key of a subject's counters: they belong to a board without a name.
 func quotaCounters(s access.Subject) (board string, what byte, of []byte) {
 	if s.Principal != "" {
 		return "", countersOfPrincipal, []byte(s.Principal)
@@ -26,8 +25,8 @@ func quotaCounters(s access.Subject) (board string, what byte, of []byte) {
 	return "", countersOfQuota, []byte(s.Boards)
 }
 
-// covering are the quotas that cover a job: that of the principal that posted it, and those
-// of its board.
+// covering yields the quotas that cover a job: the quota of the principal that posted it, and the quotas of its
+// board.
 func (t *txn) covering(j *jobFacts) iter.Seq[*access.Quota] {
 	return func(yield func(*access.Quota) bool) {
 		known := t.knownQuotas()
@@ -42,8 +41,7 @@ func (t *txn) covering(j *jobFacts) iter.Seq[*access.Quota] {
 	}
 }
 
-// checkQuotas refuses a job, new or finished, for which a quota has no room. The rate counts
-// for a new one.
+// checkQuotas refuses a new or reopened job for which a quota has no room. Rates apply only to new jobs.
 func (t *txn) checkQuotas(j *jobRecord, isNew bool) error {
 	for quota := range t.covering(&j.jobFacts) {
 		counted := t.countersOf(quotaCounters(quota.Subject))
@@ -63,9 +61,9 @@ func ofQuota(q *access.Quota, over *logbook.LimitError) error {
 	return &fullError{fmt.Sprintf("quota of %s", q.Subject), over}
 }
 
-// RoomFor refuses a posting, which others of its principal come ahead of, if the principal's quota or the limits of the
-// board have no room for it now. It spares a caller work for what would be refused; what it lets pass is decided when it
-// is applied, and so is a posting with a key or with the id of a job that is there.
+// RoomFor refuses a posting if the principal's quota or the limits of the board have no room for it now. ahead is the
+// number of the principal's postings before it. RoomFor only saves work for postings that would be refused: applying
+// a posting decides again. It accepts postings with a key, and postings with the id of an existing job.
 func (m *Machine) RoomFor(principal string, p *v1.Posting, ahead uint64, now time.Time) error {
 	return m.read(func(v *view) error {
 		id, err := jobs.ParseJobID(p.GetId())
@@ -105,10 +103,9 @@ func (t *txn) chargeQuotas(j *jobRecord) {
 	}
 }
 
-// countUse adds an unfinished job to the counters of its principal and of the quotas of its
-// board, or takes it from them.
+// countUse adds by (1 or -1) unfinished jobs to the counters of the job's principal, and of its board's quotas.
 func (t *txn) countUse(j *jobFacts, by int) {
-	n := uint64(by) // sums wrap around, so that -1 takes away
+	n := uint64(by) // sums wrap around, so adding uint64(-1) subtracts 1
 	if j.PostedBy != "" {
 		counted := t.changedCounters(quotaCounters(access.Subject{Principal: j.PostedBy}))
 		counted.active, counted.bytes = counted.active+n, counted.bytes+n*j.Size
@@ -119,8 +116,7 @@ func (t *txn) countUse(j *jobFacts, by int) {
 	}
 }
 
-// roomForSession refuses a session if the principal of the current command has no room for
-// one more.
+// roomForSession refuses a session over the quota of the current command's principal.
 func (t *txn) roomForSession() error {
 	quota := t.knownQuotas().ofPrincipal[t.by]
 	if quota == nil || quota.Limits.Sessions == 0 {
@@ -139,7 +135,7 @@ func (t *txn) countSession(principal string, by int) {
 	}
 }
 
-// saveQuota makes a quota, or replaces its limits.
+// saveQuota creates a quota, or replaces its limits.
 func (t *txn) saveQuota(c *v1.SaveQuotaCommand) error {
 	quota := command.SavedQuota(c)
 	if size := max(len(quota.Principal), len(quota.Boards)); size > maxKeyName {
@@ -187,7 +183,7 @@ func (t *txn) quotasChanged() {
 	t.AccessIndex = t.Index
 }
 
-// load is what is unfinished on boards that a quota names.
+// load returns the unfinished jobs on the boards of a quota, and the bytes of their postings.
 func (t *txn) load(boards string) (unfinished, bytes uint64) {
 	for _, name := range t.keys(tableBoard, []byte(strings.TrimSuffix(boards, "*"))) {
 		if access.Covers(boards, string(name)) {
@@ -198,7 +194,7 @@ func (t *txn) load(boards string) (unfinished, bytes uint64) {
 	return unfinished, bytes
 }
 
-// fillUsed adds what the subject of a quota uses, apart from watches.
+// fillUsed adds the use of a quota, without watches.
 func (v *view) fillUsed(q *access.Quota, now time.Time) {
 	counted := v.counters(countersKey(quotaCounters(q.Subject)))
 	q.Used = access.Amounts{
@@ -207,7 +203,7 @@ func (v *view) fillUsed(q *access.Quota, now time.Time) {
 	}
 }
 
-// Quotas reads all quotas, without what is used.
+// Quotas reads all quotas, without their use.
 func (m *Machine) Quotas() (all []access.Quota, err error) {
 	err = m.read(func(v *view) error {
 		v.eachQuota(func(q access.Quota) { all = append(all, q) })
@@ -216,8 +212,7 @@ func (m *Machine) Quotas() (all []access.Quota, err error) {
 	return all, err
 }
 
-// Quota reads the quota of a principal with what it uses apart from watches, at a time that
-// is the caller's; nil if there is none.
+// Quota reads the quota of a principal with its use at the time now, without watches; nil if there is none.
 func (m *Machine) Quota(principal string, now time.Time) (quota *access.Quota, err error) {
 	err = m.read(func(v *view) error {
 		if value := v.get(tableQuota, quotaKey(access.Subject{Principal: principal})); value != nil {
@@ -230,9 +225,8 @@ func (m *Machine) Quota(principal string, now time.Time) (quota *access.Quota, e
 	return quota, err
 }
 
-// QuotaPage reads a page of the quotas with what is used apart from watches, at a time that
-// is the caller's: those of boards first, then those of principals, by name. It begins after
-// the page whose next is given. Next is empty if none follow.
+// QuotaPage reads a page of quotas with their use at the time now, without watches: quotas of boards, then quotas of
+// principals, each by name. after is the next of the previous page. next is empty at the end.
 func (m *Machine) QuotaPage(after string, now time.Time) (page []access.Quota, next string, err error) {
 	err = m.read(func(v *view) error {
 		next = string(v.page(tableQuota, nil, []byte(after), maxPageBytes, 0, func(value []byte) {

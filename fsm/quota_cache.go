@@ -6,8 +6,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// quotas caches all quotas of the state as they are after the last command; zero: they
-// have to be read. Each posting looks for those that cover it.
+// quotas caches all quotas in their current state, because each posting needs the quotas that cover it. The zero
+// value is an empty cache.
 type quotas struct {
 	read        bool
 	ofPrincipal map[string]*access.Quota
@@ -29,7 +29,7 @@ func (v *view) eachQuota(each func(q access.Quota)) {
 	})
 }
 
-// knownQuotas are the quotas, read if they are not known.
+// knownQuotas returns the cached quotas. It fills an empty cache.
 func (t *txn) knownQuotas() *quotas {
 	if t.quotas.read {
 		return t.quotas
@@ -45,7 +45,7 @@ func (t *txn) knownQuotas() *quotas {
 	return t.quotas
 }
 
-// on are the quotas that cover a board.
+// on returns the quotas that cover a board.
 func (q *quotas) on(board string) []*access.Quota {
 	if len(q.ofBoards) == 0 {
 		return nil

@@ -2,12 +2,12 @@ package fsm
 
 import "github.com/conductord/conductord/jobs"
 
-// A reserved job is claimable, but stands in no queue: it has a row under the name of its
-// conductor. So no other claim comes by it, however many jobs are reserved. The end of the
-// reservation is among the due times, and puts the job back into its queue.
+// A reserved job is claimable, but is in no queue: it has a row under the name of its conductor. So other claims never
+// read it, for any number of reserved jobs. tableDue has the end of the reservation, which puts the job back into its
+// queue.
 
-// placeReservation begins the reservation of a job whose owner has let go of it as a
-// transfer wants, and ends one that is over.
+// placeReservation starts the reservation of a job that its owner has handed over for a transfer, and ends an expired
+// reservation.
 func (t *txn) placeReservation(j *jobRecord) {
 	if j.Claim == nil && j.isUnder(jobs.RequestTransfer) {
 		begins := t.now
@@ -22,8 +22,8 @@ func (t *txn) placeReservation(j *jobRecord) {
 	}
 }
 
-// reservedFor finds the first job that is reserved for the conductors of a session, and
-// that its request can take; nil if there is none. A request gets one such job at a time.
+// reservedFor finds the first job that is reserved for the conductors of a session and matches its request; nil if there
+// is none. A request gets one such job at a time.
 func (t *txn) reservedFor(session jobs.SessionID, request *jobs.ClaimRequest) (found *jobRecord) {
 	if key, _ := t.cursor(tableReserved).First(); key == nil {
 		return nil
@@ -44,8 +44,7 @@ func (t *txn) reservedFor(session jobs.SessionID, request *jobs.ClaimRequest) (f
 	return found
 }
 
-// anyReserved reports whether a job is reserved for the conductors of a session that its
-// request asks for.
+// anyReserved reports whether a matching job is reserved for the conductors of a session.
 func (v *view) anyReserved(session jobs.SessionID, request *jobs.ClaimRequest) (found bool) {
 	passed := 0
 	v.eachConductor(session, func(name string) bool {
@@ -79,7 +78,7 @@ func (v *view) isConductor(session jobs.SessionID, name string) (found bool) {
 	return found
 }
 
-// reservedQueues are the queues to which the reserved jobs of a board belong.
+// reservedQueues returns the queues to which the reserved jobs of a board will return.
 func (v *view) reservedQueues(board string) []Queue {
 	var queues []Queue
 	v.scan(tableReserved, nil, func(key, _ []byte) bool {

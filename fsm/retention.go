@@ -12,9 +12,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// sweep removes finished jobs that the retention policy gives up, the books to
-// which no job refers any more, and what was left of those that were removed
-// before. It ends early where that is much.
+// sweep removes finished jobs by the retention policy, books without jobs, and garbage of removed flows. It ends early
+// at the bounds of one entry.
 func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 	age, err := command.DurationFromProto("sweep max_age", c.GetMaxAge())
 	if err != nil {
@@ -34,21 +33,20 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 	return counted(len(rows), t.clearGarbage() || more), nil
 }
 
-// retention is the policy for finished jobs. A zero age or number is no bound,
-// since what is unset must not delete anything.
+// retention is the policy for finished jobs. A zero age or number is no limit, because an unset value must not delete
+// jobs.
 type retention struct {
 	age  time.Duration
 	keep uint64
 	now  time.Time
 }
 
-// givesUp reports whether the oldest of so many finished jobs has to be removed.
+// givesUp reports whether the oldest of the given number of finished jobs must be removed.
 func (r *retention) givesUp(finished uint64, finishedAt time.Time) bool {
 	return (r.keep > 0 && finished > r.keep) || (r.age > 0 && r.now.Sub(finishedAt) > r.age)
 }
 
-// givesUpOwn tells the same of a job with a retention of its own, by its place
-// among those, where it is the first.
+// givesUpOwn is givesUp for jobs with their own retention. key is the key of the first of them in tableOwn.
 func (r *retention) givesUpOwn(finished uint64, key []byte) bool {
 	return (r.keep > 0 && finished > r.keep) || bytes.Compare(key[:dueTimeSize], timeKey(r.now)) < 0
 }
@@ -59,9 +57,8 @@ type finishedRow struct {
 	at       time.Time
 }
 
-// givenUp reads the finished jobs that the policy gives up, oldest first. Those
-// that wait for a person come after the others, and then those with a retention
-// of their own: the policy looks at each kind by itself.
+// givenUp reads the finished jobs to remove, oldest first: jobs without special rules, then jobs that need an operator,
+// then jobs with their own retention. The policy applies to each of these kinds separately.
 func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow, more bool) {
 	for _, kind := range []struct {
 		table    table
@@ -75,7 +72,7 @@ func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow
 	return rows, false
 }
 
-// givenUpIn reads the jobs to remove in one table that has so many rows.
+// givenUpIn reads the jobs to remove in one table. finished is the number of its rows.
 func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool) {
 	cursor := v.cursor(where)
 	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
@@ -104,8 +101,7 @@ func decodeFinished(value []byte) finishedRow {
 	return finishedRow{sequence: binary.BigEndian.Uint64(value), at: at}
 }
 
-// Sweepable reports whether a sweep with this policy would remove anything if it
-// were proposed now. A zero age or number is no bound.
+// Sweepable reports whether a sweep with this policy would remove anything now. A zero age or number is no limit.
 func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (bool, error) {
 	found := false
 	err := m.read(func(v *view) error {
@@ -124,7 +120,7 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 	return found, err
 }
 
-// purge removes a finished job before its time.
+// purge removes a finished job before its retention ends.
 func (t *txn) purge(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestPurge)
 	if err != nil {
@@ -145,7 +141,7 @@ func (t *txn) sweepJob(j *jobRecord) {
 		return
 	}
 	book, found := t.book(j.Book)
-	// A book that was destroyed and saved anew under its id is not the job's.
+	// A book that was destroyed and saved again with the same id is another book.
 	if found && !book.CreatedAt.After(j.PostedAt) {
 		t.removeBook(j.Book, t.flowIDs(j.Book))
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// retry has a job begin again in the way that its state needs; jobs.Historian holds the
-// table of that.
+// retry starts a job again, according to its state. jobs.Historian has the table.
 func (t *txn) retry(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestRetry)
 	if err != nil {
@@ -48,7 +47,7 @@ func (t *txn) restore(j *jobRecord, request *jobs.OperatorRequest) error {
 		j.StopRequest = nil
 	}
 	if j.end == endConsumed {
-		j.end = endNone // its outcome is gone, and another one is not that which its owner said
+		j.end = endNone // the outcome is removed, so a repeat of the ending must not match a later outcome
 	}
 	t.reopenJob(j)
 	j.watched = j.Deadline.After(t.now)
@@ -63,8 +62,7 @@ func (t *txn) restore(j *jobRecord, request *jobs.OperatorRequest) error {
 	return nil
 }
 
-// flowToRestore reads the flow that a restored job is to go on with; nil if it
-// has none.
+// flowToRestore reads the flow of a job to restore; nil if the job has none.
 func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 	if j.Flow.IsZero() {
 		return nil, nil
@@ -76,7 +74,7 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 	case flow.job != 0:
 		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, flow.ID, flow.job)
 	}
-	// A book that was destroyed and saved anew under its id is not the job's.
+	// A book that was destroyed and saved again with the same id is another book.
 	book, found := t.book(j.Book)
 	if !found || book.CreatedAt.After(j.PostedAt) {
 		return nil, fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)

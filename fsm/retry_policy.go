@@ -15,31 +15,27 @@ import (
 )
 
 const (
-	// maxReruns is how often a flow is run again by its job's policy, whatever
-	// that says: every run leaves an intervention, and what persons do to the
-	// flow needs room too.
+	// maxReruns bounds the runs of a flow by its job's policy. Every run adds an intervention, and
+	// interventions of operators need room too.
 	maxReruns = logbook.MaxInterventions / 2
-	// maxRetryReason bounds what is said of a failed attempt in a line; the
-	// failure itself stands beside it.
+	// maxRetryReason bounds the line about a failed attempt. The failure is recorded too.
 	maxRetryReason = 1 << 10
 )
 
-// sequel is what follows on a failed attempt that does not end its job, worked
-// out before anything is written.
+// sequel is the plan for a job after a failed attempt that does not end it. Nothing of it is written yet.
 type sequel struct {
 	parks   bool
 	due     time.Duration // from now
 	outcome jobs.Outcome
 	failure *logbook.Failure
-	failed  int                   // attempts, with this one
-	rerun   *logbook.Intervention // has the flow run again; nil: it has none, or stays as it is
-	number  uint32                // of the intervention
+	failed  int                   // failed attempts, including this one
+	rerun   *logbook.Intervention // runs the flow again; nil: no flow, or the flow does not run again now
+	number  uint32                // number of the intervention
 	reason  string
 }
 
-// sequel decides whether a job that is consumed goes on, by its policy; nil if
-// not. A job that is being cancelled ends, and no attempt is begun after the
-// job's deadline.
+// sequel decides by the retry policy whether a consumed job continues; nil if it ends. A job that is being cancelled
+// ends, and no attempt starts after the job's deadline.
 func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	j, policy := p.job, p.job.Retry
 	failed := outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed
@@ -82,8 +78,8 @@ func attemptText(number, tries int) string {
 	return fmt.Sprintf("attempt %d of %d", number, max(tries, number))
 }
 
-// rerun is the word that has the flow of a job run again from its beginning.
-// Its id follows from the job and the entry, in which it stands once.
+// rerun makes the intervention that runs the flow of a job again from its beginning. Its id depends on the job and the
+// entry, because an entry has at most one for each job.
 func (t *txn) rerun(j *jobRecord, by, reason string) *logbook.Intervention {
 	return &logbook.Intervention{
 		ID:   uuid.NewSHA1(j.ID.UUID, binary.BigEndian.AppendUint64([]byte("rerun "), t.Index)),
@@ -91,8 +87,7 @@ func (t *txn) rerun(j *jobRecord, by, reason string) *logbook.Intervention {
 	}
 }
 
-// goOn ends an attempt that does not end its job: the claim is over, and the
-// job waits for the next attempt, or for a person.
+// goOn ends the claim of a failed attempt. The job then waits for the next attempt, or is parked.
 func (t *txn) goOn(p *parting, s *sequel) {
 	j := p.job
 	if s.rerun != nil {
@@ -114,8 +109,7 @@ func (t *txn) goOn(p *parting, s *sequel) {
 	t.recordError(j, howEnded(s.outcome), s.failure)
 }
 
-// planRerun puts the intervention into the flow, which is written with its last
-// update, or now if there is none.
+// planRerun adds the intervention to the flow. The flow is written with its last update, or now if there is no update.
 func (t *txn) planRerun(p *parting, s *sequel) {
 	if p.update != nil {
 		t.addIntervention(p.update.flow, s.number, s.rerun)
@@ -138,18 +132,17 @@ func stepped(priority, step jobs.Priority) jobs.Priority {
 	return jobs.Priority(min(max(int64(priority)+int64(step), math.MinInt32), math.MaxInt32))
 }
 
-// unpark has a job begin anew that its policy has parked, with all its attempts.
+// unpark releases a parked job with all its attempts.
 func (j *jobRecord) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
 
-// release is what a person's release of a parked job does to its flow, worked
-// out before anything is written; nil if there is nothing of the kind.
+// release is the planned effect of releasing a parked job on its flow; nil: none.
 type release struct {
 	record *flowRecord
 	rerun  *logbook.Intervention
 	number uint32
 }
 
-// planRelease finds what the release of a job does to its flow.
+// planRelease plans the effect of releasing a job on its flow.
 func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
 	if !c.Release || !j.Parked || j.Flow.IsZero() {
 		return nil, nil
@@ -167,7 +160,7 @@ func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
 	return &release{record, t.rerun(j, cmp.Or(c.By, "somebody"), c.Reason), number}, nil
 }
 
-// letRun writes that.
+// letRun writes a planned release.
 func (t *txn) letRun(j *jobRecord, r *release) {
 	if r == nil {
 		return
@@ -177,8 +170,8 @@ func (t *txn) letRun(j *jobRecord, r *release) {
 	j.end = endNone
 }
 
-// giveUp ends a parked job whose flow is half undone and which a person cancels: an owner
-// could do nothing more. Interventions that hold are taken back.
+// giveUp ends a cancelled parked job whose flow could not be undone, because an owner could do nothing more.
+// Interventions with Hold are taken back.
 func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) {
 	t.takeBack(flow, request)
 	flow.job = 0

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// maxSessions bounds the open sessions: a leader arms a timer for each, and
-	// each sends keep-alives to it.
+	// maxSessions bounds the open sessions. The leader has a timer for each, and gets the
+	// keep-alives of each.
 	maxSessions = 10_000
-	// maxEntities bounds the entities of a session, so that its end is small.
+	// maxEntities bounds the entities of a session, so that the end of a session is a small write.
 	maxEntities = 256
-	// maxEnded is how many ended sessions are remembered. A late repeat of an
-	// opening must not bring one of them back: it would hold nothing, and be
-	// kept alive by nobody.
+	// maxEnded is the number of ended sessions that are remembered. A late repeat of an opening
+	// must not open an ended session again: no client would keep it alive.
 	maxEnded = 10_000
 )
 
-// openSession opens a session. A repeat is answered with the session as it is.
+// openSession opens a session. A repeat returns the session in its current state.
 func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	opening, err := command.OpeningFromProto(c)
 	if err != nil {
@@ -71,7 +70,7 @@ func (t *txn) sessionResult(session jobs.Session) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Session{Session: command.SessionToProto(&session)}}
 }
 
-// closeSession ends a session as its owner asks: its jobs are free at once.
+// closeSession ends a session for its owner. Its jobs are claimable at once.
 func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 	session, claims, err := t.endingSession(c.GetSession())
 	if err != nil {
@@ -91,9 +90,8 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 	return nil
 }
 
-// expireSession ends a session that was not kept alive. Its jobs cool down, so
-// that whatever its owner was doing to the outside world has time to fail; a
-// job that has cost too many owners is put aside.
+// expireSession ends a session without keep-alives. Its jobs cool down, so that work of the lost owner in the outside
+// world can end. A job that has lost too many owners is trashed.
 func (t *txn) expireSession(c *v1.ExpireSessionCommand) error {
 	coolDown, err := command.DurationFromProto("cool_down", c.GetCoolDown())
 	if err != nil {
@@ -113,15 +111,14 @@ func (t *txn) expireSession(c *v1.ExpireSessionCommand) error {
 	return nil
 }
 
-// lapse is how the end of a time ends a claim.
+// lapse has the settings for a claim that ends because its session or its own TTL expired.
 type lapse struct {
 	coolDown   time.Duration
 	maxCrashes int
 	reason     string
 }
 
-// crash takes a job from an owner that has vanished, or has let the claim's
-// own time pass.
+// crash ends the claim of a lost owner, or a claim whose own TTL has passed.
 func (t *txn) crash(j *jobRecord, how lapse) {
 	maxCrashes := how.maxCrashes
 	t.noteBegun(j)
@@ -147,8 +144,7 @@ func (t *txn) crash(j *jobRecord, how lapse) {
 	t.recordError(j, jobs.HowCrashed, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
 }
 
-// endingSession reads a session that is to end, and the jobs that it holds, in
-// the order of their claims.
+// endingSession reads a session and its claimed jobs, in the order of the claims.
 func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 	session, err := t.ownSession(text)
 	if err != nil {
@@ -165,8 +161,7 @@ func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 	return session, held, nil
 }
 
-// endSession forgets a session, its claims and its entities, and remembers
-// that it was there.
+// endSession removes a session, its claims and its entities, and remembers its id.
 func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 	id := session.ID.UUID[:]
 	t.deletePrefix(tableClaim, id)
@@ -197,7 +192,7 @@ func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 	}
 }
 
-// register makes an entity known, or replaces it. A repeat changes nothing.
+// register adds or replaces an entity. A repeat changes nothing.
 func (t *txn) register(c *v1.RegisterCommand) error {
 	session, err := t.ownSession(c.GetSession())
 	if err != nil {

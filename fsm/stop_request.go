@@ -10,10 +10,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// suspend, resume and cancel are commands of jobs.Controller, which holds their
-// table.
+// suspend, resume and cancel are the commands of jobs.Controller, which has the table of their effects.
 
-// suspend keeps a job from going on.
+// suspend stops a job until it is resumed.
 func (t *txn) suspend(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestSuspend)
 	if err != nil {
@@ -37,7 +36,7 @@ func (t *txn) suspend(c *v1.JobCommand) error {
 	return nil
 }
 
-// resume lifts a suspension.
+// resume ends a suspension.
 func (t *txn) resume(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestResume)
 	if err != nil {
@@ -61,7 +60,7 @@ func (t *txn) resume(c *v1.JobCommand) error {
 	return nil
 }
 
-// cancel ends a job, or has its owner end it.
+// cancel ends an unclaimed job, or requests the end from the owner.
 func (t *txn) cancel(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestCancel)
 	if err != nil {
@@ -94,19 +93,17 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 	return nil
 }
 
-// isRepeat reports whether a stop request of the kind that the job is under asks for nothing
-// new: its owner, if it has one, does the same with running steps already.
+// isRepeat reports whether a stop request of the job's current kind changes nothing. The job is unclaimed, or its owner
+// already handles running steps in the requested way.
 func isRepeat(j *jobRecord, request *jobs.OperatorRequest) bool {
 	return j.State != jobs.StateClaimed || j.StopRequest.Interrupts() == request.Interrupts() && j.StopRequest.Grace == request.Grace
 }
 
-// endedByRequest reports whether a completed job came to its end by a stop request, and
-// under no claim.
+// endedByRequest reports whether a stop request completed the job without a claim.
 func endedByRequest(j *jobRecord) bool { return j.State == jobs.StateCompleted && j.end != endConsumed }
 
-// cancelReopened cancels a job whose flow had ended, which a person has reopened and
-// nobody has claimed since: the interventions are taken back. If they undo the flow
-// further and the request asks for an undo too, the flow is undone.
+// cancelReopened cancels a job that an intervention reopened and that has not been claimed since. It takes the
+// interventions back. If they continue an undo and the request has Revert, the flow is undone instead.
 func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
 	pending := t.pending(flow)
 	switch {
@@ -121,9 +118,8 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.Opera
 	return nil
 }
 
-// haveUndone lets a cancelled job wait for an owner that undoes it. A delay for which it
-// was released no longer counts. A job that has lost its owner still cools: steps of that
-// owner may still run.
+// haveUndone makes a cancelled job claimable, for an owner that undoes its flow. The delay of an abandon no longer
+// counts. A job of a lost owner still cools, because steps of that owner can still run.
 func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
 	j.StopRequest, j.Held = request, false
 	if j.end != endLost {
@@ -133,7 +129,7 @@ func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
 	t.event(jobs.EventStopRequested, j, jobs.Event{Request: request, Reason: request.Reason})
 }
 
-// target reads what every command about a job needs.
+// target reads the job of a command, and makes the record of the request.
 func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs.OperatorRequest, error) {
 	request, err := command.JobCommandFromProto(c)
 	if err != nil {
@@ -147,24 +143,23 @@ func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs
 		Steps: request.Steps, Grace: request.Grace, To: request.To, Within: request.Within}, nil
 }
 
-// tellOwner writes a stop request on a claimed job, for its owner to carry out.
+// tellOwner stores a claimed job with a changed stop request, and records the event for its owner.
 func (t *txn) tellOwner(kind jobs.EventKind, j *jobRecord, request *jobs.OperatorRequest) {
 	j.ModifiedAt = t.now
 	t.putJob(j)
 	t.event(kind, j, jobs.Event{Owner: j.Claim.Owner, Token: j.Token, Request: request, Reason: request.Reason})
 }
 
-// remainder is what is left to do about a cancelled job that nobody owns.
+// remainder is the remaining work of a cancelled job without an owner.
 type remainder int
 
 const (
-	nothing remainder = iota // it can be completed at once
-	undoing                  // an owner has to undo its flow
-	ended                    // its flow has ended otherwise, and an owner has to consume it
+	nothing remainder = iota // the job can be completed at once
+	undoing                  // an owner must undo the flow
+	ended                    // the flow has ended in success or failure, and an owner must consume the job
 )
 
-// remains tells what is left to do about a job under a request to cancel. The
-// flow is nil if the job has none.
+// remains returns the remaining work of a job under a request to cancel. The flow is nil if the job has none.
 func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *flowRecord) {
 	if j.Flow.IsZero() {
 		return nothing, nil
@@ -179,8 +174,8 @@ func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *
 	return nothing, flow
 }
 
-// settle places a job that has lost its owner, so that others can claim it after a delay,
-// or completes it if a cancellation leaves nothing to do, and reports whether it did.
+// settle places a job after the end of its claim, so that others can claim it after a delay. If the job is cancelled
+// and has nothing left to do, settle completes it and returns true.
 func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
@@ -196,10 +191,9 @@ func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
 	return false
 }
 
-// closeCancelled completes a job about which nothing is left to do. A flow
-// that has begun is left suspended, so that another job could take it up; one that has
-// failed still needs a person. Pending interventions are taken back. The error is a
-// fault.
+// closeCancelled completes a cancelled job with nothing left to do. A flow that has begun becomes suspended, so another
+// job can continue it. A flow in failure still needs an operator, so the outcome is failed. Pending interventions are
+// taken back.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
 	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.StopRequest.Reason
 	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays

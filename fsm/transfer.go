@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// transfer reserves a job for the conductors of a name, or has its owner hand it over.
+// transfer reserves a claimable job for the conductors of a name, or requests the hand-over from the owner.
 func (t *txn) transfer(c *v1.JobCommand) error {
 	j, request, err := t.target(c, jobs.RequestTransfer)
 	if err != nil {
@@ -44,10 +44,10 @@ func (t *txn) transfer(c *v1.JobCommand) error {
 	return nil
 }
 
-// maxNamed bounds the conductors that a refusal names.
+// maxNamed bounds the conductors in the text of a refusal.
 const maxNamed = 10
 
-// checkTransfer refuses a conductor that could not claim the job now.
+// checkTransfer refuses a transfer to conductors that could not claim the job now.
 func (v *view) checkTransfer(j *jobRecord, to string) error {
 	var others []string
 	var found *jobs.Entity
