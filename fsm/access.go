@@ -20,14 +20,14 @@ func (v *view) findPrincipal(name string) (access.Principal, error) {
 	return decode(value, &v1.Principal{}, command.PrincipalFromProto), nil
 }
 
-// putPrincipal writes a principal that the present command has changed.
+// putPrincipal writes a principal that the current command has changed.
 func (t *txn) putPrincipal(p *access.Principal) {
 	p.UpdatedAt, p.By = t.now, t.by
 	t.putMessage(tablePrincipal, []byte(p.Name), nil, command.PrincipalToProto(p))
 	t.AccessIndex = t.Index
 }
 
-// savePrincipal makes a principal, or replaces what it may do.
+// savePrincipal creates a principal, or replaces its grants.
 func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 	given := command.SavedPrincipal(c)
 	if len(given.Name) > maxKeyName {
@@ -48,7 +48,7 @@ func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 	return nil
 }
 
-// deletePrincipal forgets a principal and its tokens.
+// deletePrincipal removes a principal and its tokens.
 func (t *txn) deletePrincipal(c *v1.DeletePrincipalCommand) error {
 	if _, err := t.findPrincipal(c.GetName()); err != nil {
 		return fmt.Errorf("cannot delete: %w", err)
@@ -59,7 +59,7 @@ func (t *txn) deletePrincipal(c *v1.DeletePrincipalCommand) error {
 	return nil
 }
 
-// addAccessToken gives a principal another token. Tokens that have expired make room.
+// addAccessToken adds a token to a principal, and removes expired tokens.
 func (t *txn) addAccessToken(c *v1.AddAccessTokenCommand) error {
 	token, err := command.AddedToken(c)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *txn) addAccessToken(c *v1.AddAccessTokenCommand) error {
 	return nil
 }
 
-// revokeAccessToken takes a token from a principal.
+// revokeAccessToken removes a token of a principal.
 func (t *txn) revokeAccessToken(c *v1.RevokeAccessTokenCommand) error {
 	id, err := command.RevokedToken(c)
 	if err != nil {
@@ -109,8 +109,7 @@ func (t *txn) revokeAccessToken(c *v1.RevokeAccessTokenCommand) error {
 	return nil
 }
 
-// noteTokenUses keeps when tokens were used last. It changes nothing that a caller may do, so
-// AccessIndex stays.
+// noteTokenUses records when tokens were last used. It changes no permission, so AccessIndex stays.
 func (t *txn) noteTokenUses(c *v1.NoteTokenUsesCommand) error {
 	for _, use := range c.GetUses() {
 		id, err := command.TokenUseOf(use)
@@ -131,8 +130,8 @@ func (t *txn) noteTokenUses(c *v1.NoteTokenUsesCommand) error {
 	return nil
 }
 
-// ownSession reads the session that a command names. That of another principal is answered
-// as if there were none. ErrSessionExpired.
+// ownSession reads the session that a command names. ErrSessionExpired, also for the session of another
+// principal.
 func (t *txn) ownSession(text string) (jobs.Session, error) {
 	session, err := t.openedSession(text)
 	if err == nil && !t.mayUse(session) {
@@ -141,13 +140,12 @@ func (t *txn) ownSession(text string) (jobs.Session, error) {
 	return session, err
 }
 
-// mayUse reports whether the principal of the present command may use a session.
+// mayUse reports whether the principal of the current command may use a session.
 func (t *txn) mayUse(session jobs.Session) bool {
 	return t.by == "" || session.Principal == "" || t.by == session.Principal
 }
 
-// checkBoardOf refuses a book of another board than that for which the principal of the
-// present command uses it, as if there were none.
+// checkBoardOf refuses a principal's use of a book of another board than the given one, as if the book did not exist.
 func (t *txn) checkBoardOf(book *logbook.Book, board string) error {
 	if t.by != "" && book.Board != board {
 		return errNoBook(book.ID, board)
@@ -159,10 +157,10 @@ func errNoBook(id logbook.BookID, board string) error {
 	return fmt.Errorf("book %s: %w on board %q", id, logbook.ErrNotFound, board)
 }
 
-// AccessIndex is that of the last entry that changed a principal.
+// AccessIndex returns the index of the last entry that changed a principal.
 func (m *Machine) AccessIndex() uint64 { return m.status.Load().AccessIndex }
 
-// Principals reads all principals by name, and the AccessIndex that they are of.
+// Principals reads all principals, sorted by name, with their AccessIndex.
 func (m *Machine) Principals() (all []access.Principal, index uint64, err error) {
 	err = m.read(func(v *view) error {
 		present, err := v.ledgerOf()
@@ -178,8 +176,8 @@ func (m *Machine) Principals() (all []access.Principal, index uint64, err error)
 	return all, index, err
 }
 
-// PrincipalPage reads a page of the principals by name, after the page whose next is
-// given. Next is empty if none follow.
+// PrincipalPage reads a page of principals, sorted by name. after is the next of the previous page. next is
+// empty at the end.
 func (m *Machine) PrincipalPage(after string) (page []access.Principal, next string, err error) {
 	err = m.read(func(v *view) error {
 		next = string(v.page(tablePrincipal, nil, []byte(after), maxPageBytes, 0, func(value []byte) {
@@ -190,7 +188,7 @@ func (m *Machine) PrincipalPage(after string) (page []access.Principal, next str
 	return page, next, err
 }
 
-// BoardOfJob is the board on which a job is; false if there is no such job.
+// BoardOfJob returns the board of a job; false if there is no such job.
 func (m *Machine) BoardOfJob(id jobs.JobID) (board string, found bool, err error) {
 	err = m.read(func(v *view) error {
 		if j, err := v.jobByID(id); err == nil {
@@ -201,8 +199,7 @@ func (m *Machine) BoardOfJob(id jobs.JobID) (board string, found bool, err error
 	return board, found, err
 }
 
-// BoardOfBook is the board to which a book belongs, empty if to none; false if there is no
-// such book.
+// BoardOfBook returns the board of a book, or an empty name if it has none; false if there is no such book.
 func (m *Machine) BoardOfBook(id logbook.BookID) (board string, found bool, err error) {
 	err = m.read(func(v *view) error {
 		var book logbook.Book
@@ -213,7 +210,7 @@ func (m *Machine) BoardOfBook(id logbook.BookID) (board string, found bool, err 
 	return board, found, err
 }
 
-// BoardOfFlow is that of the flow's book.
+// BoardOfFlow returns the board of the flow's book.
 func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err error) {
 	err = m.read(func(v *view) error {
 		if record := v.flow(id); record != nil {
@@ -226,8 +223,8 @@ func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err 
 	return board, found, err
 }
 
-// BoardOfWork is the board of the flow's last job, under whose claim the flow is updated; of a flow without
-// one, the board of its book.
+// BoardOfWork returns the board of the flow's last job, under whose claim the flow is updated. For a flow without
+// a job, it returns the board of the flow's book.
 func (m *Machine) BoardOfWork(id logbook.FlowID) (board string, found bool, err error) {
 	err = m.read(func(v *view) error {
 		if record := v.flow(id); record != nil {
@@ -243,7 +240,7 @@ func (m *Machine) BoardOfWork(id logbook.FlowID) (board string, found bool, err 
 	return m.BoardOfFlow(id)
 }
 
-// JobOfFlow is the last job that referred to the flow; zero: there is none.
+// JobOfFlow returns the last job that referred to the flow; zero if there is none.
 func (m *Machine) JobOfFlow(id logbook.FlowID) (job jobs.JobID, err error) {
 	err = m.read(func(v *view) error {
 		if record := v.flow(id); record != nil {

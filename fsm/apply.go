@@ -13,21 +13,21 @@ import (
 // Entry is one committed entry of the log.
 type Entry struct {
 	Index, Term uint64
-	// Data is what command.EncodeEntry made. Empty for an entry that holds no
-	// commands, such as a change of members: then only the index moves.
+	// Data is the result of command.EncodeEntry. It is empty for an entry without commands, such as
+	// a change of members. Then only the index changes.
 	Data []byte
-	// Unanswered: nobody reads the results, so they are not made. The state does
-	// not depend on it.
+	// Unanswered: no caller reads the results, so Apply does not make them. The state does not
+	// depend on it.
 	Unanswered bool
 }
 
-// Apply applies entries in order, in one transaction; entries that have been
-// applied already are skipped. results[i][j] answers command j of entry i; those
-// of an entry that was skipped, or is unanswered, are nil.
+// Apply applies entries in order, in one transaction. It skips entries that were applied before.
+// results[i][j] is the result of command j of entry i; results[i] is nil for a skipped or unanswered
+// entry.
 //
-// An error means that the machine cannot go on: the disk or the data is bad,
-// or an entry holds something that this program does not know. Nothing of the
-// batch was applied, and nothing will be any more; the process must stop.
+// An error means that the machine cannot continue: the disk or the data is bad, or an entry has content
+// that this program does not know. Nothing of the batch was applied, and later calls fail too. The
+// process must stop.
 func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -49,7 +49,7 @@ func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
 	return results, nil
 }
 
-// begin begins a transaction on a database.
+// begin starts a transaction on a database.
 func (m *Machine) begin(on *tables.DB, from ledger, known caches) (*txn, error) {
 	writer, err := on.Begin()
 	if err != nil {
@@ -121,8 +121,8 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	return results, nil
 }
 
-// command applies one command. A refusal is a result; the error is a fault, or an
-// unknown command.
+// command applies one command. A refusal is a result. The error is a fault, or an unknown
+// command.
 func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 	defer caught(&err)
 	before := t.writes
@@ -136,8 +136,8 @@ func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 		t.postWaiting()
 	}
 	if err != nil && t.writes != before {
-		// Every command decides first and writes afterwards. One that does
-		// not would leave half of itself behind.
+		// Every command decides before its first write. Otherwise a refused command would leave a
+		// part of its writes.
 		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
 	}
 	t.audit(c, err)

@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// maxRecordsExamined bounds the records that one page looks at.
+// maxRecordsExamined bounds the records that are read for one page.
 const maxRecordsExamined = 10_000
 
-// audit puts on record what a principal has done, or was refused.
+// audit adds a record of a principal's command, with its refusal if there is one.
 func (t *txn) audit(c *v1.Command, refused error) {
 	verb := command.VerbOf(c)
 	if t.by == "" || !verb.Audited() {
@@ -34,12 +34,11 @@ func (t *txn) audit(c *v1.Command, refused error) {
 	t.auditedAt = t.now
 }
 
-// recordAct does nothing but to be on record, as every command of a principal is.
+// recordAct changes nothing: audit records it like every command of a principal.
 func (t *txn) recordAct(*v1.AuditRecord) error { return nil }
 
-// trimAudit drops the oldest records over the bounds. It runs once a batch. Their age counts
-// up to the latest record, and not to the end of the batch: so the same ones are left, however
-// the entries were batched.
+// trimAudit drops the oldest records over the bounds. It runs once per batch. It measures age at the latest
+// record and not at the end of the batch, so the kept records do not depend on the batches.
 func (t *txn) trimAudit() {
 	oldest := t.auditedAt.Add(-access.MaxRecordAge)
 	var drop [][]byte

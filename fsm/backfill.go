@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// runSchedule posts a job out of turn.
+// runSchedule posts a job between slots.
 func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	return slotsResult(*record), nil
 }
 
-// backfillSchedule posts slots of the past that have no job.
+// backfillSchedule posts jobs for past slots without a job.
 func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error) {
 	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
 	if err != nil {
@@ -86,13 +86,13 @@ func slotsResult(records ...schedules.SlotRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Schedule{Schedule: &v1.ScheduleResult{Slots: command.SlotRecordsToProto(records)}}}
 }
 
-// slotHistory is the records of a schedule, as repeats look for them.
+// slotHistory has the records of a schedule, indexed for repeats.
 type slotHistory struct {
 	jobs     map[jobs.JobID]*schedules.SlotRecord
 	requests map[slotRequest]*schedules.SlotRecord
 }
 
-// slotRequest is a slot that somebody has asked for.
+// slotRequest identifies a requested slot.
 type slotRequest struct {
 	trigger schedules.Trigger
 	nonce   jobs.Nonce
@@ -123,9 +123,9 @@ func (v *view) slotHistory(s *scheduleRecord) *slotHistory {
 	return h
 }
 
-// answeredBefore finds the record that answers a request for a slot: that of the same
-// request, or that of the slot's job. If the job exists and its record is no longer kept,
-// it makes one. Nil: the slot has no job, and the request is new.
+// answeredBefore returns the record that answers a request for a slot: the record of the same request, or the
+// record of the slot's job. If the job exists without a kept record, answeredBefore makes one. It returns nil if
+// the slot has no job and the request is new.
 func (v *view) answeredBefore(history *slotHistory, wanted *schedules.SlotRecord) (*schedules.SlotRecord, error) {
 	if known := history.requests[requestOf(wanted)]; known != nil && !wanted.Request.IsZero() {
 		return known, nil

@@ -1,7 +1,7 @@
 package fsm
 
-// caches hold decoded rows that most commands need, as they are after the last command. The
-// machine's writer has them all. A reader has none: its maps are nil.
+// caches have decoded rows that most commands need, in their current state. Only the machine's writer has them. In
+// a reader, the maps are nil.
 type caches struct {
 	heads        heads
 	known        knownJobs

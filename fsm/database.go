@@ -17,8 +17,8 @@ func (o *Options) database(path string) (*tables.DB, error) {
 	return opened, nil
 }
 
-// reader begins to read the present state. While it does, the state cannot be
-// replaced by that of a snapshot; afterwards it can, and the reader goes on.
+// reader opens a reader of the current state. Only opening excludes Restore. An open reader continues with its
+// state.
 func (m *Machine) reader() (*tables.Reader, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -28,8 +28,8 @@ func (m *Machine) reader() (*tables.Reader, error) {
 	return m.database.Reader()
 }
 
-// read runs a function on the present state. The function must keep copies only: the
-// memory that it reads is valid until it returns.
+// read calls do with a view of the current state. do must keep only copies: the memory that it reads is valid until
+// it returns.
 func (m *Machine) read(do func(*view) error) (err error) {
 	reader, err := m.reader()
 	if err != nil {

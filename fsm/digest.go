@@ -6,9 +6,8 @@ import (
 	"hash"
 )
 
-// Digest sums up the whole state: SHA-256 over every table in the order of
-// their numbers and every key in order. Two machines that have applied the
-// same entries have the same digest, though their files differ.
+// Digest returns a SHA-256 of the whole state: all tables in the order of their numbers, with all keys in order.
+// Machines that have applied the same entries have equal digests, although their files differ.
 func (m *Machine) Digest() (sum [32]byte, err error) {
 	err = m.read(func(v *view) error {
 		sum, err = v.digest(func() error { return nil })
@@ -17,8 +16,8 @@ func (m *Machine) Digest() (sum [32]byte, err error) {
 	return sum, err
 }
 
-// Digest is the digest of the state that the snapshot holds. It reads all of it, and
-// calls pause after every thousand rows; an error of that ends it.
+// Digest returns the digest of the snapshot's state. It reads the whole state, and calls pause after every thousand
+// rows. An error of pause ends it.
 func (s *Snapshot) Digest(pause func() error) ([32]byte, error) {
 	return (&view{reader: s.tables.Reader()}).digest(pause)
 }
@@ -41,7 +40,7 @@ func (v *view) digest(pause func() error) ([32]byte, error) {
 	return [32]byte(sum.Sum(nil)), nil
 }
 
-// sumUp adds parts with their lengths, so that no two lists of parts are alike.
+// sumUp adds parts with their lengths, so different lists of parts have different sums.
 func sumUp(sum hash.Hash, parts ...[]byte) {
 	for _, part := range parts {
 		sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // a hash never fails

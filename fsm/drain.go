@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// drainConductor keeps the conductors of a name from claiming.
+// drainConductor stops claims by the conductors of a name.
 func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	request := command.DrainCommandFromProto(c)
 	if err := roomForConductor(request.Conductor); err != nil {
@@ -53,8 +53,8 @@ func (t *txn) undrainConductor(c *v1.DrainCommand) error {
 	return nil
 }
 
-// tellOfDrain names the conductors as owners too, so that they hear of it among
-// what concerns their claims.
+// tellOfDrain records an event with the name of the conductors also as owner, because conductors watch events by
+// owner.
 func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.RequestKind, request *jobs.DrainCommand) {
 	t.record(jobs.Event{
 		Kind: kind, EntityKind: jobs.EntityConductor, Entity: request.Conductor, Owner: request.Conductor, Reason: request.Reason,
@@ -62,7 +62,7 @@ func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.RequestKind, request *j
 	})
 }
 
-// roomForConductor refuses a name that can be no key.
+// roomForConductor refuses a name that cannot be a key.
 func roomForConductor(name string) error {
 	switch {
 	case name == "":
@@ -73,7 +73,7 @@ func roomForConductor(name string) error {
 	return nil
 }
 
-// registered reports whether a conductor of a name lives.
+// registered reports whether a conductor with this name is live.
 func (v *view) registered(name string) bool {
 	prefix := appendName(appendName(nil, jobs.EntityConductor), name)
 	key, _ := v.cursor(tableEntity).Seek(prefix)
@@ -90,8 +90,7 @@ func (v *view) drain(name string) *jobs.Drain {
 	return &drain
 }
 
-// drainOf finds the drain that keeps a session from claiming; nil if there is
-// none. Where nobody is drained, it costs one look.
+// drainOf finds the drain that applies to a session; nil if there is none. Without any drain, it reads one row.
 func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain) {
 	if key, _ := v.cursor(tableDrain).First(); key == nil {
 		return nil

@@ -2,13 +2,12 @@ package fsm
 
 import "fmt"
 
-// fault says that the machine cannot go on: the disk or the stored data is bad, or the
-// program has a defect. A panic with it ends what is being done, and caught makes it an
-// error at the boundary of the package. A fault is no error itself, so the compiler keeps
-// it apart from refusals: every error that a command returns is an answer to the caller.
+// fault means that the machine cannot continue: the disk or the stored data is bad, or the program has a defect. The
+// package panics with a fault, and caught turns the panic into an error at the boundary of the package. A fault is
+// not an error, so the compiler distinguishes it from refusals: every error of a command is an answer to its caller.
 //
-// Faults as errors were rejected: they passed by hand through three hundred functions
-// that cannot do anything about them, and looked like refusals on the way.
+// Faults as errors were rejected. They passed through three hundred functions that cannot handle them, and looked
+// like refusals.
 type fault struct{ cause error }
 
 // corrupt makes a fault, for panic.
@@ -16,7 +15,7 @@ func corrupt(format string, arguments ...any) *fault {
 	return &fault{fmt.Errorf(format, arguments...)}
 }
 
-// caught makes a fault the error of the function that defers it.
+// caught turns a fault into the error of the function that defers caught.
 func caught(err *error) {
 	switch cause := recover().(type) {
 	case nil:

@@ -7,23 +7,23 @@ import (
 )
 
 const (
-	// maxRemoved bounds the rows that the commands of one entry remove at once:
-	// a book can hold millions of steps and attempts, and while they are removed
-	// nothing else is applied. The rest is garbage, for the leader's sweeps.
+	// maxRemoved bounds the rows that the commands of one entry remove. A book can have millions of
+	// steps and attempts, and their removal delays other commands. The remaining rows are garbage,
+	// which the leader's sweeps remove.
 	maxRemoved = 20_000
-	// minRemoved is what one removal may take whatever came before it in the
-	// entry, so that the flows of everyday leave no garbage.
+	// minRemoved is the number of rows that each removal may take, also after other removals in the
+	// entry. So usual flows leave no garbage.
 	minRemoved = 200
 )
 
-// flowTables hold what a flow may have very much of.
+// flowTables returns the tables in which a flow can have very many rows.
 func flowTables() [3]table { return [...]table{tableIntervention, tableAtom, tableAttempt} }
 
-// removable is how many rows the present entry may yet remove.
+// removable returns the number of rows that the current entry may still remove.
 func (t *txn) removable() int { return maxRemoved - (t.writes - t.begun) }
 
-// removeBook removes a book with its flows. It leaves the count of the jobs that
-// refer to the book: finished ones may outlive it.
+// removeBook removes a book with its flows. The count of jobs that refer to the book stays, because finished jobs can
+// outlive the book.
 func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	room := max(t.removable(), minRemoved)
 	for _, flow := range flows {
@@ -38,8 +38,7 @@ func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	t.delete(tableBook, id.UUID[:])
 }
 
-// clearFlow removes leftover rows of a flow within the given room, and reports whether
-// that was all.
+// clearFlow removes garbage rows of a flow, at most room, and reports whether none are left.
 func (t *txn) clearFlow(flow []byte, room *int) bool {
 	for _, tab := range flowTables() {
 		var rows [][]byte
@@ -64,8 +63,7 @@ func (t *txn) deleteRows(tab table, rows [][]byte) {
 	}
 }
 
-// clearGarbage removes leftover rows of flows whose books are gone, as many as the entry
-// has room for, and reports whether more are left.
+// clearGarbage removes garbage rows, as many as the entry may still remove, and reports whether more are left.
 func (t *txn) clearGarbage() (more bool) {
 	for room := t.removable(); ; {
 		key, _ := t.cursor(tableGarbage).First()
@@ -80,12 +78,12 @@ func (t *txn) clearGarbage() (more bool) {
 	}
 }
 
-// isGarbage reports whether a flow is gone and rows of it are left.
+// isGarbage reports whether a removed flow still has rows.
 func (v *view) isGarbage(flow logbook.FlowID) bool {
 	return v.get(tableGarbage, flow.UUID[:]) != nil
 }
 
-// hasGarbage reports whether anything is left of flows that are gone.
+// hasGarbage reports whether any removed flow still has rows.
 func (v *view) hasGarbage() bool {
 	key, _ := v.cursor(tableGarbage).First()
 	return key != nil

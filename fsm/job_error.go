@@ -11,17 +11,15 @@ import (
 )
 
 const (
-	// maxErrorText bounds the texts of a failure that is kept as an error, so that
-	// the errors of a job take no more than 400 KiB. Evidence that is longer
-	// stands whole with the job, and in the flow.
+	// maxErrorText bounds the texts of a kept error, so that the errors of a job take at most 400 KiB.
+	// The job and its flow keep the whole failure.
 	maxErrorText = 8 << 10
 	// maxErrorCauses bounds its causes.
 	maxErrorCauses = 8
 )
 
-// recordError keeps an attempt at a job that did not succeed, right after the
-// event that tells of it, whose position it gets. Of those of a job that are too
-// many the oldest go.
+// recordError records a failed attempt at a job. It must follow the event of the attempt, whose position it uses. Beyond
+// jobs.MaxJobErrors, it removes the oldest errors of the job.
 func (t *txn) recordError(j *jobRecord, how jobs.How, failure *logbook.Failure) {
 	e := jobs.JobError{
 		Position: t.LastEvent, Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Key: j.Key, Flow: j.Flow,
@@ -37,7 +35,7 @@ func (t *txn) recordError(j *jobRecord, how jobs.How, failure *logbook.Failure) 
 	t.removeErrors(j, jobs.MaxJobErrors)
 }
 
-// removeErrors forgets the errors of a job but for the latest ones.
+// removeErrors removes the errors of a job, except the latest keep ones.
 func (t *txn) removeErrors(j *jobRecord, keep int) {
 	rows := t.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(j.Sequence))))
 	over := max(len(rows)-keep, 0)
@@ -54,8 +52,7 @@ func (t *txn) removeErrors(j *jobRecord, keep int) {
 	}
 }
 
-// lastOfType reports whether none of the errors to which these rows lead is of a
-// type. Mostly the next one is.
+// lastOfType reports whether no error of the rows has the type. Usually the first one has it.
 func (v *view) lastOfType(kind string, rows [][]byte) bool {
 	for _, row := range rows {
 		if v.jobError(row[len(row)-positionSize:]).Failure.Kind == kind {
@@ -73,7 +70,7 @@ func (v *view) jobError(position []byte) jobs.JobError {
 	return decode(value, &v1.JobError{}, command.JobErrorFromProto)
 }
 
-// The first byte of an index key says by what it leads to errors or jobs.
+// The first byte of an index key is the sort of the index.
 const (
 	byJob   = 'j'
 	byKey   = 'y'
@@ -81,14 +78,14 @@ const (
 	byKind  = 'k'
 	byBoard = 'b'
 
-	// To jobs only.
+	// Only for jobs.
 	byTag     = 'g'
 	byTrashed = 'x'
 )
 
 func errorIndexKey(by byte, name string) []byte { return appendName([]byte{by}, name) }
 
-// errorIndexKeys are how the keys begin that lead to an error.
+// errorIndexKeys returns the prefixes of an error's index keys.
 func errorIndexKeys(sequence uint64, e *jobs.JobError) [][]byte {
 	keys := [][]byte{
 		errorIndexKey(byJob, string(sequenceKey(sequence))), errorIndexKey(byBoard, e.Board),
@@ -100,8 +97,8 @@ func errorIndexKeys(sequence uint64, e *jobs.JobError) [][]byte {
 	return keys
 }
 
-// abridged is as much of a failure as is kept of it: a stack is shortened
-// first, and what is below the nearest causes is left out.
+// abridged returns the part of a failure that is kept. It shortens the stack first, and omits causes beyond the nearest
+// ones.
 func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 	budget := maxErrorText
 	take := func(text string, most int) string {
@@ -119,8 +116,7 @@ func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 	} else {
 		budget -= size
 	}
-	// The chain of nearest causes is what a reader follows; siblings beyond
-	// it come after.
+	// Readers follow the chain of nearest causes, so it comes before their siblings.
 	for rest := f.Causes; len(rest) > 0; {
 		if len(short.Causes) >= maxErrorCauses {
 			cut = true
@@ -138,11 +134,10 @@ func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 	return short, cut
 }
 
-// kindKept is a kind that can be part of a key.
+// kindKept shortens a kind to the length of a key.
 func kindKept(kind string) string { return strings.ToValidUTF8(kind[:min(len(kind), maxKeyName)], "") }
 
-// maxErrorsExamined bounds the errors that a page of a listing looks at; they
-// take more room than jobs do.
+// maxErrorsExamined bounds the errors that are read for one page of a list. Errors are larger than jobs.
 const maxErrorsExamined = 2_000
 
 // Errors reads a page of errors, the latest first.
@@ -162,7 +157,7 @@ func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.Page[jobs.JobError], error
 	return page, err
 }
 
-// indexFor finds the index that leads to the fewest errors.
+// indexFor chooses the index for a query.
 func (v *view) indexFor(q *jobs.ErrorQuery) (table, []byte, error) {
 	name := func(indexKey byte, name string) (table, []byte, error) {
 		return tableErrorIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)]), nil
@@ -221,9 +216,8 @@ func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.
 	return page, nil
 }
 
-// errorsBefore is the key before which the page begins: that of the query, or of
-// the first error that is too late, which is found by halves, since positions
-// are in the order of time.
+// errorsBefore returns the key before which a page starts: the cursor of the query, or the first error that is too late.
+// A binary search finds that error, because positions are in the order of time.
 func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
 	end := bytes.Repeat([]byte{0xff}, positionSize)
 	if q.After != "" {
@@ -263,18 +257,18 @@ func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
 	return end, nil
 }
 
-// wantsError reports whether a listing asks for an error.
+// wantsError reports whether a query selects an error.
 func wantsError(q *jobs.ErrorQuery, e *jobs.JobError) bool {
 	return (q.Job.IsZero() || e.Job == q.Job) && is(q.Board, e.Board) && is(q.Key, e.Key) && is(q.Kind, e.Kind) &&
 		is(q.Type, e.Failure.Kind) && is(string(q.How), string(e.How)) && (q.Code == nil || *q.Code == e.Failure.Code) &&
 		(q.To.IsZero() || e.At.Before(q.To)) && !e.At.Before(q.From)
 }
 
-// is reports whether a filter lets a word pass.
+// is reports whether a filter matches a word. An empty filter matches all.
 func is(wanted, word string) bool { return wanted == "" || wanted == word }
 
-// scansErrors reports whether a listing has to leave out errors to which its index
-// leads. Those of one job are few.
+// scansErrors reports whether a query reads errors that it does not select. For one job it returns false, because a job
+// has few errors.
 func scansErrors(q *jobs.ErrorQuery) bool {
 	if !q.Job.IsZero() {
 		return false

@@ -7,8 +7,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// holderOf finds the unfinished job of a board that has a key; nil if there is
-// none, or no key.
+// holderOf finds the unfinished job of a board with a key; nil if there is none, or if the key is empty.
 func (v *view) holderOf(board, key string) *jobRecord {
 	board = cmp.Or(board, jobs.DefaultBoard)
 	if key == "" || len(board) > maxKeyName {
@@ -32,9 +31,8 @@ func (v *view) checkKey(j *jobRecord, board string) error {
 	return nil
 }
 
-// raise brings the job that has a key to where a posting under the same key
-// would stand, if that is before its own place. A job is put to the front
-// once, so that a repeat changes nothing.
+// raise moves a job to the place of a new posting with its key, if that place is earlier in claim order. A job moves to
+// the front only once, so a repeat changes nothing.
 func (t *txn) raise(j *jobRecord, p *jobs.Posting) {
 	higher, front := p.Priority > j.Priority, p.Front && j.Front == 0
 	if !higher && !front {

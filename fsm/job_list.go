@@ -15,8 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// jobIndexFor finds the index that leads to the fewest jobs. Where there is none,
-// it is the jobs themselves.
+// jobIndexFor chooses the index for a query. Without a suitable index, it returns the table of jobs.
 func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
 	name := func(indexKey byte, name string) (table, []byte) {
 		return tableJobIndex, errorIndexKey(indexKey, name[:min(len(name), maxKeyName)])
@@ -34,8 +33,7 @@ func jobIndexFor(q *jobs.Query) (where table, prefix []byte) {
 	return tableJob, nil
 }
 
-// scansJobs reports whether a listing has to leave out jobs to which its index
-// leads.
+// scansJobs reports whether a query reads jobs that it does not select.
 func scansJobs(q *jobs.Query, where table) bool {
 	filters := len(q.Tags)
 	for _, given := range []bool{
@@ -83,13 +81,13 @@ func (v *view) jobs(query jobs.Query, limit int) (jobs.Page[jobs.Job], error) {
 	return page, nil
 }
 
-// place is where a listing stands: at the sequence of a job, or in claim order.
+// place is the position of a list: the sequence of a job, or a place in claim order.
 type place struct {
 	sequence uint64
 	order    []byte // what appendOrder writes; nil in other orders
 }
 
-// claimPlace begins the text of a place in claim order: no sequence passes for one.
+// claimPlace is the prefix of a text for a place in claim order. The text of a sequence never has it.
 const claimPlace = "claim-"
 
 func (p *place) text() string {
@@ -99,8 +97,7 @@ func (p *place) text() string {
 	return claimPlace + hex.EncodeToString(p.order)
 }
 
-// walkPosted yields jobs in posting order, or the newest first, by the index that leads
-// to the fewest.
+// walkPosted yields the jobs of the query's index in posting order, or the newest first.
 func (v *view) walkPosted(query *jobs.Query) (rows iter.Seq2[place, []byte], scans bool, err error) {
 	where, prefix := jobIndexFor(query)
 	newest, last := query.Order == jobs.OrderNewest, uint64(0)
@@ -133,9 +130,8 @@ func (v *view) walkPosted(query *jobs.Query) (rows iter.Seq2[place, []byte], sca
 	}, scansJobs(query, where), nil
 }
 
-// walkClaimable yields the claimable jobs of a board in claim order. It merges the queues
-// as firstClaimable does: the cost follows the sets of labels that jobs want, and what is
-// yielded. On one board, ageing does not change the order.
+// walkClaimable yields the claimable jobs of a board in claim order. It merges the queues like firstClaimable. The cost
+// depends on the number of label sets and of yielded jobs. Within one board, ageing does not change the order.
 func (v *view) walkClaimable(query *jobs.Query) (rows iter.Seq2[place, []byte], scans bool, err error) {
 	text, found := strings.CutPrefix(query.After, claimPlace)
 	after, err := hex.DecodeString(text)
@@ -181,8 +177,7 @@ func (v *view) walkClaimable(query *jobs.Query) (rows iter.Seq2[place, []byte], 
 	}, scansJobs(&others, tableJob), nil
 }
 
-// listed reads a job for a listing, and how many bytes it takes as stored; 0 if
-// the listing does not ask for it.
+// listed reads a job for a list, with its stored size; size 0 if the query does not select the job.
 func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [stateCount]bool) (jobs.Job, int) {
 	if !wanted[storedState(sequence, value)] {
 		return jobs.Job{}, 0
@@ -195,7 +190,7 @@ func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [
 	return job, len(value) + len(v.get(tableEvidence, sequenceKey(sequence)))
 }
 
-// selects reports whether a listing asks for a job, whose state suits already.
+// selects reports whether a query selects a job, whose state has been checked.
 func (v *view) selects(query *jobs.Query, j *jobs.Job) bool {
 	for _, tag := range query.Tags {
 		if !slices.Contains(j.Tags, tag) {
@@ -212,12 +207,12 @@ func (v *view) hasError(j *jobs.Job, kind string) bool {
 	return len(kind) <= maxKeyName && v.get(tableJobIndex, jobIndexKey(byType, kind, j.Sequence)) != nil
 }
 
-// within reports whether a moment lies in a time. No moment lies in any.
+// within reports whether at is in the span from from to to, without to. A zero at is in no limited span.
 func within(at, from, to time.Time) bool {
 	return (from.IsZero() || !at.Before(from)) && (to.IsZero() || !at.IsZero() && at.Before(to))
 }
 
-// stateFilter tells for each state, by its number, whether it is asked for.
+// stateFilter returns, for each state by its number, whether the query selects it.
 func stateFilter(states []jobs.State) [stateCount]bool {
 	var wanted [stateCount]bool
 	for i := range wanted {

@@ -23,15 +23,14 @@ type table = tables.Table
 // tableNames are the names of the tables, by number.
 var tableNames []string
 
-// named is the next table: its line below is the only place of its name and number.
+// named returns the next table. The table's line below is the only place with its name and number.
 func named(name string) table {
 	tableNames = append(tableNames, name)
 	return table(len(tableNames) - 1)
 }
 
-// The tables, noun by noun: key → value. Numbers in keys are big-endian, so the order of
-// keys is the order of the numbers. Indexes refer to a job by its sequence: it is short, and
-// jobs that were posted together are neighbours.
+// The tables by noun: key → value. Numbers in keys are big-endian, so keys sort like the numbers. Indexes refer to a job
+// by its sequence, because it is short and jobs that were posted together are neighbours.
 var (
 	tableLedger = named("ledger") // the one ledger
 
@@ -130,18 +129,18 @@ const (
 	positionSize = 12
 )
 
-// usualKey is room for most keys that hold a name. Where a key has constant room and its
-// function is inlined, it stays on the stack of a caller that reads or writes a row.
+// usualKey is the capacity for most keys with a name. With a constant capacity and an inlined function, a key stays on
+// the stack of its caller.
 const usualKey = 64
 
-// maxKeyName is the longest name that a key can hold.
+// maxKeyName is the length of the longest name in a key.
 const maxKeyName = math.MaxUint8
 
 func sequenceKey(sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, sequenceSize), sequence)
 }
 
-// sequenceAtEnd reads the sequence with which the keys of most indexes end.
+// sequenceAtEnd reads the sequence at the end of an index key.
 func sequenceAtEnd(key []byte) uint64 {
 	if len(key) < sequenceSize {
 		panic(corrupt("a key of %d bytes holds no sequence", len(key)))
@@ -149,13 +148,13 @@ func sequenceAtEnd(key []byte) uint64 {
 	return binary.BigEndian.Uint64(key[len(key)-sequenceSize:])
 }
 
-// appendName makes names in keys prefix-free. Names have at most 255 bytes;
-// post refuses others before they become part of a key.
+// appendName appends a name with its length, so that no name in a key is a prefix of another. Names have at most
+// maxKeyName bytes; commands refuse longer ones before.
 func appendName(key []byte, name string) []byte {
 	return append(append(key, byte(len(name))), name...)
 }
 
-// nameOfKey is appendName backwards.
+// nameOfKey reads the name that appendName wrote.
 func nameOfKey(key []byte) (name string, rest []byte) {
 	if len(key) == 0 || len(key) <= int(key[0]) {
 		return "", nil
@@ -164,7 +163,7 @@ func nameOfKey(key []byte) (name string, rest []byte) {
 	return string(key[1:end]), key[end:]
 }
 
-// timeKey sorts any time.
+// timeKey returns the key form of a time. Keys sort like times.
 func timeKey(at time.Time) []byte { return appendTime(make([]byte, 0, dueTimeSize), at) }
 
 func appendTime(key []byte, at time.Time) []byte {
@@ -194,14 +193,14 @@ func positionOfKey(key []byte) jobs.Position {
 
 func boardKey(board string) []byte { return appendName(make([]byte, 0, usualKey), board) }
 
-// keyKey leads to the unfinished job that has a key.
+// keyKey returns the key of the row for the unfinished job with a key.
 func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
 
 func dueKey(due time.Time, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendTime(make([]byte, 0, dueTimeSize+sequenceSize), due), sequence)
 }
 
-// claimKey puts a session's claims in the order in which they were made.
+// claimKey returns the key of a claim. A session's claims sort by the time at which they were made.
 func claimKey(session jobs.SessionID, token jobs.Token, sequence uint64) []byte {
 	key := append(make([]byte, 0, idSize+8+8+sequenceSize), session.UUID[:]...)
 	key = binary.BigEndian.AppendUint64(key, token.Generation)
@@ -232,7 +231,7 @@ func atomKey(flow logbook.FlowID, name string) []byte {
 	return append(append(make([]byte, 0, usualKey), flow.UUID[:]...), name...)
 }
 
-// attemptPrefix is where the earlier attempts of an atom begin.
+// attemptPrefix returns the prefix of the keys of an atom's earlier attempts.
 func attemptPrefix(flow logbook.FlowID, atom uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(make([]byte, 0, usualKey), flow.UUID[:]...), atom)
 }
@@ -242,7 +241,7 @@ func attemptKey(flow logbook.FlowID, atom uint32, action logbook.Action, number 
 	return binary.BigEndian.AppendUint64(key, uint64(number))
 }
 
-// interventionKey puts the interventions in a flow in their order.
+// interventionKey returns the key of an intervention. The interventions in a flow sort by number.
 func interventionKey(flow logbook.FlowID, number uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(make([]byte, 0, idSize+4), flow.UUID[:]...), number)
 }
@@ -253,7 +252,7 @@ func scheduleDueKey(due time.Time, id schedules.ID) []byte {
 	return append(timeKey(due), id.UUID[:]...)
 }
 
-// scheduleKey is for what a schedule has many of: records and jobs.
+// scheduleKey returns the key of a schedule's record or job.
 func scheduleKey(id schedules.ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append([]byte(nil), id.UUID[:]...), number)
 }

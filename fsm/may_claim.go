@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Prospect is what a request for the next jobs would find.
+// Prospect is the expected result of a ClaimNext request.
 type Prospect int
 
 // The prospects.
@@ -17,9 +17,8 @@ const (
 	ClaimantDrained // nothing, until the drain of the session's conductor ends
 )
 
-// MayClaim reports whether a request for the next jobs would get any in the present
-// state: a job is claimable, or the request repeats one that was answered. It looks at
-// the head of each queue, so a conductor that waits writes nothing to the log.
+// MayClaim returns whether a ClaimNext request would get jobs in the current state: a job is claimable, or the request
+// is a repeat. It only reads the head of each queue, so a waiting conductor writes nothing to the log.
 // ErrSessionExpired.
 func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 	prospect := NothingToClaim

@@ -9,9 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// checkMove refuses a change to another board that cannot take the job: one that a posting
-// would not find full, apart from its rate. It is the last check: it makes the default board
-// if that is not stored yet.
+// checkMove refuses a move to a board that does not exist or has no room for the job. The same limits as for a posting
+// apply, except the rate. It must be the last check, because it stores the default board if that has no row yet.
 func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	if !c.Moves(&j.Job) {
 		return nil
@@ -41,8 +40,7 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	return t.createBoard(&v1.BoardCommand{Board: c.Board})
 }
 
-// move puts a job on another board, and its book if no other job refers to that. There the
-// job has waited from now on.
+// move moves a job to another board, with its book if no other job refers to the book. The age of the job starts now.
 func (t *txn) move(j *jobRecord, to string) {
 	if book, found := t.book(j.Book); found && t.storedCount(tableBookJobs, j.Book.UUID[:]) == 1 {
 		book.Board = to

@@ -23,8 +23,7 @@ type scheduleRecord struct {
 
 var scheduleCountKey = []byte("schedules")
 
-// putSchedule writes a schedule, keeps its place among the due ones, and drops
-// the records that are too many.
+// putSchedule writes a schedule, updates its row in tableScheduleDue, and drops records over the bound.
 func (t *txn) putSchedule(s *scheduleRecord) {
 	t.trimRecords(s)
 	due := s.Next
@@ -45,8 +44,7 @@ func (t *txn) putSchedule(s *scheduleRecord) {
 	t.putMessage(tableSchedule, s.ID.UUID[:], nil, message)
 }
 
-// leaveSchedule takes a finished job out of those of its schedule, if it has
-// one. It is called as a part of a change that cannot fail, so a fault is kept.
+// leaveSchedule removes a finished job from the unfinished jobs of its schedule, if it has one.
 func (t *txn) leaveSchedule(j *jobRecord) {
 	value := t.get(tableJobSchedule, sequenceKey(j.Sequence))
 	if value == nil {
@@ -80,7 +78,7 @@ func (v *view) schedule(id schedules.ID) *scheduleRecord {
 	return record
 }
 
-// storedSchedule reads a schedule that something stored refers to.
+// storedSchedule reads a schedule to which a stored row refers.
 func (v *view) storedSchedule(id schedules.ID) *scheduleRecord {
 	s := v.schedule(id)
 	if s == nil {
@@ -108,7 +106,7 @@ func (v *view) scheduleByName(name schedules.Ref) *scheduleRecord {
 	return v.storedSchedule(schedules.ID{UUID: id})
 }
 
-// existingSchedule reads a schedule that somebody asks for. ErrNotFound.
+// existingSchedule reads a schedule that a caller names. ErrNotFound.
 func (v *view) existingSchedule(board, name string) (*scheduleRecord, error) {
 	s := v.scheduleByName(schedules.Ref{Board: board, Name: name})
 	if s == nil {
@@ -140,7 +138,7 @@ func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) {
 	s.Records++
 }
 
-// trimRecords drops the oldest records over the bound, but none that waits.
+// trimRecords drops the oldest records over the bound, except records of waiting slots.
 func (t *txn) trimRecords(s *scheduleRecord) {
 	over := s.Records - schedules.MaxSlotRecords - s.Waiting
 	if over <= 0 {
@@ -163,7 +161,7 @@ func (t *txn) putRecord(s *scheduleRecord, record *schedules.SlotRecord) {
 	t.putMessage(tableSlot, scheduleKey(s.ID, record.Number), nil, command.SlotRecordToProto(record))
 }
 
-// lastRecord is the latest record of a schedule; nil if there is none.
+// lastRecord returns the latest record of a schedule; nil if there is none.
 func (v *view) lastRecord(id schedules.ID) *schedules.SlotRecord {
 	records := v.latestRecords(id, 1)
 	if len(records) == 0 {
@@ -172,7 +170,7 @@ func (v *view) lastRecord(id schedules.ID) *schedules.SlotRecord {
 	return &records[0]
 }
 
-// latestRecords reads records, the latest first; fewer where they are long.
+// latestRecords reads up to most records, the latest first. It reads fewer if they are long.
 func (v *view) latestRecords(id schedules.ID, most int) []schedules.SlotRecord {
 	cursor := v.cursor(tableSlot)
 	before := cursor.Prev
@@ -216,9 +214,8 @@ func (m *Machine) Schedule(name schedules.Ref, records int) (schedules.Schedule,
 	return s, latest, err
 }
 
-// Schedules reads a page of schedules without their postings, board by board,
-// and those of a board by name. A shorter name of a board comes first. Those of boards that
-// the caller may not see are left out.
+// Schedules reads a page of schedules without their postings, sorted by board and name; shorter names of boards come
+// first. It omits schedules of boards for which shows returns false.
 func (m *Machine) Schedules(query schedules.Query, shows ...func(board string) bool) (page jobs.Page[schedules.Schedule], err error) {
 	limit := pageSize(query.Limit)
 	var prefix []byte

@@ -13,11 +13,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The state machine reads no rule and no zone: nodes may have different zone
-// data. It takes the slots that a leader has worked out, checks that they come
-// after the last one, and writes the record of a slot and its job as one.
+// The state machine evaluates no rule, because nodes can have different time zone data. The leader computes the slots.
+// The state machine checks that each slot is later than the last decided one, and writes the record of a slot together
+// with its job.
 
-// saveSchedule makes a schedule, or replaces it.
+// saveSchedule creates or replaces a schedule.
 func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
 	given, err := command.ScheduleFromProto(c.GetSchedule())
 	if err != nil {
@@ -67,9 +67,8 @@ func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) 
 	return s, nil
 }
 
-// changedSchedule gives a schedule another definition. Its slots go on from
-// where they are unless the rule is another one: then the new one counts from
-// the time of the change on, and what the old one had yet to decide is skipped.
+// changedSchedule replaces the definition of a schedule. If the rule is unchanged, its slots continue. A new rule applies
+// from the time of the change, and undecided slots of the old rule are skipped.
 func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v1.SaveScheduleCommand) (*scheduleRecord, error) {
 	from, next, err := slotTimes(c)
 	if err != nil {
@@ -115,7 +114,7 @@ func slotTimes(c *v1.SaveScheduleCommand) (from, next time.Time, err error) {
 	return from, next, err
 }
 
-// definitionOf is what a person says of a schedule, without the posting.
+// definitionOf returns the fields of a schedule that callers set, without the posting.
 func definitionOf(s *schedules.Schedule) schedules.Schedule {
 	return schedules.Schedule{
 		Board: s.Board, Name: s.Name, Rule: s.Rule, Zone: s.Zone, Overlap: s.Overlap, Missed: s.Missed, Start: s.Start, End: s.End,
@@ -132,16 +131,15 @@ func sameDefinition(a, b *schedules.Schedule) bool {
 	return bytes.Equal(encoded[0], encoded[1])
 }
 
-// define writes a new definition. Its number is the entry's index: no two
-// definitions of a schedule share one, since a leader has to have seen the one
-// that it replaces.
+// define writes a new definition. Its revision is the entry's index. No two definitions of a schedule share a revision,
+// because each replacement names the revision that the leader has seen.
 func (t *txn) define(s *scheduleRecord, given *schedules.Schedule) {
 	s.Revision, s.UpdatedAt, s.SavedBy = t.Index, t.now, t.by
 	t.putMessage(tableTemplate, s.ID.UUID[:], nil, command.PostingToProto(&given.Posting))
 	t.putSchedule(s)
 }
 
-// deleteSchedule forgets a schedule with its records. Its jobs stay.
+// deleteSchedule removes a schedule with its records. Its jobs stay.
 func (t *txn) deleteSchedule(c *v1.DeleteScheduleCommand) error {
 	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
 	if err != nil {
@@ -161,7 +159,7 @@ func (t *txn) deleteSchedule(c *v1.DeleteScheduleCommand) error {
 	return nil
 }
 
-// pauseSchedule stops a schedule from posting.
+// pauseSchedule pauses a schedule.
 func (t *txn) pauseSchedule(c *v1.PauseScheduleCommand) error {
 	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
 	if err != nil {
@@ -175,7 +173,7 @@ func (t *txn) pauseSchedule(c *v1.PauseScheduleCommand) error {
 	return nil
 }
 
-// resumeSchedule ends a pause, and records the slots that it has covered.
+// resumeSchedule ends a pause, and records its slots as skipped.
 func (t *txn) resumeSchedule(c *v1.ResumeScheduleCommand) error {
 	s, err := t.existingSchedule(c.GetBoard(), c.GetName())
 	if err != nil {
@@ -226,8 +224,8 @@ func (t *txn) skipDecided(s *scheduleRecord, d *v1.SlotDecision) error {
 	return nil
 }
 
-// inOrder reads decisions, and refuses those that are not each after the one
-// before, and the first after all that was decided.
+// inOrder reads decisions, and refuses them unless each slot is later than the slot before it, and the first is later
+// than decided.
 func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]schedules.SlotDecision, error) {
 	decisions := make([]schedules.SlotDecision, 0, len(messages))
 	for _, message := range messages {
@@ -248,7 +246,7 @@ func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]
 	return decisions, nil
 }
 
-// fireSchedule decides slots whose time has come.
+// fireSchedule decides due slots.
 func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
 		return fmt.Errorf("cannot post slots: %w", err)
@@ -293,7 +291,7 @@ func (t *txn) decide(s *scheduleRecord, d *schedules.SlotDecision) *scheduleReco
 	return t.place(s, record, s.Overlap)
 }
 
-// place posts a slot, lets it wait, or skips it, as the overlap policy says.
+// place posts a slot, lets it wait, or skips it, by the overlap policy.
 func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap schedules.Overlap) *scheduleRecord {
 	if overlap == schedules.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
 		s = t.clear(s)
@@ -310,8 +308,8 @@ func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap sch
 	return s
 }
 
-// clear cancels what a schedule has under way, and skips what waits. Those
-// that nobody has claimed are finished at once.
+// clear cancels the unfinished jobs of a schedule, and skips its waiting slots. Unclaimed jobs with nothing to undo
+// finish at once.
 func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
 		t.unwait(s, key, func(r *schedules.SlotRecord) {
@@ -326,8 +324,8 @@ func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 		err := t.cancel(&v1.JobCommand{
 			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
 		})
-		// A job whose flow has ended and waits to be consumed is not cancelled: it
-		// will be finished soon.
+		// A job whose flow has ended and that waits for its consume is not cancelled. It finishes
+		// soon.
 		if err != nil && t.writes != before {
 			panic(corrupt("cannot cancel job %s: %w", j.ID, err))
 		}
@@ -335,7 +333,7 @@ func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 	return t.storedSchedule(s.ID) // as the jobs that are finished have left it
 }
 
-// postSlot posts the job of a slot, and records that, or why it was refused.
+// postSlot posts the job of a slot, and records the job or the refusal.
 func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	if reason := t.postJob(s, record); reason != "" {
 		t.refuseSlot(s, record, reason)
@@ -344,8 +342,8 @@ func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	t.addRecord(s, record)
 }
 
-// refuseSlot records that a slot is not posted: in a record of its own if it was asked
-// for, or else together with the slots before it that were refused for the same reason.
+// refuseSlot records the refusal of a slot. A requested slot gets its own record. Other slots share a record with the
+// slots before them that were refused for the same reason.
 func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	if record.Trigger == schedules.TriggerSchedule {
 		t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
@@ -355,16 +353,15 @@ func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason
 	t.addRecord(s, record)
 }
 
-// refuse makes a record that of a slot which is not posted.
+// refuse turns a record into the record of a refused slot, and counts the slot as skipped.
 func (t *txn) refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	record.State, record.Job, record.Reason = schedules.SlotSkipped, jobs.JobID{}, reason
 	s.Skipped++
 	t.changes.Skipped++
 }
 
-// postJob posts the job of a slot, in the name of the principal that has defined the
-// schedule: its quota counts, whichever command brings the slot. It answers with the reason
-// of a refusal.
+// postJob posts the job of a slot, under the principal that saved the schedule. That principal's quota counts,
+// regardless of the command. postJob returns the reason of a refusal.
 func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string) {
 	if s.Active >= schedules.MaxScheduleJobs {
 		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active)
@@ -394,14 +391,14 @@ func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal 
 	return ""
 }
 
-// refusalOf is why a board does not take a job, without its id, which every slot
-// has another of, and as short as the reasons of people.
+// refusalOf returns the reason of a refusal, without the id of the job, which differs for every slot. The reason has at
+// most jobs.MaxReason bytes.
 func refusalOf(job jobs.JobID, err error) string {
 	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
 	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // what is stored must be text
 }
 
-// queueSlot lets a slot wait until all before it are finished.
+// queueSlot lets a slot wait until all earlier jobs are finished.
 func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	if s.Waiting >= schedules.MaxWaitingSlots {
 		t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
@@ -413,9 +410,8 @@ func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	t.put(tableSlotWaiting, scheduleKey(s.ID, record.Number), nil)
 }
 
-// skipSlots records slots that are not posted. Where the record before says the
-// same of the slots before, that one is made longer: a job that takes hours
-// must not fill the history of a schedule of seconds.
+// skipSlots records skipped slots. If the previous record has the same reason, skipSlots extends it. Otherwise a job of
+// hours would fill the history of a schedule with slots every second.
 func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason string) {
 	s.Skipped += d.Count
 	t.changes.Skipped += d.Count
@@ -433,8 +429,7 @@ func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason str
 	t.putRecord(s, last)
 }
 
-// postWaiting posts the next waiting slots of the schedules whose last
-// unfinished job the command has finished.
+// postWaiting posts the next waiting slot of each schedule whose last unfinished job the current command finished.
 func (t *txn) postWaiting() {
 	vacated := t.vacated
 	t.vacated = nil
@@ -462,7 +457,7 @@ func (t *txn) postNextWaiting(s *scheduleRecord) {
 	})
 }
 
-// unwait takes a slot out of those that wait, and changes its record.
+// unwait ends the wait of a slot, and changes its record.
 func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*schedules.SlotRecord)) {
 	value := t.get(tableSlot, key)
 	if value == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs/explain"
 )
 
-// Situation reads everything that decides whether a job runs now, as it is at
-// one moment. The time is the caller's. ErrNotFound.
+// Situation reads all facts that decide whether a job can run at the time now, from one state. ErrNotFound.
 func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, error) {
 	s := explain.Situation{Now: now, Claims: make(map[jobs.SessionID]int), Drains: make(map[string]jobs.Drain)}
 	err := m.read(func(v *view) error {
@@ -37,8 +36,8 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 	return s, err
 }
 
-// ahead counts the jobs of a claimable job's queue that come before it, up to
-// explain.MaxAhead. first is the priority that would put the job beside the first one.
+// ahead counts the jobs before a claimable job in its queue, up to explain.MaxAhead. first is the priority with which the
+// job would be next to the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
 	where, own := claimableKey(new(memory), &j.jobFacts)

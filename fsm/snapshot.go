@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 )
 
-// snapshotMagic begins every snapshot.
+// snapshotMagic is the first bytes of every snapshot.
 var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
 
 // The formats that this program reads and writes, for people.
@@ -27,12 +27,11 @@ const (
 	SnapshotFormat = snapshotFormat
 )
 
-// snapshotFormat is the format of the stream: header, database and sum. That of
-// the rows in the database is schemaVersion.
+// snapshotFormat is the format of the stream: header, database and sum. schemaVersion is the format of the rows.
 const snapshotFormat = 1
 
-// snapshotHeader stands before the database, in big-endian numbers. After the
-// database come its length and the SHA-256 of all that stands before the sum.
+// snapshotHeader precedes the database, in big-endian numbers. The database is followed by its length, and by the
+// SHA-256 of all bytes before the sum.
 type snapshotHeader struct {
 	Magic      [8]byte
 	Format     uint32
@@ -46,11 +45,10 @@ type snapshotHeader struct {
 // program does not know.
 var ErrBadSnapshot = errors.New("bad snapshot")
 
-// Snapshot is the state at one index. It stays as it is while the machine goes
-// on, and must be closed.
+// Snapshot is the state at one index. Later entries do not change it. Close it after use.
 type Snapshot struct {
-	// Index and Term are those of the last entry that the snapshot includes, Time is the
-	// time of the state machine then.
+	// Index and Term belong to the last entry in the snapshot. Time is the time of the state
+	// machine at that entry.
 	Index, Term uint64
 	Time        time.Time
 	Generation  uint64
@@ -59,9 +57,8 @@ type Snapshot struct {
 	tables *tables.Snapshot
 }
 
-// Snapshot opens a snapshot. It writes what is in memory to the database, which
-// is bounded, and begins to read that; WriteTo does the work, beside further
-// calls of Apply.
+// Snapshot opens a snapshot. It flushes the rows in memory, whose number is bounded, and opens a read. WriteTo does the
+// main work, in parallel with calls of Apply.
 func (m *Machine) Snapshot() (*Snapshot, error) {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -82,16 +79,15 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	}, nil
 }
 
-// Size is how many bytes the snapshot's database has.
+// Size returns the bytes of the snapshot's database.
 func (s *Snapshot) Size() int64 { return s.tables.Size() }
 
-// StreamSize is how many bytes WriteTo writes.
+// StreamSize returns the number of bytes that WriteTo writes.
 func (s *Snapshot) StreamSize() int64 {
 	return int64(binary.Size(s.header)) + s.Size() + int64(binary.Size(s.header.Size)) + sha256.Size
 }
 
-// WriteTo streams the snapshot. It may be called once at a time, and not after
-// Close.
+// WriteTo streams the snapshot. Calls must not be concurrent, and not after Close.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	sum := sha256.New()
 	out := &counter{to: io.MultiWriter(w, sum)}
@@ -111,7 +107,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	return out.written + int64(n), err
 }
 
-// counter counts what is written.
+// counter counts the written bytes.
 type counter struct {
 	to      io.Writer
 	written int64
@@ -126,10 +122,9 @@ func (c *counter) Write(p []byte) (int, error) {
 // Close ends the snapshot. Closing twice is harmless.
 func (s *Snapshot) Close() error { return s.tables.Close() }
 
-// Restore replaces the state by that of a snapshot. The snapshot is read into a
-// file beside the database and verified as a whole first: on any error, the
-// state stays as it was, and ErrBadSnapshot says that the snapshot is at fault.
-// Reads and snapshots that are under way go on with the old state.
+// Restore replaces the state by the state of a snapshot. It first reads the snapshot into a file beside the database, and
+// verifies the whole file. After an error, the state is unchanged; ErrBadSnapshot means that the snapshot is bad. Open
+// reads and snapshots continue with the old state.
 func (m *Machine) Restore(r io.Reader) error {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -160,11 +155,11 @@ func (m *Machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// restoringPath is where a snapshot is received: beside the database, so that a
-// rename is enough to put it in its place.
+// restoringPath returns the path of the file that receives a snapshot. It is beside the database, so a rename replaces
+// the database.
 func restoringPath(path string) string { return path + ".restoring" }
 
-// receive writes a snapshot's database to a file, and opens what it verified.
+// receive writes a snapshot's database to a file, verifies it, and opens it.
 func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error) {
 	header, err := receiveFile(r, path)
 	if err != nil {
@@ -184,11 +179,9 @@ func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error)
 	return restored, after, nil
 }
 
-// inspect reads every key of a database, and has bbolt check it. The sum was
-// right, so what is wrong here was wrong when it was written. It comes before
-// the database is opened for writing, and reads before bbolt checks: both panic
-// in goroutines of bbolt's where they meet a bad page, and nobody could recover
-// from that.
+// inspect reads every key of a database, and then runs bbolt's check. The checksum was right, so a fault here existed when
+// the snapshot was written. inspect runs before the database is opened for writing. Opening and bbolt's check panic at a
+// bad page, in bbolt's own goroutines, from which no caller can recover.
 func inspect(path string, header *snapshotHeader) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the file
 	defer func() {
@@ -240,8 +233,8 @@ func receiveFile(r io.Reader, path string) (header snapshotHeader, err error) {
 	return header, nil
 }
 
-// CheckSnapshot reads a snapshot to its end. ErrBadSnapshot: it is cut short, damaged, or of
-// another version. Restore checks the tables as well.
+// CheckSnapshot reads a snapshot to its end. ErrBadSnapshot if it is truncated, damaged, or of another version. Only
+// Restore also checks the tables.
 func CheckSnapshot(r io.Reader) error {
 	_, err := receiveInto(io.Discard, r)
 	return err
@@ -278,8 +271,7 @@ func (h *snapshotHeader) check() error {
 	return nil
 }
 
-// checkTrailer reads the length through the sum, and then the sum itself, after
-// which nothing may follow.
+// checkTrailer reads the length, which is part of the sum, and then the sum, which must end the stream.
 func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
 	var length uint64
 	if err := binary.Read(summed, binary.BigEndian, &length); err != nil {
@@ -305,7 +297,7 @@ func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
 	return nil
 }
 
-// asBad tells a snapshot that is cut short from a reader that does not work.
+// asBad turns the end of a truncated snapshot into ErrBadSnapshot. Other errors of a reader stay.
 func asBad(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it is cut short", ErrBadSnapshot)
@@ -313,8 +305,8 @@ func asBad(err error) error {
 	return err
 }
 
-// adopt completes a restored database, and gives it our generation if that is
-// the higher one: after a recovery, tokens must not be handed out again.
+// adopt completes a restored database. It raises the database's generation to this machine's if that is higher, because
+// no token may be issued twice after a recovery.
 func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *status, err error) {
 	defer caught(&err)
 	t, err := m.begin(restored, ledger{}, newCaches())
@@ -335,7 +327,7 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *stat
 	return t.commit()
 }
 
-// checkDatabase has bbolt check every page.
+// checkDatabase runs bbolt's check of every page.
 func checkDatabase(tx *bolt.Tx) error {
 	var first error
 	for err := range tx.Check() { // to the end: the checker must not be left blocked

@@ -6,17 +6,17 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 )
 
-// TableSum is the sum of the hashes of a table's rows, modulo 2^64. Machines that have
-// applied the same entries have the same sums.
+// TableSum is the sum of the hashes of a table's rows, modulo 2^64. Machines that have applied the same entries have
+// equal sums.
 type TableSum struct {
 	Table string
 	Sum   uint64
 }
 
-// Sums are the sums of a state that are not computed yet. Close it.
+// Sums is a state whose sums can be computed. Close it after use.
 type Sums struct{ reader *tables.Reader }
 
-// Sums begins to sum up the present state, at the price of opening a read.
+// Sums opens the current state for Compute. It costs as much as opening a read.
 func (m *Machine) Sums() (*Sums, error) {
 	reader, err := m.reader()
 	if err != nil {
@@ -25,8 +25,8 @@ func (m *Machine) Sums() (*Sums, error) {
 	return &Sums{reader}, nil
 }
 
-// Compute computes the sums, whatever has been applied since. It looks at every row that was
-// not flushed yet when the sums began: some milliseconds.
+// Compute computes the sums of the opened state. It reads only the rows that were not flushed when the state was opened,
+// which takes some milliseconds.
 func (s *Sums) Compute() []TableSum {
 	sums := make([]TableSum, len(tableNames))
 	for t, sum := range s.reader.Sums() {

@@ -7,15 +7,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// beginLeadership begins the time of a leader. Commands by the timers of earlier leaders
-// are refused from here on.
+// beginLeadership starts a leadership. From now on, timer commands of earlier leaders are refused.
 func (t *txn) beginLeadership(*v1.BeginLeadershipCommand) error {
 	t.TimerEpoch = t.Index
 	t.writes++
 	return nil
 }
 
-// checkEpoch refuses the timers of a leader that has been deposed.
+// checkEpoch refuses timer commands of a deposed leader.
 func (t *txn) checkEpoch(epoch uint64) error {
 	if epoch != t.TimerEpoch {
 		return fmt.Errorf("%w: the timer epoch is %d, and %d is over", jobs.ErrConflict, t.TimerEpoch, epoch)
@@ -23,8 +22,8 @@ func (t *txn) checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// wakeDue makes jobs claimable whose time has come, ends reservations, and cancels those whose
-// deadline has passed. These come first: one that is due only now is too late.
+// wakeDue cancels jobs whose deadline has passed, makes due jobs claimable, and ends reservations. Deadlines come first,
+// because a job that is due only at its deadline is too late.
 func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
 		return nil, fmt.Errorf("cannot wake jobs: %w", err)
@@ -49,7 +48,7 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	return counted(len(late)+len(due), moreLate || more), nil
 }
 
-// passed reads the jobs of a table whose times have passed, earliest first.
+// passed reads the jobs in a table of times whose time has passed, earliest first.
 func (t *txn) passed(tab table, most int) (due []*jobRecord, more bool) {
 	cursor := t.cursor(tab)
 	for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {

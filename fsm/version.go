@@ -5,8 +5,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// raiseVersion lets the cluster use a version of the vocabulary. It is never lowered. A node
-// whose program does not know the version stops.
+// raiseVersion raises the cluster version, which is never lowered. A node whose program does not know the version stops.
 func (t *txn) raiseVersion(c *v1.RaiseVersionCommand) error {
 	version := uint64(c.GetVersion())
 	if version > command.Version {
@@ -19,5 +18,5 @@ func (t *txn) raiseVersion(c *v1.RaiseVersionCommand) error {
 	return nil
 }
 
-// Version is the version of the vocabulary that the cluster uses.
+// Version returns the cluster version.
 func (m *Machine) Version() byte { return byte(m.status.Load().Version) }

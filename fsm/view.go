@@ -11,20 +11,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// view is the tables in one state, to be read.
+// view reads the tables in one state.
 type view struct {
 	reader *tables.Reader
 	caches
 }
 
-// get reads a value; nil if there is none. It is good until the end of the
-// view, and must not be changed.
+// get reads a value; nil if there is none. The value is valid until the end of the view, and must not be changed.
 func (v *view) get(t table, key []byte) []byte { return v.reader.Get(t, key) }
 
 func (v *view) cursor(t table) *tables.Cursor { return v.reader.Cursor(t) }
 
-// scan calls a function with every key that has the prefix, in order, until
-// the function says that it has seen enough. It must not write to the table.
+// scan calls each for every key with the prefix, in order, until each returns false. each must not write to the table.
 func (v *view) scan(t table, prefix []byte, each func(key, value []byte) (more bool)) {
 	cursor := v.cursor(t)
 	for key, value := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
@@ -44,8 +42,7 @@ func (v *view) keys(t table, prefix []byte) [][]byte {
 	return found
 }
 
-// encode gives a message the same bytes on every node: without it the order of
-// a map's entries would be random.
+// encode encodes a message with the same bytes on every node. Other encodings have a random order of map entries.
 func encode(prefix []byte, message proto.Message) []byte {
 	value, err := command.AppendMessage(prefix, message, command.SizeOf(message))
 	if err != nil {
@@ -75,13 +72,11 @@ func decodeMessage[M proto.Message](value []byte, message M) M {
 	return message
 }
 
-// maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.
+// maxKnownHeads bounds the cache of boards. Up to jobs.MaxKeptBoards boards can be stored.
 const maxKnownHeads = 1_024
 
-// heads are the stored boards that have been looked at, by name, as they are
-// after the last command. Each posting looks at its board several times, and to
-// decode it again each time was a quarter of what applying a posting costs. Only
-// the machine's writers have them; what they hold must not be changed.
+// heads caches boards by name, in their current state. Each posting reads its board several times. Decoding it each time
+// was a quarter of the cost of a posting. Only the machine's writer has the cache. The cached values must not be changed.
 type heads map[string]*jobs.BoardStatus
 
 func (h heads) keep(board jobs.BoardStatus) {
@@ -91,21 +86,20 @@ func (h heads) keep(board jobs.BoardStatus) {
 	h[board.Name] = &board
 }
 
-// maxExamined bounds the jobs that one page of a listing looks at: a rare kind
-// among millions of jobs must not hold a read open for seconds, since that
-// keeps the database from reusing its pages.
+// maxExamined bounds the jobs that are read for one page of a list. A search for a rare kind among millions of jobs must
+// not keep a read open for seconds, because the database cannot reuse pages during a read.
 const maxExamined = 20_000
 
-// badCursor refuses an After that no page has said.
+// badCursor refuses an After that is not the Next of a page.
 func badCursor(what string) error {
 	return &logbook.InvalidError{Field: what + " after", Reason: "not the next of a page before"}
 }
 
-// maxPageBytes is where a page ends, as stored: failures, reasons and the steps
-// of an event may be long, and a page must fit into an answer.
+// maxPageBytes is the stored size at which a page ends. Failures, reasons and the steps of an event can be long, and a
+// page must fit into an answer.
 const maxPageBytes = 1 << 20
 
-// Unbounded, as a number of bytes, is no bound.
+// Unbounded means no limit for a number of bytes.
 const Unbounded = -1
 
 func pageSize(limit int) int {
