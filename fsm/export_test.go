@@ -300,7 +300,7 @@ func (c *census) countJob(value []byte) error {
 		c.parked[j.Board]++
 	}
 	whole := c.complete(j)
-	if read := c.finishedJob(j.Sequence); j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {
+	if read, stopped := c.finishedJob(j.Sequence); stopped != j.State.NeedsOperator() || j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {
 		return fmt.Errorf("job %s is %+v, and is read as %v when it has finished", j.ID, whole, read)
 	}
 	c.memory.present = c.memory.present[:0] // of the job before

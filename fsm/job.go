@@ -78,6 +78,9 @@ func (t *txn) placeJob(j *jobRecord) {
 	if finishes {
 		t.noteFinish(j)
 	}
+	if j.State.NeedsOperator() && !j.before().State.NeedsOperator() {
+		t.changes.Stopped = append(t.changes.Stopped, j.ID)
+	}
 	switch {
 	case j.State != jobs.StateClaimable:
 		j.ClaimableAt = time.Time{}

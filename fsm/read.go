@@ -19,26 +19,27 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	return found[0], nil
 }
 
-// FinishedJob reads a job if it has finished, as callers get it; nil if it has not. It converts
-// nothing, because a caller waits for nearly every job. ErrNotFound.
-func (m *Machine) FinishedJob(id jobs.JobID) (job *v1.Job, err error) {
+// FinishedJob reads a job if it has finished, as callers get it; nil if it has not. stopped: it is
+// unfinished and needs an operator. It converts nothing, because a caller waits for nearly every
+// job. ErrNotFound.
+func (m *Machine) FinishedJob(id jobs.JobID) (job *v1.Job, stopped bool, err error) {
 	err = m.read(func(v *view) error {
 		sequence, err := v.sequenceOf(id)
 		if err == nil {
-			job = v.finishedJob(sequence)
+			job, stopped = v.finishedJob(sequence)
 		}
 		return err
 	})
-	return job, err
+	return job, stopped, err
 }
 
-func (v *view) finishedJob(sequence uint64) *v1.Job {
+func (v *view) finishedJob(sequence uint64) (job *v1.Job, stopped bool) {
 	key := sequenceKey(sequence)
 	value := v.get(tableJob, key)
-	if !jobs.States[storedState(sequence, value)].Finished() {
-		return nil
+	if state := jobs.States[storedState(sequence, value)]; !state.Finished() {
+		return nil, state.NeedsOperator()
 	}
-	job := decodeMessage(value[jobPrefixSize:], &v1.JobRow{}).Job
+	job = decodeMessage(value[jobPrefixSize:], &v1.JobRow{}).Job
 	if value := v.get(tablePosting, key); value != nil {
 		posting := decodeMessage(value, &v1.PostingRow{})
 		job.Details, job.Store = posting.Details, posting.Store
@@ -46,7 +47,7 @@ func (v *view) finishedJob(sequence uint64) *v1.Job {
 	if value := v.get(tableEvidence, key); value != nil {
 		job.Failure = decodeMessage(value, &v1.Failure{})
 	}
-	return job
+	return job, false
 }
 
 // JobAt is Job, with what the job counts for at a time.

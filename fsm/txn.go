@@ -20,6 +20,7 @@ type Changes struct {
 	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
 	Claimable []Queue          // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
+	Stopped   []jobs.JobID     // jobs that became held or suspended, in order
 	Posted    int              // how many jobs were posted
 	Failed    int              // how many of the Finished were trashed, failed or reverted
 	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs

@@ -54,9 +54,10 @@ type Reader interface {
 	// store. ErrInvalid for an invalid query.
 	Jobs(ctx context.Context, query Query) (Page[Job], error)
 
-	// Wait waits until a job is finished, without polling, and returns it. (*Job).Err
-	// returns nil for a success. Without a worker for its kind, a job never ends: use a
-	// context with a deadline. ErrNotFound.
+	// Wait waits, without polling, until a job is finished, or until only an operator can
+	// continue it (State.NeedsOperator), and returns the job. (*Job).Err returns nil for a
+	// success. Without a worker for its kind, a job never ends: use a context with a
+	// deadline. ErrNotFound.
 	Wait(ctx context.Context, id JobID) (Job, error)
 
 	// Explain returns why a job does not run now, and a remedy. ErrNotFound.

@@ -2,14 +2,16 @@ package jobs
 
 import "fmt"
 
-// Err returns why a finished job did not succeed: ErrReverted, ErrFailed, ErrCancelled or
-// ErrTrashed, with the job's Failure or Reason. It returns nil for a success, and for an
-// unfinished job.
+// Err returns why a job did not succeed, with the job's Failure or Reason. For a finished job it is
+// ErrReverted, ErrFailed, ErrCancelled or ErrTrashed. For a held or suspended job it is
+// ErrNeedsOperator. It is nil for a success, and for other unfinished jobs.
 func (j *Job) Err() error {
 	kind := map[Outcome]error{OutcomeReverted: ErrReverted, OutcomeFailed: ErrFailed, OutcomeCancelled: ErrCancelled}[j.Outcome]
 	switch {
 	case j.State == StateTrashed:
 		kind = ErrTrashed
+	case j.State.NeedsOperator():
+		kind = ErrNeedsOperator
 	case j.State != StateCompleted:
 		return nil
 	}

@@ -24,6 +24,8 @@ var (
 	ErrFailed    = logbook.ErrFailed
 	ErrCancelled = errors.New("cancelled")
 	ErrTrashed   = errors.New("trashed: nobody could do it")
+	// ErrNeedsOperator: the job is held, parked or suspended.
+	ErrNeedsOperator = errors.New("stopped: it needs an operator")
 
 	// ErrUnclaimable: the job is not claimable now, or not for this session. For example, it
 	// has an owner, its board is paused, or the conductor is drained. It wraps ErrConflict.

@@ -163,6 +163,10 @@ func ParseState(text string) (State, error) {
 // Controller.Intervene or Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 
+// NeedsOperator reports whether an unfinished job stays in the state until an operator releases,
+// resumes, retries or cancels it.
+func (s State) NeedsOperator() bool { return s == StateHeld || s == StateSuspended }
+
 // Outcome is the result of a completed job.
 type Outcome string
 

@@ -386,7 +386,7 @@ func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 			return jobs.Job{}, err
 		}
 		job, err := decoded(op, answer.GetJob(), command.JobFromProto)
-		if err != nil || job.State.Finished() {
+		if err != nil || job.State.Finished() || job.State.NeedsOperator() {
 			return job, err
 		}
 	}

@@ -93,13 +93,15 @@ func (b *Board) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, e
 	return explain.Job(&situation), nil
 }
 
-// Wait returns the job when it is finished.
+// Wait returns the job when it is finished or needs an operator.
 func (b *Board) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
-	w := b.wait(func(changes fsm.Changes) bool { return slices.Contains(changes.Finished, id) })
+	w := b.wait(func(changes fsm.Changes) bool {
+		return slices.Contains(changes.Finished, id) || slices.Contains(changes.Stopped, id)
+	})
 	defer b.forget(w)
 	for {
 		job, err := b.Job(ctx, id)
-		if err != nil || job.State.Finished() {
+		if err != nil || job.State.Finished() || job.State.NeedsOperator() {
 			return job, err
 		}
 		select {

@@ -16,8 +16,8 @@ import (
 // MaxAwaited bounds the jobs for which one call of Jobs waits. Each takes a few bytes of memory.
 const MaxAwaited = 1_000_000
 
-// Waiting selects jobs and the condition to wait for. Its zero value waits until all jobs of all
-// boards are finished.
+// Waiting selects jobs and the condition to wait for. Its zero value waits until each job of all
+// boards is finished or needs an operator.
 type Waiting struct {
 	Board string       // empty: any
 	Kind  string       // empty: any
@@ -25,8 +25,9 @@ type Waiting struct {
 	Tags  []string     // jobs with all of these tags
 	Jobs  []jobs.JobID // only these jobs; empty: all selected jobs, including jobs that are posted later
 
-	// States are the states that all selected jobs must leave. Empty: all unfinished states.
-	// Final states are refused, because finished jobs are kept.
+	// States are the states that all selected jobs must leave. Empty: all states in which a job
+	// continues without an operator; with Some, all unfinished states. Final states are refused,
+	// because finished jobs are kept.
 	States []jobs.State
 	// Some inverts the condition: wait until a selected job is in one of the States.
 	Some bool
@@ -34,9 +35,6 @@ type Waiting struct {
 	// Progress is called first, and then after every change. The wait continues when it
 	// returns.
 	Progress func(Status)
-	// Parked is called when the wait needs a job that its retry policy has parked, once each
-	// time the job is parked, and never with Some. Such a job continues only when an operator decides.
-	Parked func(jobs.JobID)
 }
 
 // Status is the progress of a wait.
@@ -46,19 +44,24 @@ type Status struct {
 	Finished int                  // finished jobs among Gone
 	Outcomes map[jobs.Outcome]int // completed jobs among Gone, by outcome
 	Trashed  int                  // trashed jobs among Gone
+	// Stopped are the selected jobs that need an operator when the wait ends: see
+	// jobs.State.NeedsOperator. Empty if Waiting has States or Some.
+	Stopped []jobs.JobID
 }
 
-// Jobs waits until no selected job is in one of the States, or, with Some, until one is. It
-// follows events and does not poll. If events that it needs are no longer kept, it lists the
-// jobs again and continues. A state that a job leaves within the same log entry does not
-// count.
+// Jobs waits until no selected job is in one of the States, or, with Some, until one is. Without
+// States and Some, it waits until each job is finished or needs an operator, and Status.Stopped has
+// the jobs that need an operator.
+//
+// Jobs follows events and does not poll. If events that it needs are no longer kept, it lists the
+// jobs again and continues. A state that a job leaves within the same log entry does not count.
 //
 // ErrNotFound if a job in Waiting.Jobs does not exist when the call starts; ErrLimit if more
 // than MaxAwaited jobs are left; ErrInvalid for a final state.
 func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, error) {
 	w := &waiter{
 		Waiting: waiting, board: board, named: make(map[jobs.JobID]bool), states: make(map[jobs.State]bool), left: make(map[jobs.JobID]int64),
-		parked: make(map[jobs.JobID]int64),
+		unseen: make(map[jobs.JobID]bool),
 		status: Status{Outcomes: make(map[jobs.Outcome]int)},
 	}
 	if err := w.choose(); err != nil {
@@ -68,7 +71,11 @@ func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, erro
 		w.named[id] = true
 	}
 	for {
-		if err := w.follow(ctx); !errors.Is(err, jobs.ErrCompacted) {
+		err := w.follow(ctx)
+		if err == nil && w.untilStopped() {
+			err = w.findStopped(ctx)
+		}
+		if !errors.Is(err, jobs.ErrCompacted) {
 			return w.status, err
 		}
 	}
@@ -83,7 +90,7 @@ type waiter struct {
 	// left are the jobs in one of the states, with the time of the job's latest change in
 	// nanoseconds. Events before that time are older than the read of the job.
 	left   map[jobs.JobID]int64
-	parked map[jobs.JobID]int64 // jobs for which Parked was called, with the time as in left
+	unseen map[jobs.JobID]bool // jobs that left while events were missed: finished or stopped
 	status Status
 	known  bool // the jobs were listed once
 
@@ -103,7 +110,7 @@ func (w *waiter) choose() error {
 		w.states[state] = true
 	}
 	for _, state := range jobs.States {
-		if len(w.States) == 0 && !state.Finished() {
+		if len(w.States) == 0 && !state.Finished() && !(w.untilStopped() && state.NeedsOperator()) {
 			w.states[state] = true
 		}
 	}
@@ -113,17 +120,20 @@ func (w *waiter) choose() error {
 // over reports whether the condition holds.
 func (w *waiter) over() bool { return (len(w.left) > 0) == w.Some }
 
-// changing returns the kinds of event that make a job finished or unfinished. For other states, it
-// returns nil, which means all kinds.
+// untilStopped reports whether the wait ends when every job is finished or needs an operator.
+func (w *waiter) untilStopped() bool { return len(w.States) == 0 && !w.Some }
+
+// changing returns the kinds of event by which a job finishes, stops for an operator, or continues.
+// With States, it returns nil, which means all kinds.
 func (w *waiter) changing() []jobs.EventKind {
 	if len(w.States) > 0 {
 		return nil
 	}
-	kinds := []jobs.EventKind{jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged, jobs.EventMovedAway, jobs.EventMoved}
-	if w.Parked != nil {
-		kinds = append(kinds, jobs.EventParked)
+	return []jobs.EventKind{
+		jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged, jobs.EventMovedAway, jobs.EventMoved,
+		jobs.EventParked, jobs.EventSuspended, jobs.EventResumed, jobs.EventChanged, jobs.EventIntervened,
+		jobs.EventAbandoned, jobs.EventExpired, jobs.EventStopRequested,
 	}
-	return kinds
 }
 
 // follow starts the watch, lists the jobs, and then counts by the events. The watch starts first, so
@@ -231,6 +241,7 @@ func (w *waiter) look(ctx context.Context) error {
 		w.status.Gone++
 		if len(w.States) == 0 {
 			w.status.Finished++ // the outcome is unknown
+			w.unseen[id] = true
 		}
 	}
 	w.report()
@@ -239,28 +250,50 @@ func (w *waiter) look(ctx context.Context) error {
 
 // find adds a job to left.
 func (w *waiter) find(job *jobs.Job) {
-	at := job.ModifiedAt.UnixNano()
-	w.left[job.ID] = at
-	if _, told := w.parked[job.ID]; job.Parked && !told {
-		w.tellParked(job.ID, at)
-	}
+	w.left[job.ID] = job.ModifiedAt.UnixNano()
 }
 
-func (w *waiter) tellParked(id jobs.JobID, at int64) {
-	if w.Parked != nil && !w.Some {
-		w.parked[id] = at
-		w.Parked(id)
+// findStopped lists the jobs that need an operator.
+func (w *waiter) findStopped(ctx context.Context) error {
+	found := func(job *jobs.Job, err error) error {
+		if err != nil || !job.State.NeedsOperator() {
+			return err
+		}
+		if w.status.Stopped = append(w.status.Stopped, job.ID); w.unseen[job.ID] {
+			w.status.Finished--
+		}
+		return nil
 	}
+	for _, id := range w.Jobs {
+		job, err := w.board.Job(ctx, id)
+		if err := found(&job, err); err != nil && !errors.Is(err, jobs.ErrNotFound) {
+			return err
+		}
+	}
+	if len(w.Jobs) > 0 {
+		return nil
+	}
+	for job, err := range jobs.All(ctx, w.board, w.query(jobs.State.NeedsOperator)) {
+		if err := found(&job, err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (w *waiter) lookAtAll(ctx context.Context) error {
+// query selects the jobs in some states.
+func (w *waiter) query(in func(jobs.State) bool) jobs.Query {
 	query := jobs.Query{Board: w.Board, Kind: w.Kind, Key: w.Key, Tags: w.Tags}
 	for _, state := range jobs.States {
-		if w.states[state] {
+		if in(state) {
 			query.States = append(query.States, state)
 		}
 	}
-	for job, err := range jobs.All(ctx, w.board, query) {
+	return query
+}
+
+func (w *waiter) lookAtAll(ctx context.Context) error {
+	for job, err := range jobs.All(ctx, w.board, w.query(func(state jobs.State) bool { return w.states[state] })) {
 		if err != nil {
 			return err
 		}
@@ -280,9 +313,6 @@ func (w *waiter) hear(event *jobs.Event) error {
 	since, left := w.left[event.Job]
 	gone := event.Kind == jobs.EventPurged || event.Kind == jobs.EventMovedAway && w.Board != ""
 	stays, at := w.states[event.State] && !gone, event.Time.UnixNano()
-	if told, known := w.parked[event.Job]; event.Kind == jobs.EventParked && stays && (!known || at > told) {
-		w.tellParked(event.Job, at)
-	}
 	if stays == left || left && at < since {
 		return nil
 	}

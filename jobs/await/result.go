@@ -15,8 +15,8 @@ type Client interface {
 	FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error)
 }
 
-// Result waits until a job is finished, and returns its flow. Read the flow's values with Decode or
-// Values. If the job has no flow, the returned flow is empty.
+// Result waits until a job is finished or needs an operator, and returns its flow. Read the flow's
+// values with Decode or Values. If the job has no flow, the returned flow is empty.
 //
 // The error is nil if the job succeeded. If its flow is reverted or in failure, the error wraps a
 // *logbook.EndError, which has the failures of all steps. Otherwise it is the error of (*jobs.Job).Err.

@@ -15,7 +15,7 @@ var awaitRows = []row{
 	{"named jobs are waited for, and no others", jobsAwaited},
 	{"jobs that are posted meanwhile are waited for too", laterJobsAwaited},
 	{"a board is waited for until no job can be claimed, or until one can", claimableAwaited},
-	{"who waits is told of a job that is parked, each time", parkedAwaited},
+	{"a wait ends when only held, parked and suspended jobs are left", stoppedAwaited},
 	{"waiting for nothing ends at once", nothingAwaited},
 	{"all jobs, claims, errors, boards and books are gone through", allGoneThrough},
 }
@@ -128,31 +128,51 @@ func claimableAwaited(k *kit) {
 	k.wants("Await of finished jobs", err, jobs.ErrInvalid)
 }
 
-func parkedAwaited(k *kit) {
+func stoppedAwaited(k *kit) {
 	session := k.session("worker")
-	policy := &jobs.RetryPolicy{OnFailure: jobs.FailureParks}
-	posting := k.posting("early")
-	posting.Retry = policy
-	early := k.post(posting)[0]
-	k.failed(k.claim(session, early.ID), nil)
-	posting = k.posting("late")
-	posting.Retry = policy
-	late := k.post(posting)[0]
-	claimed := k.claim(session, late.ID)
-	told := make(chan jobs.JobID, 8)
-	_, end := k.await(await.Waiting{Board: k.board, Parked: func(id jobs.JobID) { told <- id }})
-	k.same("parked before", answer(k, "Await", told), early.ID)
+	posting := k.posting("parked")
+	posting.Retry = &jobs.RetryPolicy{OnFailure: jobs.FailureParks}
+	parked := k.post(posting)[0]
+	posting = k.posting("held")
+	posting.Hold = true
+	held := k.post(posting)[0]
+	suspended, done := k.posted("suspended"), k.owned(session, "done")
+	claimed := k.claim(session, parked.ID)
+	begun, end := k.await(await.Waiting{Board: k.board})
+	if status := answer(k, "Await", begun); status.Left != 3 {
+		k.Errorf("began with %+v", status)
+	}
 	k.failed(claimed, nil)
-	k.same("parked meanwhile", answer(k, "Await", told), late.ID)
-	k.change(jobs.Change{Job: early.ID, Release: true})
-	k.failed(k.claim(session, early.ID), nil)
-	k.same("parked again", answer(k, "Await", told), early.ID)
-	for _, id := range []jobs.JobID{early.ID, late.ID} {
-		k.wants("Cancel", k.Board.Cancel(k.ctx, command(id)), nil)
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(suspended.ID)), nil)
+	k.change(jobs.Change{Job: parked.ID, Release: true})
+	k.failed(k.claim(session, parked.ID), nil)
+	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
+	got := answer(k, "Await", end)
+	k.wants("Await", got.err, nil)
+	k.same("finished", got.status.Finished, 1)
+	k.same("stopped", ids(got.status.Stopped), ids([]jobs.JobID{parked.ID, held.ID, suspended.ID}))
+	for _, id := range got.status.Stopped {
+		job, err := k.Board.Wait(k.ctx, id)
+		k.wants("Wait", err, nil)
+		k.wants("Err of a stopped job", job.Err(), jobs.ErrNeedsOperator)
 	}
-	if got := answer(k, "Await", end); got.err != nil || got.status.Left != 0 || got.status.Finished != 2 || len(told) > 0 {
-		k.Errorf("ended with %+v, %v; %d more were told as parked", got.status, got.err, len(told))
+	waited := make(chan jobs.Job, 1)
+	k.change(jobs.Change{Job: held.ID, Release: true})
+	go func() { // ends with the row
+		job, _ := k.Board.Wait(k.ctx, held.ID)
+		waited <- job
+	}()
+	k.wants("Suspend", k.Board.Suspend(k.ctx, command(held.ID)), nil)
+	k.same("state after Wait", answer(k, "Wait", waited).State, jobs.StateSuspended)
+}
+
+// ids are job ids as text, in order.
+func ids(of []jobs.JobID) (text []string) {
+	for _, id := range of {
+		text = append(text, id.String())
 	}
+	slices.Sort(text)
+	return text
 }
 
 func nothingAwaited(k *kit) {

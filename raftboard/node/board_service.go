@@ -120,15 +120,15 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	job, err := s.machine.FinishedJob(id)
-	if err == nil && job == nil {
+	job, stopped, err := s.machine.FinishedJob(id)
+	if err == nil && job == nil && !stopped {
 		if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
 			return nil, 0, err
 		}
 		index = s.machine.AppliedIndex()
-		job, err = s.machine.FinishedJob(id)
+		job, _, err = s.machine.FinishedJob(id)
 	}
-	if err == nil && job == nil { // the time is over
+	if err == nil && job == nil { // it needs an operator, or the time is over
 		var now *conductordv1.GetJobResponse
 		now, err = s.getJob(&conductordv1.GetJobRequest{Id: message.Id})
 		job = now.GetJob()

@@ -50,6 +50,11 @@ class Job(Dict[str, Any]):
         """Whether the job has ended; a trashed one has, without an outcome."""
         return self.state in ("completed", "trashed")
 
+    @property
+    def needs_operator(self) -> bool:
+        """Whether the job is held, parked or suspended: only an operator continues it."""
+        return self.state in ("held", "suspended")
+
 
 class Client:
     """Makes calls at a cluster, and repeats them at another node until they are settled.
@@ -163,13 +168,13 @@ class Client:
         self.call("BoardService/Retry", {"job": id, "reason": reason, "by": _user()})
 
     def wait(self, id: str, timeout: Optional[float] = None) -> Job:
-        """Wait until a job is finished. TimeoutError: it was not, in this many seconds."""
+        """Wait until a job is finished or needs an operator. TimeoutError: after this many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL_TIME if until is None else min(POLL_TIME, max(0.0, until - time.monotonic()))
             request = {"id": id, "timeout": duration(left)}
             job = Job(self.call("BoardService/WaitJob", request, reads=True, try_time=left + POLL_GRACE)["job"])
-            if job.finished:
+            if job.finished or job.needs_operator:
                 return job
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError("job %s is %s after %g s" % (id, job.state, timeout))

@@ -100,6 +100,16 @@ class Retries(unittest.TestCase):
         self.assertIs(type(retry.give_up()), Uncertain)
 
 
+class Waiting(unittest.TestCase):
+    def test_a_wait_ends_when_the_job_is_finished_or_needs_an_operator(self):
+        for state, operator in (("completed", False), ("trashed", False), ("held", True), ("suspended", True)):
+            states = iter(["claimed", "cooling", state])
+            client = Client("127.0.0.1:1")
+            client.call = lambda *_, **__: {"job": {"id": "x", "state": next(states)}}
+            job = client.wait("x")
+            self.assertEqual((job.state, job.needs_operator, job.finished), (state, operator, not operator))
+
+
 class Values(unittest.TestCase):
     def test_ids(self):
         ids = [new_id() for _ in range(100)]

@@ -103,13 +103,13 @@ export class Client {
 		return { ...page, jobs: page.jobs ?? [] };
 	}
 
-	/** Waits until a job is finished, however long; `signal` ends the wait. */
+	/** Waits until a job is finished, or needs an operator: held, parked or suspended. `signal` ends the wait. */
 	async wait(id: string, options: CallOptions = {}): Promise<Job> {
 		for (;;) {
 			const { job } = await this.call<{ job: Job }>("BoardService/WaitJob", { id, timeout: seconds(pollTime) }, {
 				...options, name: `wait for job ${id}`, reads: true, wait: pollTime,
 			});
-			if (job.state === "completed" || job.state === "trashed") {
+			if (["completed", "trashed", "held", "suspended"].includes(job.state)) {
 				return job;
 			}
 		}

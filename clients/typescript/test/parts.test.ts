@@ -111,6 +111,15 @@ async function against(listeners: RequestListener[], timeout: number, use: (clie
 	}
 }
 
+test("a wait ends when the job is finished or needs an operator", async () => {
+	for (const state of ["completed", "trashed", "held", "suspended"]) {
+		const states = ["claimed", "cooling", state];
+		await against([(_, response) => void response.end(JSON.stringify({ job: { id: "x", state: states.shift() } }))], 5_000, async (client) => {
+			assert.equal((await client.wait("x")).state, state);
+		});
+	}
+});
+
 test("a lost answer is repeated at another node, under the same id", async () => {
 	const bodies: string[] = [];
 	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {

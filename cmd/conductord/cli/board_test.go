@@ -76,7 +76,7 @@ func TestBoardWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := openCluster(t)
 		run(t, cluster, "board", "create", "empty")
-		held := post(t, cluster, "--kind", "k", "--tag", "eu", "--hold", "--board", "night")
+		later := post(t, cluster, "--kind", "k", "--tag", "eu", "--not-before", "1h", "--board", "night")
 		for _, row := range []struct {
 			args string
 			code int
@@ -88,7 +88,7 @@ func TestBoardWait(t *testing.T) {
 			{"board wait empty", 0, "empty has 0 unfinished, 0 finished"},
 			{"board wait night --state claimable", 0, "night has 0 claimable, 0 finished"},
 			{"board wait night --state claimable,cooling", 0, "night has 0 claimable or cooling"},
-			{"board wait night --state held --some", 0, "night has 1 held"},
+			{"board wait night --state delayed --some", 0, "night has 1 delayed"},
 			{"board wait night --kind other", 0, "night has 0 unfinished"},
 			{"board wait night --tag eu --timeout 1ms", cli.ExitTimeout, "board night has "},
 			{"board wait night --state lost", cli.ExitUsage, "--state must be one of"},
@@ -110,7 +110,7 @@ func TestBoardWait(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Fatal("nothing is said of what is waited for")
 		}
-		run(t, cluster, "job", "cancel", held.String())
+		run(t, cluster, "job", "cancel", later.String())
 		got := <-done
 		if got.code != 0 || got.out != "night has 0 unfinished, 1 finished, 1 cancelled\n" {
 			t.Errorf("waited: %+v", got)
@@ -118,7 +118,7 @@ func TestBoardWait(t *testing.T) {
 		if text := waiting.Writer.(*strings.Builder).String(); !strings.HasPrefix(text, "conductord: board night: 1 unfinished, 0 gone\n") {
 			t.Errorf("it said %q", text)
 		}
-		if job, err := cluster.Job(t.Context(), held); err != nil || job.State != jobs.StateCompleted {
+		if job, err := cluster.Job(t.Context(), later); err != nil || job.State != jobs.StateCompleted {
 			t.Errorf("the job is %s, %v", job.State, err)
 		}
 	})

@@ -23,8 +23,8 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 		Long: "Wait until a board has no unfinished jobs. With --state, wait until no job is in any of these states; with\n" +
 			"--some, until at least one job is. --kind, --key and --tag select jobs. Exit code: 0 however the jobs ended, 5\n" +
 			"after --timeout. `conductord job wait --board BOARD` also reports failures in its exit code.\n\n" +
-			"A parked job is held, not finished: the command notes it on stderr and waits until an operator releases or\n" +
-			"cancels it. To ignore parked jobs, list the other states: --state delayed,claimable,cooling,claimed,suspended.",
+			"Held, parked and suspended jobs need an operator. When no other job is unfinished, the command names them\n" +
+			"on stderr and exits 1.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if waiting.States, err = parseStates(states); err != nil {
@@ -55,7 +55,6 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting awa
 	waiting.Progress = p.saying(func(status await.Status) string {
 		return fmt.Sprintf("board %s: %d %s, %d gone", waiting.Board, status.Left, what, status.Gone)
 	})
-	waiting.Parked = p.tellParked(ctx, cluster)
 	status, err := await.Jobs(ctx, cluster, waiting)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, status.Left, what, context.DeadlineExceeded)
@@ -63,10 +62,14 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting awa
 	if err != nil {
 		return because(err, "wait for board %s", waiting.Board)
 	}
-	return p.Show(map[string]any{
-		"board": waiting.Board, "left": status.Left, "gone": status.Gone,
+	err = p.Show(map[string]any{
+		"board": waiting.Board, "left": status.Left + len(status.Stopped), "gone": status.Gone, "needs_operator": len(status.Stopped),
 		"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed,
-	}, "%s has %d %s, %s", waiting.Board, status.Left, what, waitStatusText(status))
+	}, "%s has %d %s, %s", waiting.Board, status.Left+len(status.Stopped), what, waitStatusText(status))
+	if err == nil {
+		err = p.noteStopped(ctx, cluster, status.Stopped...)
+	}
+	return err
 }
 
 // statesSaid are the states that are waited for, in words.

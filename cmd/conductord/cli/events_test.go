@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -112,59 +111,59 @@ func TestJobsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestParkedJobsAreToldOf: who waits for a job that is parked hears of that on
-// stderr, why, and what lets it go; and goes on waiting.
-func TestParkedJobsAreToldOf(t *testing.T) {
+// TestWaitEndsForOperator holds that a command that waits ends with exit code 1 when only an
+// operator can continue the job, with the reason and the next command on stderr.
+func TestWaitEndsForOperator(t *testing.T) {
+	type stop func(w *worker, id jobs.JobID)
+	park := func(w *worker, id jobs.JobID) {
+		w.must(w.cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Reason: "no snow"}))
+	}
+	suspend := func(w *worker, id jobs.JobID) {
+		run(w.t, w.cluster, "job", "suspend", id.String(), "--reason", "no snow")
+		w.must(w.cluster.Abandon(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: w.claimed.Job.Token}))
+	}
+	one := func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }
 	for _, row := range []struct {
-		name string
-		park bool // before the command is given, and not while it waits
-		args func(jobs.JobID) []string
-		out  string // what stdout begins with
+		name   string
+		stop   stop
+		before bool // the command is given, and not while it waits
+		args   func(jobs.JobID) []string
+		out    string // what stdout begins with
+		remedy string
 	}{
-		{"one job", true, func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }, ""},
-		{"one job, meanwhile, as JSON", false, func(id jobs.JobID) []string { return []string{"-o", "json", "job", "wait", id.String()} }, "{\n  \"jobs\": [\n    {\n      \"job\": {\n        \"id\": "},
-		{"all of a kind", true, func(jobs.JobID) []string { return []string{"job", "wait", "--kind", "k"} }, "1 finished, 1 cancelled\n"},
-		{"a board", false, func(jobs.JobID) []string { return []string{"board", "wait", "default"} }, "default has 0 unfinished, 1 finished, 1 cancelled\n"},
+		{"one parked job", park, true, one, "", "job release"},
+		{"one job, parked meanwhile, as JSON", park, false, func(id jobs.JobID) []string { return append(one(id), "-o", "json") }, "{\n  \"jobs\": [\n    {\n      \"job\": {\n        \"id\": ", "job release"},
+		{"one suspended job", suspend, true, one, "", "job resume"},
+		{"one job, suspended meanwhile", suspend, false, one, "", "job resume"},
+		{"all of a kind", park, true, func(jobs.JobID) []string { return []string{"job", "wait", "--kind", "k"} }, "0 finished, 1 waiting for an operator\n", "job release"},
+		{"a board", park, false, func(jobs.JobID) []string { return []string{"board", "wait", "default"} }, "default has 1 unfinished, 0 finished, 1 waiting for an operator\n", "job release"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			cluster := openCluster(t)
 			id := post(t, cluster, "--kind", "k", "--on-failure", "park")
 			worker := newWorker(t, cluster, id)
-			park := func() {
-				worker.must(cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{
-					Job: id, Token: worker.claimed.Job.Token, Outcome: jobs.OutcomeFailed, Reason: "no snow",
-				}))
+			if row.before {
+				row.stop(worker, id)
 			}
-			if row.park {
-				park()
-				if got := run(t, cluster, "board", "show", "default"); !strings.Contains(steady(got.out), "parked jobs: 1\n") {
-					t.Errorf("the board is shown as %q", got.out)
-				}
+			done := make(chan said, 1)
+			go func() { done <- run(t, cluster, append(row.args(id), "--timeout", "1m")...) }() // ends with the job
+			if !row.before {
+				row.stop(worker, id)
 			}
-			seen, done := make(chan struct{}), make(chan said, 1)
-			stderr := &signalling{Writer: new(strings.Builder), seen: seen}
-			go func() { // ends with the job
-				done <- runWith(t, t.Context(), cluster, func(p *cli.Program) { p.Err = stderr }, append(row.args(id), "--timeout", "1m")...)
-			}()
-			if !row.park {
-				park()
-			}
-			select {
-			case <-seen:
-			case <-time.After(time.Minute):
-				t.Fatal("nothing is said of the parked job")
-			}
-			run(t, cluster, "job", "cancel", id.String())
 			got := <-done
-			if text := strings.Join(strings.Fields(got.out), " "); !strings.HasPrefix(text, strings.Join(strings.Fields(row.out), " ")) || strings.Contains(got.out, "waits for a person") {
-				t.Errorf("it wrote %q", got.out)
+			if text := strings.Join(strings.Fields(got.out), " "); got.code != cli.ExitFailed || !strings.HasPrefix(text, strings.Join(strings.Fields(row.out), " ")) {
+				t.Errorf("it ended with %d and wrote %q", got.code, got.out)
 			}
-			text, _, _ := strings.Cut(stderr.Writer.(*strings.Builder).String(), "conductord: job "+id.String()+": ") // without how it ended
-			release := "to release it: `conductord job release " + id.String() + "`\n"
-			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" waits for an operator: it was parked at ") ||
-				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, release) {
+			if text := got.err; strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" needs an operator: ") ||
+				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, "next step: `conductord "+row.remedy+" "+id.String()+"`\n") {
 				t.Errorf("it said %q", text)
 			}
 		})
 	}
+	t.Run("posted on hold", func(t *testing.T) {
+		got := run(t, openCluster(t), "job", "post", "--kind", "k", "--hold", "--wait", "--timeout", "1m")
+		if got.code != cli.ExitFailed || !strings.Contains(got.err, "next step: `conductord job release ") {
+			t.Errorf("got %+v", got)
+		}
+	})
 }

@@ -22,8 +22,9 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		Use:   "run FILE...",
 		Short: "Run a flow document: post it as a job, and print the job's id",
 		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow, and\n" +
-			"exit 1 unless the job succeeds; stderr shows the id and the progress. The job continues after ctrl-C. Several\n" +
-			"documents become one job; their flows run one after another. If one fails, all are undone.",
+			"exit 1 unless the job succeeds; stderr shows the id and the progress. The job continues after ctrl-C. A held,\n" +
+			"parked or suspended job ends the wait. Several documents become one job; their flows run one after another.\n" +
+			"If one fails, all are undone.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)
@@ -78,6 +79,9 @@ func (p *Program) runJob(ctx context.Context, cluster Cluster, posting jobs.Post
 
 // verdict tells how a job went, on stderr: of a failure, all that is known.
 func (p *Program) verdict(ctx context.Context, cluster Cluster, job *jobs.Job) error {
+	if job.State.NeedsOperator() {
+		return p.noteStopped(ctx, cluster, job.ID)
+	}
 	p.Note("job %s: %s after %s", job.ID, howEnded(job), durationText(job.FinishedAt.Sub(job.PostedAt)))
 	if job.Outcome == jobs.OutcomeSuccess {
 		return nil

@@ -24,8 +24,7 @@ const (
 	reloadRest = 3
 )
 
-// follow shows the steps of a job's flow on stderr until the job is finished, and says when it is
-// parked.
+// follow shows the steps of a job's flow on stderr until the job is finished or needs an operator.
 // Events only say that there is something new; what is drawn is read from the
 // logbook, so that a lost event cannot leave a wrong picture.
 func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jobs.Job, error) {
@@ -50,22 +49,16 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 		job jobs.Job
 		err error
 	}
-	done, parked := make(chan result, 1), make(chan jobs.JobID)
+	done := make(chan result, 1)
 	running.Go(func() { // ends with ctx
 		var finished jobs.Job
-		_, err := await.Jobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}, Parked: func(id jobs.JobID) {
-			select {
-			case parked <- id:
-			case <-ctx.Done():
-			}
-		}})
+		_, err := await.Jobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}})
 		if err == nil {
 			finished, err = cluster.Job(ctx, job.ID)
 		}
 		done <- result{finished, err}
 	})
 
-	tellParked := p.tellParked(ctx, cluster)
 	v := p.newView(cluster, job.Flow)
 	ticks := time.NewTicker(redrawEvery)
 	defer ticks.Stop()
@@ -79,8 +72,6 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 				v.reload(ctx)
 			}
 			return end.job, end.err
-		case id := <-parked:
-			tellParked(id)
 		case <-unserved.C:
 			if why, err := cluster.Explain(ctx, job.ID); err == nil && why.Remedy.Verb == jobs.RemedyStartWorker {
 				unserved.Stop()

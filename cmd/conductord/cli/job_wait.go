@@ -18,9 +18,8 @@ import (
 const (
 	// progressPause is how often a command that waits says how it stands.
 	progressPause = time.Second
-	// maxParkedNotes bounds the parked jobs that a command that waits tells of one
-	// by one: a person reads no more.
-	maxParkedNotes = 10
+	// maxStoppedNotes bounds the jobs that a waiting command names one by one.
+	maxStoppedNotes = 10
 )
 
 func (p *Program) jobWaitCommand() *cobra.Command {
@@ -31,8 +30,8 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 		Long: "Wait until the named jobs are finished. With --board, --kind, --key or --tag, wait until all matching jobs are\n" +
 			"finished, including jobs posted meanwhile. For one named job, stdout shows the results of its flow, and stderr\n" +
 			"its progress. For several jobs, stdout shows a list of outcomes; -o json includes all results.\n\n" +
-			"A parked job is unfinished until an operator releases or cancels it: stderr shows the reason and the command to\n" +
-			"release the job.",
+			"Held, parked and suspended jobs need an operator. When no other job is unfinished, the command exits 1: stderr\n" +
+			"shows the reason and the next command.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseJobIDs(args)
 			if err != nil {
@@ -67,8 +66,8 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting awai
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = p.progress()
 	}
-	waiting.Parked = p.tellParked(ctx, cluster)
-	if status, err := await.Jobs(ctx, cluster, waiting); err != nil {
+	status, err := await.Jobs(ctx, cluster, waiting)
+	if err != nil {
 		return waitFault(waiting, status, err)
 	}
 	finished := make([]jobs.Job, 0, len(waiting.Jobs))
@@ -84,7 +83,10 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting awai
 	if len(finished) == 1 && !p.JSON() {
 		return p.writeResult(ctx, cluster, &finished[0])
 	}
-	err := p.writeResults(ctx, cluster, finished)
+	err = p.writeResults(ctx, cluster, finished)
+	if err == nil {
+		err = p.noteStopped(ctx, cluster, status.Stopped...)
+	}
 	if err == nil && failed {
 		err = errRunFailed
 	}
@@ -105,12 +107,17 @@ func waitFault(waiting await.Waiting, status await.Status, err error) error {
 
 // waitForAll says how the jobs ended that were waited for.
 func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
-	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
+	waiting.Progress = p.progress()
 	status, err := await.Jobs(ctx, cluster, waiting)
 	if err != nil {
 		return waitFault(waiting, status, err)
 	}
-	err = p.Show(map[string]any{"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed}, "%s", waitStatusText(status))
+	err = p.Show(map[string]any{
+		"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed, "needs_operator": len(status.Stopped),
+	}, "%s", waitStatusText(status))
+	if err == nil {
+		err = p.noteStopped(ctx, cluster, status.Stopped...)
+	}
 	if err == nil && status.Outcomes[jobs.OutcomeSuccess] != status.Finished {
 		err = errRunFailed
 	}
@@ -136,27 +143,24 @@ func (p *Program) saying(text func(await.Status) string) func(await.Status) {
 	}
 }
 
-// tellParked tells on stderr of jobs that nobody but a person lets go, while
-// the command goes on waiting for them.
-func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.JobID) {
-	told := 0
-	return func(id jobs.JobID) {
-		told++
-		switch {
-		case told == maxParkedNotes+1:
-			p.Note("more jobs are parked: `conductord job list --state %s`", jobs.StateHeld)
-			return
-		case told > maxParkedNotes:
-			return
+// noteStopped names on stderr the jobs that need an operator, each with the reason and the next
+// command. It returns errRunFailed if there is one.
+func (p *Program) noteStopped(ctx context.Context, reader jobs.Reader, stopped ...jobs.JobID) error {
+	for i, id := range stopped {
+		if i == maxStoppedNotes {
+			p.Note("%d more jobs need an operator: `conductord job list --state %s,%s`", len(stopped)-i, jobs.StateHeld, jobs.StateSuspended)
+			break
 		}
 		why, err := reader.Explain(ctx, id)
-		switch {
-		case err != nil:
-			p.Note("job %s is parked: `conductord job explain %s` shows the reason", id, id) // the waiting tells what is wrong
-		case why.Cause == jobs.CauseParked:
-			p.Note("job %s waits for an operator: %s; to release it: `%s`", id, why.Text, RemedyText(why.Remedy))
+		if err != nil {
+			return because(err, "explain job %s", id)
 		}
+		p.Note("job %s needs an operator: %s; next step: `%s`", id, why.Text, RemedyText(why.Remedy))
 	}
+	if len(stopped) > 0 {
+		return errRunFailed
+	}
+	return nil
 }
 
 func waitStatusText(status await.Status) string {
@@ -166,6 +170,9 @@ func waitStatusText(status await.Status) string {
 	}
 	if status.Trashed > 0 {
 		parts = append(parts, fmt.Sprintf("%d trashed", status.Trashed))
+	}
+	if len(status.Stopped) > 0 {
+		parts = append(parts, fmt.Sprintf("%d waiting for an operator", len(status.Stopped)))
 	}
 	return strings.Join(parts, ", ")
 }

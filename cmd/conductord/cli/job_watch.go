@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 )
 
 func (p *Program) jobWatchCommand() *cobra.Command {
@@ -118,7 +120,12 @@ const lastEvents = 2 * time.Second
 // context.
 func (p *Program) endWatch(ctx context.Context, reader jobs.Reader, id jobs.JobID, cancel context.CancelCauseFunc, ended chan<- struct{}) {
 	defer close(ended)
-	job, err := reader.Wait(ctx, id)
+	unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+	_, err := await.Jobs(ctx, reader, await.Waiting{Jobs: []jobs.JobID{id}, States: unfinished})
+	job := jobs.Job{}
+	if err == nil {
+		job, err = reader.Job(ctx, id)
+	}
 	if err != nil {
 		cancel(err)
 		return

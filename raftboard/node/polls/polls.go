@@ -310,7 +310,7 @@ func (p *Polls) wakeSessions(ended []jobs.SessionID) {
 	p.wakeAllLocked(func(waiter *Waiter) bool { return slices.Contains(ended, waiter.Request.Session) })
 }
 
-// AwaitFinish returns a channel that is closed when the job finishes, and a function
+// AwaitFinish returns a channel that is closed when the job finishes or stops, and a function
 // that forgets the channel.
 func (p *Polls) AwaitFinish(id jobs.JobID) (finished <-chan struct{}, leave func()) {
 	channel := make(chan struct{})
@@ -347,11 +347,11 @@ func (p *Polls) Changed(changes fsm.Changes) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	finished := changes.Finished
+	settled := slices.Concat(changes.Finished, changes.Stopped)
 	if changes.Restored { // anything may have happened: let every call look again
-		finished = slices.Collect(maps.Keys(p.finishes))
+		settled = slices.Collect(maps.Keys(p.finishes))
 	}
-	for _, id := range finished {
+	for _, id := range settled {
 		for channel := range p.finishes[id] {
 			close(channel)
 		}

@@ -261,8 +261,8 @@ type BoardServiceClient interface {
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
 	GetJob(context.Context, *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
-	// WaitJob answers when the job is finished, or after the timeout of at most 60 s. If the
-	// job in the answer is unfinished, call again.
+	// WaitJob answers when the job is finished or needs an operator (held, suspended), or after
+	// the timeout of at most 60 s. If the job in the answer is in another state, call again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
 	// Explain returns why a job does not run now, and a remedy.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
@@ -752,8 +752,8 @@ type BoardServiceHandler interface {
 	Post(context.Context, *connect.Request[v1.PostRequest]) (*connect.Response[v1.PostResponse], error)
 	GetJob(context.Context, *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
-	// WaitJob answers when the job is finished, or after the timeout of at most 60 s. If the
-	// job in the answer is unfinished, call again.
+	// WaitJob answers when the job is finished or needs an operator (held, suspended), or after
+	// the timeout of at most 60 s. If the job in the answer is in another state, call again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
 	// Explain returns why a job does not run now, and a remedy.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
