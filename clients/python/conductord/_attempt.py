@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
-from .outcome import Cancelled, Failure, FailureRecord, Stopped, checked_details, clip, of_failure, of_result
+from .outcome import BadArgument, Cancelled, Failure, FailureRecord, Stopped, checked_details, clip, of_failure, of_result
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -153,7 +153,13 @@ class Attempt:
                 "result": work.get("result"), "failure": FailureRecord.of(failure) if failure else None,
                 "failures": {f.get("step", ""): FailureRecord.of(f) for f in work.get("failures", [])},
             }
-        return of_result(function(**signature.bind(work.get("arguments", {}), self._context, given)))
+        try:
+            arguments = signature.bind(work.get("arguments", {}), self._context, given)
+        except BadArgument as error:
+            if given is not None and (work.get("failure") or {}).get("kind") == error.kind:
+                return of_result(None)  # with these arguments the step never executed: nothing to undo
+            raise
+        return of_result(function(**arguments))
 
     def _watch(self) -> None:
         try:

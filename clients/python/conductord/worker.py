@@ -44,7 +44,8 @@ class Step:
 
         The type is that of ``revert = "type"`` in the flow document; without it, the step's own.
         The function gets the step's arguments, and may take ``result`` (None: it failed, or is
-        not known), ``failure`` (a FailureRecord, or None) and ``failures`` (by step).
+        not known), ``failure`` (a FailureRecord, or None) and ``failures`` (by step). It is not
+        called for a step that never executed because its arguments did not fit the hints.
         """
         if callable(type):
             return self.revert(None)(type)

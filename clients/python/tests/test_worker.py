@@ -7,7 +7,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conductord import Client, Context, Failure, Invalid, NotYet, OverLimit, Worker  # noqa: E402
-from conductord._attempt import DROPPED, MAX_BUFFER, MAX_OUTPUT, refusal  # noqa: E402
+from conductord._attempt import Attempt, DROPPED, MAX_BUFFER, MAX_OUTPUT, refusal  # noqa: E402
 from conductord._session import Session  # noqa: E402
 from conductord.outcome import MAX_DETAILS, of_failure, of_result  # noqa: E402
 from conductord.worker import key_of  # noqa: E402
@@ -59,6 +59,33 @@ class Outcomes(unittest.TestCase):
         self.assertEqual((got["kind"], got["permanent"]), ("over_limit", True))
         got = refusal(of_failure(Failure("why", kind="mine", details={"a": 1})), Invalid("details"), 1)["failure"]
         self.assertEqual((got["kind"], got["permanent"], "details" in got), ("mine", False, False))
+
+
+class Reverts(unittest.TestCase):
+    def test_a_step_that_never_executed_has_nothing_to_undo(self):
+        worker, undone = Worker(Client("127.0.0.1:1")), []
+
+        @worker.step("pay")
+        def pay(euros: int):
+            return euros
+
+        @pay.revert("refund")
+        def refund(euros: int):
+            undone.append(euros)
+
+        def end(action, failure=None, euros="ten"):
+            type = {"execute": "pay", "revert": "refund"}[action]
+            work = {"id": dict(ID, action=action), "type": type, "arguments": {"euros": euros}, "failure": failure}
+            attempt = Attempt(worker, None, work)
+            worker.running.acquire()
+            attempt._make()
+            return attempt._outcome
+
+        unfit = end("execute")["failure"]
+        self.assertEqual(unfit["kind"], "bad_argument")
+        self.assertEqual(end("revert", unfit), {"done": True, "result": None})
+        self.assertEqual(end("revert", {"kind": "error"})["failure"]["kind"], "bad_argument")  # it may have executed
+        self.assertEqual((end("revert", unfit, euros=10), undone), ({"done": True, "result": None}, [10]))
 
 
 class Lines(unittest.TestCase):

@@ -17,6 +17,7 @@ const maxDetails = 16 << 10;
 /** The lines of one report. */
 const maxOutput = 64 << 10;
 const cutMark = "\n[more was written than a report holds]\n";
+const badArgument = "bad_argument";
 const firstPause = 50;
 const lastPause = 2_000;
 
@@ -90,7 +91,15 @@ export class Attempt {
 				throw new Failure(`this worker cannot ${id.action} steps of the type ${JSON.stringify(this.work.type)}`, { permanent: true });
 			}
 			free = await this.slots.take(ctx.signal);
-			const args = this.#arguments(step);
+			let args: unknown;
+			try {
+				args = step.schema ? step.schema(this.work.arguments ?? {}) : (this.work.arguments ?? {});
+			} catch (problem) {
+				if (ctx.action === "revert" && ctx.failure?.kind === badArgument) {
+					return { id, done: true, result: null }; // the step never executed: nothing to undo
+				}
+				throw new Failure(`the arguments are not those of the step: ${messageOf(problem)}`, { kind: badArgument, permanent: true });
+			}
 			if (ctx.action === "revert") {
 				await step.revert!.run(args, ctx);
 				return { id, done: true, result: null };
@@ -105,15 +114,6 @@ export class Attempt {
 			return { id, done: true, ...endOf(thrown) };
 		} finally {
 			free();
-		}
-	}
-
-	#arguments(step: StepType): unknown {
-		const args = this.work.arguments ?? {};
-		try {
-			return step.schema ? step.schema(args) : args;
-		} catch (problem) {
-			throw new Failure(`the arguments are not those of the step: ${messageOf(problem)}`, { kind: "bad_argument", permanent: true });
 		}
 	}
 

@@ -87,7 +87,7 @@ export interface StepContext {
 /** A type of step. */
 export interface StepType<A = any> {
 	execute(args: A, ctx: StepContext): unknown;
-	/** Undoes the step under the name of another type, with the same arguments. */
+	/** Undoes the step under the name of another type, with the same arguments. It is not called for a step whose arguments `schema` refused. */
 	revert?: { type: string; run(args: A, ctx: StepContext): unknown };
 	/** Checks the arguments, and throws: the parse of a zod schema fits. Its error is a permanent failure `bad_argument`. */
 	schema?: (args: unknown) => A;

@@ -193,3 +193,40 @@ test("a step's end is reported after its lines", async () => {
 	});
 	assert.deepEqual(reports, ["lines at it\n", "answer", "end"]);
 });
+
+test("the revert of a step that never executed is not called", { timeout: 10_000 }, async () => {
+	const undone: unknown[] = [];
+	const unfit = { message: "euros is no number", kind: "bad_argument", step: "s" };
+	const refund = (failure: { message: string; kind: string }, euros: unknown) =>
+		({ id: { flow: "f", step: "s", action: "revert", attempt: 1 }, job: "j", type: "refund", key: "k", token: "1-1", arguments: { euros }, failure });
+	const ends: unknown[] = [];
+	const work = [refund(unfit, "ten")];
+	work.push({ ...refund({ ...unfit, kind: "error" }, "ten"), id: { ...work[0]!.id, attempt: 2 } }, { ...refund(unfit, 10), id: { ...work[0]!.id, attempt: 3 } });
+	let worker: Worker;
+	const stub: RequestListener = async (request, response) => {
+		const body = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		let answer = {};
+		if (request.url!.endsWith("/Pull")) {
+			await delay(20);
+			answer = { work: work.splice(0, body.slots) };
+		} else if (request.url!.endsWith("/Report")) {
+			if (ends.push(body.outcome.failure?.kind ?? "undone") === 3) {
+				worker.stop();
+			}
+			answer = { recorded: true };
+		}
+		response.end(JSON.stringify(answer));
+	};
+	await against([stub], 5_000, async (client) => {
+		worker = new Worker(client, { signals: [], slots: 1 }).step("pay", {
+			schema: (args: any) => {
+				assert.equal(typeof args.euros, "number");
+				return args;
+			},
+			execute: () => null,
+			revert: { type: "refund", run: ({ euros }) => void undone.push(euros) },
+		});
+		await worker.run();
+	});
+	assert.deepEqual([ends, undone], [["undone", "bad_argument", "undone"], [10]]);
+});
