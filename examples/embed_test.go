@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -184,5 +185,23 @@ func TestHello(t *testing.T) {
 	_, said, err := run(t, "hello.toml", logbook.Values{"guest": json.RawMessage(`"Grace"`)})
 	if err != nil || said["say-greeting"] != "Hello, Grace!\n" {
 		t.Errorf("said %q, error %v", said["say-greeting"], err)
+	}
+}
+
+// TestHandlersReadAnyJSON holds that the handlers read JSON with spaces, lines and escapes.
+func TestHandlersReadAnyJSON(t *testing.T) {
+	for _, row := range []struct{ handler, input, want string }{
+		{"make-greeting", `{"guest":"Ada"}`, `"Hello, Ada!"`},
+		{"make-greeting", `{"guest": "Ada"}`, `"Hello, Ada!"`},
+		{"make-greeting", "{\n  \"guest\" : \"Ada\"\n}", `"Hello, Ada!"`},
+		{"make-greeting", `{"guest": "Ada \"the\" first"}`, `"Hello, Ada \"the\" first!"`},
+		{"price-order", "{\n  \"item\": \"globe\",\n  \"amount\": 3\n}", `{"total":75,"country":"CH"}`},
+	} {
+		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join("handlers", row.handler))
+		cmd.Stdin, cmd.Env = strings.NewReader(row.input), append(os.Environ(), "CONDUCTORD_STEP=s", "CONDUCTORD_KEY=k")
+		out, err := cmd.Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != row.want {
+			t.Errorf("%s with %s: %q, %v", row.handler, row.input, got, err)
+		}
 	}
 }
