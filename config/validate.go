@@ -16,9 +16,9 @@ import (
 
 // Bounds of a cluster.
 const (
-	// MaxMembers bounds the members of a cluster. More voters make every write slower, and
-	// nothing safer.
-	MaxMembers = 9
+	// MaxMembers bounds the members of a new cluster. All of them vote, and a cluster has
+	// at most seven voters.
+	MaxMembers = 7
 	// maxBoards and maxLabels bound the boards and labels of one conductor. maxHandlerDirs
 	// bounds the directories that are searched for every step's handler.
 	maxBoards      = 64

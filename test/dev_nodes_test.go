@@ -164,7 +164,7 @@ $`)
 // TestDevRefuses holds that wrong flags and taken ports are named.
 func TestDevRefuses(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--nodes 2":                              "--nodes must be 1, 3 or 5, not 2",
+		"--nodes 2":                              "--nodes must be 1, 3, 5 or 7, not 2",
 		"--nodes 3 --insecure":                   "nodes insecure",
 		"--nodes 3 --api-listen 127.0.0.1:0":     "needs a port from 1 to",
 		"--nodes 3 --api-listen 127.0.0.1:65500": "needs a port from 1 to",

@@ -132,7 +132,7 @@ func TestInitConfig(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"--nodes 2":             "--nodes must be 1, 3 or 5",
+		"--nodes 2":             "--nodes must be 1, 3, 5 or 7",
 		"--host a --tls-ca ca":  "each node has its own certificate; replace the files",
 		"--node x":              "not allowed: init names",
 		"--nodes 3 --host a":    "none of the others can be",

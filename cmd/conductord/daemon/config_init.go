@@ -66,8 +66,8 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			if n.apart = len(n.hosts) > 0; !n.apart {
-				if nodes != 1 && nodes != 3 && nodes != 5 {
-					return cli.UsageError(fmt.Errorf("--nodes must be 1, 3 or 5, not %d; use --host for other sizes", nodes))
+				if !oddMembers(nodes) {
+					return cli.UsageError(fmt.Errorf("--nodes must be 1, 3, 5 or 7, not %d; use --host for other sizes up to %d", nodes, config.MaxMembers))
 				}
 				n.hosts = slices.Repeat([]string{"127.0.0.1"}, nodes)
 			}
@@ -86,12 +86,15 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().IntVar(&nodes, "nodes", 1, "number of nodes on this machine: 1, 3 or 5")
+	cmd.Flags().IntVar(&nodes, "nodes", 1, "number of nodes on this machine: 1, 3, 5 or 7")
 	cmd.Flags().StringSliceVar(&n.hosts, "host", nil, "machine of a node, by name or IPv4 address; repeatable or comma-separated")
-	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; the raft port is %d higher (default %d, or %d with --nodes 3 or 5)", raftBeyond, alonePort, sharedPort))
+	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; the raft port is %d higher (default %d, or %d with several --nodes)", raftBeyond, alonePort, sharedPort))
 	cmd.MarkFlagsMutuallyExclusive("nodes", "host")
 	return cmd
 }
+
+// oddMembers reports whether a new cluster of this size is useful: the next even one survives no more losses.
+func oddMembers(nodes int) bool { return nodes > 0 && nodes <= config.MaxMembers && nodes%2 == 1 }
 
 // configure makes the configurations.
 func (n *newNodes) configure(flags *configFlags) error {

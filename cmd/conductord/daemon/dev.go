@@ -65,7 +65,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow plain text on addresses other than loopback")
 	cmd.Flags().StringSliceVar(&o.handlers, "handlers", nil, "additional directories with handlers")
 	cmd.Flags().StringVar(&o.level, "log-level", "warn", "log level: trace, debug, info, warn or error")
-	cmd.Flags().IntVar(&o.nodes, "nodes", 1, "number of nodes: 1, 3 or 5")
+	cmd.Flags().IntVar(&o.nodes, "nodes", 1, "number of nodes: 1, 3, 5 or 7")
 	cmd.MarkFlagsMutuallyExclusive("nodes", "insecure")
 	return cmd
 }
@@ -82,8 +82,8 @@ func (o devOptions) check() error {
 	if hclog.LevelFromString(o.level) == hclog.NoLevel {
 		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", o.level)
 	}
-	if o.nodes != 1 && o.nodes != 3 && o.nodes != 5 {
-		return fmt.Errorf("--nodes must be 1, 3 or 5, not %d", o.nodes)
+	if !oddMembers(o.nodes) {
+		return fmt.Errorf("--nodes must be 1, 3, 5 or 7, not %d", o.nodes)
 	}
 	if o.nodes > 1 {
 		_, err = o.addresses(o.nodes)
