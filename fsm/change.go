@@ -64,7 +64,7 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 	}
 	switch delayed, moved := !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore), c.AltersDeadline(&j.Job); {
 	case j.State.Finished():
-		return fmt.Errorf("cannot change job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot change job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.isUnder(jobs.RequestCancel) && delayed:
 		return fmt.Errorf("cannot change when job %s is due: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case j.isUnder(jobs.RequestCancel) && moved:

@@ -127,7 +127,7 @@ func (t *txn) purge(c *v1.JobCommand) error {
 		return err
 	}
 	if !j.State.Finished() {
-		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot purge job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	}
 	t.event(jobs.EventPurged, j, jobs.Event{Request: request, Outcome: j.Outcome, Reason: cmp.Or(request.Reason, j.Reason)})
 	t.sweepJob(j)

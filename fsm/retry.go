@@ -25,7 +25,7 @@ func (t *txn) retry(c *v1.JobCommand) error {
 	case j.State == jobs.StateTrashed, failed && j.Flow.IsZero():
 		return t.restore(j, request)
 	case !failed:
-		return fmt.Errorf("cannot retry job %s: %w: it is %s, %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
+		return fmt.Errorf("cannot retry job %s: %w: the job is %s: %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
 	}
 	if flow := t.flow(j.Flow); flow != nil && flow.last != j.Sequence {
 		return fmt.Errorf("cannot retry job %s: %w: another job of its flow came later", j.ID, jobs.ErrConflict)

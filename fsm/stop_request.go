@@ -20,7 +20,7 @@ func (t *txn) suspend(c *v1.JobCommand) error {
 	}
 	switch {
 	case j.State.Finished():
-		return fmt.Errorf("cannot suspend job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot suspend job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("cannot suspend job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case j.isUnder(jobs.RequestSuspend) && isRepeat(j, request):
@@ -44,7 +44,7 @@ func (t *txn) resume(c *v1.JobCommand) error {
 	}
 	switch {
 	case j.State.Finished():
-		return fmt.Errorf("cannot resume job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot resume job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("cannot resume job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
 	case !j.isUnder(jobs.RequestSuspend):
@@ -71,7 +71,7 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 	case repeated && !j.State.Finished() && isRepeat(j, request), repeated && (j.Outcome == jobs.OutcomeCancelled || endedByRequest(j)):
 		return nil
 	case j.State.Finished():
-		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot cancel job %s: %w: the job is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.State == jobs.StateClaimed:
 		j.StopRequest = request
 		t.tellOwner(jobs.EventStopRequested, j, request)

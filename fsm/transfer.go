@@ -26,7 +26,7 @@ func (t *txn) transfer(c *v1.JobCommand) error {
 		j.Reserved != nil && j.Reserved.Conductor == request.To && j.State == jobs.StateClaimable:
 		return nil
 	case j.State != jobs.StateClaimed && j.State != jobs.StateClaimable:
-		return fmt.Errorf("cannot transfer job %s: %w: it is %s, and only a claimed or claimable job is transferred", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot transfer job %s: %w: the job is %s, and only a claimed or claimable job is transferred", j.ID, jobs.ErrConflict, j.State)
 	case j.Claim != nil && j.StopRequest != nil && !j.isUnder(jobs.RequestTransfer):
 		return fmt.Errorf("cannot transfer job %s: %w: its owner is told to %s it", j.ID, jobs.ErrConflict, j.StopRequest.Kind)
 	}

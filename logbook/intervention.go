@@ -145,11 +145,11 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return f.admitTakeBack(i)
 	case i.Kind == InterveneRerun && f.State == FlowReverted:
 	case f.State != FlowFailure:
-		takes := "a flow in failure takes this"
+		takes := "failure"
 		if i.Kind == InterveneRerun {
-			takes = "a flow in failure or reverted takes this"
+			takes = "failure or reverted"
 		}
-		return fmt.Errorf("%w: it is %s, and only %s", ErrConflict, f.State, takes)
+		return fmt.Errorf("%w: the flow is in the state %s, and must be in %s", ErrConflict, f.State, takes)
 	}
 	if i.Step == "" {
 		return nil

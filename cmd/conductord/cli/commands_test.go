@@ -173,3 +173,26 @@ func TestShortHelp(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestUnknownStatesAreAdvised holds that a word that is no state of a job leads to the filter that lists such jobs.
+func TestUnknownStatesAreAdvised(t *testing.T) {
+	cluster := openCluster(t)
+	for args, want := range map[string]string{
+		"--state parked":    "--state held; `conductord job list --needs-attention`",
+		"--state stuck":     "`conductord job list --needs-attention`",
+		"--state waiting":   "--state claimable,delayed,cooling",
+		"--state running":   "--state claimed",
+		"--state failed":    "--outcome failed",
+		"--state reverted":  "--outcome reverted",
+		"--state succeeded": "--outcome success",
+		"--state paused":    "--state suspended,held",
+		"--state done":      "--state completed,trashed",
+		"--outcome trashed": "trashed is a state: --state trashed",
+		"--outcome parked":  "--state held",
+	} {
+		got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}

@@ -171,7 +171,11 @@ func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
 	lines := make([]string, 0, len(checked))
 	for _, c := range checked {
 		if c.Faults == nil {
-			lines = append(lines, fmt.Sprintf("%s: flow %q, %d steps: good", Clean(c.File), Clean(c.Name), c.Steps))
+			steps := "1 step"
+			if c.Steps != 1 {
+				steps = fmt.Sprintf("%d steps", c.Steps)
+			}
+			lines = append(lines, fmt.Sprintf("%s: flow %q, %s: good", Clean(c.File), Clean(c.Name), steps))
 		}
 	}
 	return p.WriteLines(lines)
@@ -179,9 +183,11 @@ func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
 
 // Plan is what flow plan gives as JSON.
 type Plan struct {
-	Name   string     `json:"name"`
-	Inputs []string   `json:"inputs"`
-	Steps  []PlanStep `json:"steps"` // in an order in which they could run one after another
+	Name   string   `json:"name"`
+	Inputs []string `json:"inputs"` // with or without a default
+	// Defaults are the inputs with a default.
+	Defaults logbook.Values `json:"defaults"`
+	Steps    []PlanStep     `json:"steps"` // in an order in which they could run one after another
 }
 
 // PlanStep is one step of a Plan.
@@ -207,22 +213,41 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 			if revert {
 				return p.planRevert(cmd.Context(), args[0])
 			}
-			_, plan, err := p.readDocument(args[0])
+			document, plan, err := p.readDocument(args[0])
 			if err != nil {
 				return err
 			}
 			if p.JSON() {
-				return p.WriteJSON(describePlan(plan))
+				return p.WriteJSON(describePlan(plan, document.Store))
 			}
-			return p.WriteLines(cleanLines(plan.Outline()))
+			return p.WriteLines(cleanLines(plan.Outline() + defaultsText(plan, document.Store)))
 		},
 	}
 	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to undo in the flow of a job")
 	return cmd
 }
 
-func describePlan(plan *flow.Plan) Plan {
-	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
+// defaultsText is a line with the inputs that have a default.
+func defaultsText(plan *flow.Plan, store logbook.Values) string {
+	var said []string
+	for _, name := range plan.Inputs() {
+		if value, known := store[name]; known {
+			said = append(said, name+" = "+shorten(string(value)))
+		}
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return "defaults: " + strings.Join(said, ", ") + "\n"
+}
+
+func describePlan(plan *flow.Plan, store logbook.Values) Plan {
+	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Defaults: logbook.Values{}, Steps: []PlanStep{}}
+	for _, name := range plan.Inputs() {
+		if value, known := store[name]; known {
+			described.Defaults[name] = value
+		}
+	}
 	for number, step := range plan.Steps() {
 		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
 		for _, wire := range plan.Arguments(number) {

@@ -33,6 +33,7 @@ func TestFlowValidate(t *testing.T) {
 			examples + "travel.toml: flow \"travel\", 5 steps: good\n" + examples + "hello.toml: flow \"hello\", 2 steps: good\n", nil},
 		{"two faults", []string{file("a.toml", "name = \"a\"\ncolour = 1\n[[steps]]\nname = \"s\"\ntimeout = \"soon\"\n")}, 2, "", []string{"colour", "timeout"}},
 		{"a requirement that nobody provides", []string{file("b.toml", "name = \"b\"\n[[steps]]\nname = \"s\"\nrequires = [\"x\"]\n")}, 2, "", []string{"x"}},
+		{"one step", []string{file("one.toml", "name = \"one\"\n[[steps]]\nname = \"s\"\n")}, 0, filepath.Join(dir, "one.toml") + ": flow \"one\", 1 step: good\n", nil},
 		{"a bad and a good one", []string{file("c.toml", "="), examples + "hello.toml"}, 2, examples + "hello.toml: flow \"hello\", 2 steps: good\n", []string{"c.toml"}},
 		{"a missing one", []string{filepath.Join(dir, "none.toml")}, 2, "", []string{"no such file"}},
 	} {
@@ -147,5 +148,12 @@ func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 				t.Errorf("%s --set %s: %+v", command, row.set, got)
 			}
 		}
+	}
+}
+
+// TestFlowPlanShowsDefaults holds that the plan of a document tells inputs with a default from others.
+func TestFlowPlanShowsDefaults(t *testing.T) {
+	if got := run(t, nil, "flow", "plan", examples+"hello.toml"); got.code != 0 || !strings.HasSuffix(got.out, "inputs: guest\ndefaults: guest = \"world\"\n") {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -112,12 +112,14 @@ func texts[T ~string](values []T) []string {
 	return names
 }
 
+// Unknown states that people try get advice.
 func parseStates(names []string) ([]jobs.State, error) {
 	states := make([]jobs.State, 0, len(names))
 	for _, name := range names {
 		state := jobs.State(strings.ToLower(name))
 		if !slices.Contains(jobs.States, state) {
-			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(texts(jobs.States), ", "), name, meant.Hint(name, texts(jobs.States)))}
+			err := usageError{fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(texts(jobs.States), ", "), name, meant.Hint(name, texts(jobs.States)))}
+			return nil, advisedError{err, stateAdvice[string(state)]}
 		}
 		states = append(states, state)
 	}

@@ -29,7 +29,7 @@ func TestJobChanges(t *testing.T) {
 		{"delay what another has", "", "change --not-before 1h", true, 0, "ID claimed, priority normal\n", ""},
 		{"a due time that is past", "--not-before 1h", "change --not-before -1s", false, 0, "ID claimable, priority normal\n", ""},
 		{"delay until some day", "", "change --not-before monday", false, cli.ExitUsage, "", "--not-before must be a time"},
-		{"delay what is cancelled", "", "cancel; change --not-before 1h", false, cli.ExitConflict, "", "it is completed"},
+		{"delay what is cancelled", "", "cancel; change --not-before 1h", false, cli.ExitConflict, "", "the job is completed"},
 		{"prefer", "", "change --priority high", false, 0, "ID claimable, priority high\n", ""},
 		{"prefer by number", "", "change --priority -7", false, 0, "ID claimable, priority -7\n", ""},
 		{"set a deadline", "", "change --deadline 1h", false, 0, "ID claimable, priority normal, deadline TIME\n", ""},
@@ -38,12 +38,12 @@ func TestJobChanges(t *testing.T) {
 		{"change nothing", "", "change", false, cli.ExitUsage, "", "name a change"},
 		{"a deadline that is past", "", "change --deadline 2020-01-01T00:00:00Z", false, cli.ExitUsage, "", "has passed"},
 		{"a deadline before it is due", "--not-before 2h", "change --deadline 1h", false, cli.ExitUsage, "", "is not after not_before"},
-		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, cli.ExitConflict, "", "it is completed"},
+		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, cli.ExitConflict, "", "the job is completed"},
 		{"to the front", "", "change --front", false, 0, "ID claimable, priority normal\n", ""},
-		{"what is cancelled to the front", "", "cancel; change --front", false, cli.ExitConflict, "", "it is completed"},
+		{"what is cancelled to the front", "", "cancel; change --front", false, cli.ExitConflict, "", "the job is completed"},
 		{"a repeat of an earlier change", "", "change --priority high --id 0190c7e2-0000-7000-8000-000000000001; change --priority low; " +
 			"change --priority high --id 0190c7e2-0000-7000-8000-000000000001", false, 0, "ID claimable, priority low\n", ""},
-		{"prefer what is cancelled", "", "cancel; change --priority high", false, cli.ExitConflict, "", "it is completed"},
+		{"prefer what is cancelled", "", "cancel; change --priority high", false, cli.ExitConflict, "", "the job is completed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			id := post(t, cluster, append([]string{"--kind", "k"}, strings.Fields(row.post)...)...)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,32 @@ func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.finishedTill, "finished-until", "", "only jobs finished before this time")
 }
 
+// stateAdvice names the filter for words that are no state of a job.
+var stateAdvice = wordAdvice()
+
+func wordAdvice() map[string]string {
+	advice := map[string]string{}
+	for text, words := range map[string][]string{
+		"parked jobs are held: --state held; `conductord job list --needs-attention` lists failed, trashed and parked jobs": {"parked"},
+		"`conductord job list --needs-attention` lists jobs that need an operator":                                          {"stuck", "attention", "needs-attention", "blocked"},
+		"jobs that wait are claimable, delayed or cooling: --state claimable,delayed,cooling":                               {"waiting", "pending", "queued", "ready", "posted", "unclaimed"},
+		"jobs that wait for a time are delayed or cooling: --state delayed,cooling":                                         {"scheduled", "retrying", "sleeping"},
+		"jobs that run are claimed: --state claimed":                                                                        {"running", "active", "started", "executing", "reverting"},
+		"stopped jobs are suspended, held or parked: --state suspended,held":                                                {"paused", "stopped", "hold", "on-hold", "interrupted"},
+		"finished jobs are completed or trashed: --state completed,trashed":                                                 {"finished", "done", "ended"},
+		"jobs that no conductor could do are trashed: --state trashed":                                                      {"dead", "trash"},
+	} {
+		for _, word := range words {
+			advice[word] = text
+		}
+	}
+	for _, outcome := range outcomes {
+		advice[string(outcome)] = fmt.Sprintf("%s is an outcome of completed jobs: --outcome %s", outcome, outcome)
+	}
+	maps.Copy(advice, map[string]string{"failure": advice["failed"], "succeeded": advice["success"], "canceled": advice["cancelled"]})
+	return advice
+}
+
 // given reports whether any filter was said.
 func (f *jobFilter) given(cmd *cobra.Command) bool {
 	for _, name := range filterFlags {
@@ -57,7 +84,11 @@ func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
 	for _, name := range f.outcomes {
 		outcome := jobs.Outcome(strings.ToLower(name))
 		if !slices.Contains(outcomes, outcome) {
-			return query, usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", strings.Join(texts(outcomes), ", "), name)}
+			err := usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", strings.Join(texts(outcomes), ", "), name)}
+			if slices.Contains(jobs.States, jobs.State(outcome)) {
+				return query, advisedError{err, fmt.Sprintf("%s is a state: --state %s", outcome, outcome)}
+			}
+			return query, advisedError{err, stateAdvice[string(outcome)]}
 		}
 		query.Outcomes = append(query.Outcomes, outcome)
 	}

@@ -87,13 +87,13 @@ func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
 			l.seen[keyOf(&page.Lines[i])] = 0
 		}
 	}
-	switch {
-	case job.Claim == nil && job.LastOwner != "" && len(pages) == 0:
-		l.p.Note("no node has these lines of job %s; the logbook has the end of each stderr", job.ID)
-	case job.Claim != nil && l.node == "":
+	if job.Claim != nil && l.node == "" {
 		l.p.Note("job %s runs in the program %s: read the end of a step's stderr after the step has ended", job.ID, job.Claim.Owner)
 	}
 	err = l.writeRecorded(ctx, cluster, &job)
+	if err == nil && job.Claim == nil && job.LastOwner != "" && len(l.seen) == 0 {
+		l.p.Note("job %s has no lines: its steps wrote none, or no node keeps them", job.ID)
+	}
 	for i := 0; i < len(pages) && err == nil; i++ {
 		err = l.write(pages[i])
 	}

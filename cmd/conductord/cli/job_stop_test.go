@@ -29,9 +29,9 @@ func TestJobOrders(t *testing.T) {
 		{"resume what another has", "suspend; resume", true, 0, "ID claimed\n", ""},
 		{"cancel what another has", "cancel", true, 0, "ID claimed, to be undone and cancelled\n", ""},
 		{"leave what another has", "cancel --revert=false", true, 0, "ID claimed, to be cancelled\n", ""},
-		{"suspend what is cancelled", "cancel; suspend", false, cli.ExitConflict, "", "it is completed"},
+		{"suspend what is cancelled", "cancel; suspend", false, cli.ExitConflict, "", "the job is completed"},
 		{"suspend what is being cancelled", "cancel; suspend", true, cli.ExitConflict, "", "it is being cancelled"},
-		{"resume what is cancelled", "cancel; resume", false, cli.ExitConflict, "", "it is completed"},
+		{"resume what is cancelled", "cancel; resume", false, cli.ExitConflict, "", "the job is completed"},
 		{"undo what suspend cannot", "suspend --revert", false, cli.ExitUsage, "", "there is no flag --revert"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

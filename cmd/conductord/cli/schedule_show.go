@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,6 +39,7 @@ func (p *Program) writeReport(report schedules.Report) error {
 	if err := p.WriteLines([]string{""}); err != nil {
 		return err
 	}
+	slices.SortStableFunc(report.History, func(a, b schedules.SlotRecord) int { return b.Slot.Compare(a.Slot) })
 	return p.writeRecords(report.History)
 }
 

@@ -47,7 +47,7 @@ func (p *Program) trashShowCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: get(p, "job", jobs.ParseJobID, Cluster.Job, func(ctx context.Context, cluster Cluster, job jobs.Job) error {
 			if job.State != jobs.StateTrashed {
-				return because(fmt.Errorf("%w: it is %s", jobs.ErrConflict, job.State), "show job %s in the trash", job.ID)
+				return because(fmt.Errorf("%w: the job is %s", jobs.ErrConflict, job.State), "show job %s in the trash", job.ID)
 			}
 			return p.showJob(ctx, cluster, job)
 		}),
