@@ -120,7 +120,7 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 		return r.call(ctx, do)
 	}
 	if detail == nil {
-		return unbuildable(errors.New("the job has no flow"))
+		return unbuildable(fmt.Errorf("the job has no flow, which a job of kind %q needs", r.claimed.Job.Kind))
 	}
 	if detail.State.Finished() && !detail.Resumable() {
 		// The last owner died between the end of the flow and the end of the job, or the flow was

@@ -18,6 +18,9 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 			return err
 		}
 		if s.Job = v.complete(j); j.State != jobs.StateClaimable {
+			if flow := v.flow(j.Flow); flow != nil {
+				s.Flow = flow.State
+			}
 			return err
 		}
 		board, _ := v.board(j.Board)

@@ -59,13 +59,14 @@ type RemedyVerb string
 // The verbs, with their targets.
 const (
 	RemedyRetry        RemedyVerb = "retry_job"         // a job
-	RemedyCancel       RemedyVerb = "cancel_job"        // a job
 	RemedyResume       RemedyVerb = "resume_job"        // a job
 	RemedyRelease      RemedyVerb = "release_job"       // a job
 	RemedyMakeDue      RemedyVerb = "make_job_due"      // a job
 	RemedyReprioritise RemedyVerb = "reprioritise_job"  // a job
 	RemedyShowFlow     RemedyVerb = "show_flow"         // a flow
+	RemedyRetryRevert  RemedyVerb = "retry_revert"      // a flow
 	RemedyRerunFlow    RemedyVerb = "rerun_flow"        // a flow
+	RemedyRunFlow      RemedyVerb = "run_flow"          // none: post a flow instead of the job
 	RemedyResumeBoard  RemedyVerb = "resume_board"      // a board
 	RemedyUndrain      RemedyVerb = "undrain_conductor" // the name of conductors
 	RemedyStart        RemedyVerb = "start_conductor"   // none
@@ -76,6 +77,6 @@ const (
 
 // RemedyVerbs are all verbs.
 var RemedyVerbs = []RemedyVerb{
-	RemedyRetry, RemedyCancel, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRerunFlow,
-	RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity, RemedyStartWorker,
+	RemedyRetry, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRetryRevert, RemedyRerunFlow,
+	RemedyRunFlow, RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity, RemedyStartWorker,
 }

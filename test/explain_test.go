@@ -20,10 +20,11 @@ import (
 // every situation in which they do not run.
 type reasons struct {
 	*desk
-	client *raftboard.Client
-	gate   string // the handler "guarded" waits until this file is there
-	mended string // the handlers "broken" and "stuck" fail until this file is there
-	fixed  string // and the handler "fixable" until this one is
+	client  *raftboard.Client
+	gate    string // the handler "guarded" waits until this file is there
+	mended  string // the handlers "broken" and "stuck" fail until this file is there
+	fixed   string // and the handler "fixable" until this one is
+	settled string // and the handler "unsettled" until this one is
 }
 
 // reason is one cause, and how to come by it.
@@ -42,7 +43,7 @@ type reason struct {
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended"), fixed: filepath.Join(dir, "fixed")}
+	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended"), fixed: filepath.Join(dir, "fixed"), settled: filepath.Join(dir, "settled")}
 	handlers := filepath.Join(dir, "handlers")
 	writeHandler(t, handlers, "done", "echo 1")
 	writeHandler(t, handlers, "guarded", "while [ ! -e '"+r.gate+"' ]; do sleep 0.05; done; echo 1")
@@ -50,6 +51,8 @@ func TestReasons(t *testing.T) {
 		writeHandler(t, handlers, name, "[ -e '"+r.mended+"' ] || exit 65; echo 1")
 	}
 	writeHandler(t, handlers, "fixable", "[ -e '"+r.fixed+"' ] || exit 65; echo 1")
+	writeHandler(t, handlers, "unsettled", "[ -e '"+r.settled+"' ] || exit 65; echo 1")
+	writeHandler(t, handlers, "stopper", "exit 65")
 	r.desk = atDesk(t, handlers)
 	client, err := raftboard.Dial(within(t), r.address)
 	if err != nil {
@@ -97,7 +100,7 @@ func (row *reason) check(r *reasons) {
 			r.Errorf("explained without %q:\n%s", want, text)
 		}
 	}
-	_, remedy, _ := strings.Cut(text, "to change that:")
+	_, remedy, _ := strings.Cut(text, "next step:")
 	remedy = strings.TrimSpace(remedy)
 	if !regexp.MustCompile("^"+strings.ReplaceAll(row.remedy, "ID", job)+"$").MatchString(remedy) || said.Text == "" || (remedy == "") != (said.Remedy == jobs.Remedy{}) {
 		r.Fatalf("explained as %+v", said)
@@ -229,17 +232,19 @@ func reasonsOfTheEnd() []reason {
 			"conductord flow rerun .*", func(r *reasons, job, _ string) { r.outcome(job, jobs.OutcomeReverted) }},
 		{"failed", jobs.CauseFinished, func(r *reasons) string {
 			return r.flow("name = \"done\"\nrevert = \"stuck\"", `name = "broken"`)
-		}, "conductord flow show .*", func(r *reasons, job, out string) {
+		}, "conductord flow retry-revert .*", func(r *reasons, job, _ string) {
+			r.outcome(job, jobs.OutcomeFailed) // again: nothing was mended
+			flow := r.says("", "flow", "show", job)
 			r.open(r.mended)
-			for line := range strings.Lines(out) {
+			for line := range strings.Lines(flow) {
 				if strings.Contains(line, "conductord flow retry-revert") {
-					_, line, _ = strings.Cut(line, "to go on: ")
+					_, line, _ = strings.Cut(line, "next steps: ")
 					r.shell(line)
 					r.outcome(job, jobs.OutcomeReverted)
 					return
 				}
 			}
-			r.Errorf("flow show says nothing of how to go on:\n%s", out)
+			r.Errorf("flow show does not list the repairs:\n%s", flow)
 		}},
 		{"failed by hand", jobs.CauseFinished, func(r *reasons) string {
 			job := r.post()
@@ -251,6 +256,16 @@ func reasonsOfTheEnd() []reason {
 			r.says("", "job", "trash", job, "--reason", "nobody can do it")
 			return job
 		}, "conductord job retry ID", nil},
+		{"of a kind that needs a flow", jobs.CauseTrashed, func(r *reasons) string {
+			job := jobs.NewPlainPosting("document", nil)
+			posted, err := jobs.PostOne(r.Context(), r.client, job)
+			if err != nil {
+				r.Fatal(err)
+			}
+			return posted.ID.String()
+		}, "post the flow instead: `conductord flow run FILE`", func(r *reasons, _, _ string) {
+			r.outcome(r.flow(`name = "done"`), jobs.OutcomeSuccess)
+		}},
 		{"running", jobs.CauseClaimed, func(r *reasons) string { return r.flow(`name = "guarded"`) },
 			"conductord flow show .*", func(r *reasons, job, out string) {
 				if !strings.Contains(out, "guarded") {
@@ -263,11 +278,7 @@ func reasonsOfTheEnd() []reason {
 			job := r.post()
 			r.worker(jobs.MaxTTL, job)
 			return job
-		}, "conductord job cancel ID", func(r *reasons, job, _ string) {
-			if now := r.explain(job); !strings.Contains(now.Text, "is told to cancel it") {
-				r.Errorf("explained as %+v", now)
-			}
-		}},
+		}, "", nil},
 		{"with a silent worker", jobs.CauseSuspect, func(r *reasons) string {
 			job := r.post()
 			r.worker(3*jobs.DefaultTTL, job) // it is suspect long enough for two commands on a busy machine
@@ -293,6 +304,14 @@ func reasonsOfTheJob() []reason {
 			r.says("", "job", "release", job)
 			r.outcome(job, jobs.OutcomeSuccess)
 		}},
+		{"parked, and not reverted", jobs.CauseParked, func(r *reasons) string {
+			return r.says(document("name = \"done\"\nrevert = \"unsettled\"", `name = "stopper"`), "job", "post", "--flow", "-", "--on-failure", "park")
+		}, "conductord flow retry-revert .*", func(r *reasons, job, _ string) {
+			r.becomes(job, jobs.CauseParked) // again: nothing was mended
+			r.open(r.settled)
+			r.shell("conductord flow retry-revert " + job)
+			eventually(r.T, "the remedy is to release the job", func() bool { return r.explain(job).Remedy.Verb == jobs.RemedyRelease })
+		}},
 		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job change ID --not-before 0s", nil},
 		{"cooling", jobs.CauseCooling, func(r *reasons) string { return r.cools("10m") }, "",
 			func(r *reasons, _, _ string) { r.becomes(r.cools("1s"), jobs.CauseNoConductor) }},
@@ -308,14 +327,14 @@ func reasonsOfTheJob() []reason {
 func reasonsOfOthers() []reason {
 	return []reason{
 		{"of no conductor's kind", jobs.CauseNoConductor, func(r *reasons) string { return r.post("--board", "none") },
-			"start one; .*: conductord conductor list", func(r *reasons, job, _ string) {
+			"start a conductor; .*", func(r *reasons, job, _ string) {
 				r.conductor("none", 1)
 				r.becomes(job, jobs.CauseReady)
 			}},
 		{"of no conductor's labels", jobs.CauseLabels, func(r *reasons) string {
 			r.conductor("labels", 1)
 			return r.post("--board", "labels", "--label", "gpu")
-		}, "start a conductor that offers them .*", func(r *reasons, job, _ string) {
+		}, "start a conductor with these labels .*", func(r *reasons, job, _ string) {
 			r.conductor("labels", 1, "gpu")
 			r.becomes(job, jobs.CauseReady)
 		}},
@@ -331,7 +350,7 @@ func reasonsOfOthers() []reason {
 			r.post("--board", "fuller", "--priority", "7000")
 			return r.post("--board", "fuller")
 		}, "conductord job change ID --priority 7001", func(r *reasons, job, _ string) {
-			if now := r.explain(job); !strings.Contains(now.Text, "none comes before it") {
+			if now := r.explain(job); !strings.Contains(now.Text, "no job comes before it") {
 				r.Errorf("explained as %+v", now)
 			}
 		}},

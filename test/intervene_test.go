@@ -223,9 +223,9 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	d.waits(id)
 	shown := squeezed(d.shows(id))
 	for _, want := range []string{
-		"failed step: tell", "failure: handler.exit: handler tell ended with status 1: the cache does not answer", "undo failed: step switch: handler.exit: handler refuse",
-		"# after you have mended the cause of the failed undo: undoes: switch, copy", "switch # nothing of it is left to undo: undoes: copy",
-		"--result JSON tell # its work is done: runs: sweep", "--from tell # runs again: tell; runs: sweep", " # runs again: copy, switch, tell, count; runs: sweep",
+		"failed step: tell", "failure: handler.exit: handler tell ended with status 1: the cache does not answer", "revert failed: step switch: handler.exit: handler refuse",
+		"# after you have fixed the cause of the failed revert: reverts: switch, copy", "switch # if it has nothing left to undo: reverts: copy",
+		"--result JSON tell # if its work is done: runs: sweep", "--from tell # runs again: tell; runs: sweep", " # runs again: copy, switch, tell, count; runs: sweep",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in\n%s", want, shown)

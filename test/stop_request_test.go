@@ -190,7 +190,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 	if !strings.Contains(planned, " book-flight running it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer success nothing: it has no revert") {
 		t.Errorf("the plan of the revert is:\n%s", planned)
 	}
-	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be undone and cancelled") {
+	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be reverted and cancelled") {
 		t.Errorf("it says %q", said)
 	}
 	job := d.waits(id)

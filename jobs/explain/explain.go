@@ -13,11 +13,13 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
 )
 
 // Situation is everything that decides whether a job runs, at one moment.
 type Situation struct {
 	Job        jobs.Job
+	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: it is not paused
 	Conductors []jobs.Entity          // the live ones
@@ -45,16 +47,15 @@ func Job(s *Situation) jobs.Explanation {
 	case s.Job.State == jobs.StateCompleted:
 		e.finished(s)
 	case s.Job.State == jobs.StateTrashed:
-		e.say(jobs.CauseTrashed, "it was put aside: %s", cmp.Or(s.Job.Reason, "no reason was given"))
-		e.Remedy = e.does(jobs.RemedyRetry)
+		e.trashed(s)
 	case s.Job.Claim != nil:
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
-		e.say(jobs.CauseOverdue, "its deadline, %s, has passed, and the board is about to cancel it", moment(s.Job.Deadline))
+		e.say(jobs.CauseOverdue, "its deadline passed at %s, and the board is about to cancel it", moment(s.Job.Deadline))
 	case s.Job.State == jobs.StateClaimable && s.Paused != nil:
 		e.boardPaused(s)
 	case s.Job.State == jobs.StateClaimable && s.Job.Reserved != nil:
-		e.say(jobs.CauseReserved, "it is reserved for conductor %q until %s, and after that anybody can claim it", s.Job.Reserved.Conductor, moment(s.Job.Reserved.Until))
+		e.say(jobs.CauseReserved, "it is reserved for conductor %q until %s; then any conductor can claim it", s.Job.Reserved.Conductor, moment(s.Job.Reserved.Until))
 		e.Until = s.Job.Reserved.Until
 	case s.Job.State == jobs.StateClaimable:
 		e.claimable(s)
@@ -62,7 +63,7 @@ func Job(s *Situation) jobs.Explanation {
 		e.kept(s)
 	}
 	if cancelling(&s.Job) && !s.Job.State.Finished() && s.Job.Claim == nil {
-		e.Text += "; it is being cancelled, and whoever claims it undoes what its flow has done"
+		e.Text += "; it is being cancelled: the conductor that claims it reverts its flow"
 	}
 	return e.Explanation
 }
@@ -79,8 +80,28 @@ func (e *explanation) does(verb jobs.RemedyVerb) jobs.Remedy {
 	return jobs.Remedy{Verb: verb, Target: e.Job.String()}
 }
 
-func showFlow(j *jobs.Job) jobs.Remedy {
-	return jobs.Remedy{Verb: jobs.RemedyShowFlow, Target: j.Flow.String()}
+// ofFlow is a remedy that is done to the job's flow.
+func ofFlow(verb jobs.RemedyVerb, j *jobs.Job) jobs.Remedy {
+	return jobs.Remedy{Verb: verb, Target: j.Flow.String()}
+}
+
+// repair explains a flow that only an operator continues, and names the remedy.
+func (e *explanation) repair(s *Situation) {
+	e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
+	if s.Flow == logbook.FlowFailure {
+		e.Text += "; its flow could not be reverted: fix the cause before the next step"
+		e.Remedy.Verb = jobs.RemedyRetryRevert
+	}
+}
+
+// trashed explains a job that no conductor could do.
+func (e *explanation) trashed(s *Situation) {
+	e.say(jobs.CauseTrashed, "it is in the trash: %s", cmp.Or(s.Job.Reason, "no reason was given"))
+	e.Remedy = e.does(jobs.RemedyRetry)
+	if f := s.Job.Failure; s.Job.Flow.IsZero() && f != nil && f.Kind == logbook.FailureBuild {
+		e.Text += fmt.Sprintf("; a job of kind %q must have a flow, so a retry fails too", s.Job.Kind)
+		e.Remedy = jobs.Remedy{Verb: jobs.RemedyRunFlow}
+	}
 }
 
 func cancelling(j *jobs.Job) bool {
@@ -96,23 +117,22 @@ func (e *explanation) finished(s *Situation) {
 	}
 	switch flow := !s.Job.Flow.IsZero(); {
 	case s.Job.Outcome == jobs.OutcomeFailed && flow:
-		e.Text += "; its flow needs a person"
-		e.Remedy = showFlow(&s.Job)
+		e.repair(s)
 	case s.Job.Outcome == jobs.OutcomeFailed:
 		e.Remedy = e.does(jobs.RemedyRetry)
 	case s.Job.Outcome == jobs.OutcomeReverted && flow:
-		e.Remedy = jobs.Remedy{Verb: jobs.RemedyRerunFlow, Target: s.Job.Flow.String()}
+		e.Remedy = ofFlow(jobs.RemedyRerunFlow, &s.Job)
 	}
 }
 
 func (e *explanation) claimed(s *Situation) {
 	claim := s.Job.Claim
-	e.say(jobs.CauseClaimed, "it has been claimed by %s since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
+	e.say(jobs.CauseClaimed, "%s claimed it at %s, with token %s", claim.Owner, moment(claim.Since), claim.Token)
 	if len(s.Untaken) > 0 {
 		e.untaken(s)
 	}
 	if s.Job.StopRequest != nil {
-		e.Text += fmt.Sprintf("; %s is told to %s it", claim.Owner, s.Job.StopRequest.Kind)
+		e.Text += fmt.Sprintf("; %s has a request to %s it", claim.Owner, s.Job.StopRequest.Kind)
 		if to := s.Job.StopRequest.To; to != "" {
 			e.Text += fmt.Sprintf(" to conductor %q", to)
 		}
@@ -122,8 +142,8 @@ func (e *explanation) claimed(s *Situation) {
 			e.Text += " when its running steps have finished"
 		}
 	}
-	if e.Remedy = e.does(jobs.RemedyCancel); !s.Job.Flow.IsZero() {
-		e.Remedy = showFlow(&s.Job)
+	if !s.Job.Flow.IsZero() {
+		e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
 	}
 	if len(s.Untaken) > 0 && !isLive(s.Workers, s.Untaken[0].Only.Session) { // or no other may have it
 		first := &s.Untaken[0].Work
@@ -131,7 +151,7 @@ func (e *explanation) claimed(s *Situation) {
 	}
 	if s.Holder != nil && s.Holder.Suspect {
 		e.Cause, e.Until, e.Remedy = jobs.CauseSuspect, s.Now.Add(s.Holder.Left), jobs.Remedy{}
-		e.Text += fmt.Sprintf(", but the session of its owner has been silent for %s; the job is free again soon after %s unless it is heard before",
+		e.Text += fmt.Sprintf("; the owner's session has been silent for %s, and the job is claimable soon after %s unless it is kept alive",
 			s.Holder.Silent.Round(time.Millisecond), moment(e.Until))
 	}
 }
@@ -139,10 +159,10 @@ func (e *explanation) claimed(s *Situation) {
 // untaken says which step has waited longest for a worker, and why.
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
-	e.Text += fmt.Sprintf("; step %q has waited for %s, since %s, for a worker that does %q", first.Work.Step,
+	e.Text += fmt.Sprintf("; step %q has waited for %s, since %s, for a worker of the type %q", first.Work.Step,
 		max(0, s.Now.Sub(first.Since)).Round(time.Second), moment(first.Since), first.Work.Type)
 	if len(first.Work.Labels) > 0 {
-		e.Text += " and offers " + quoted(first.Work.Labels)
+		e.Text += " with the labels " + quoted(first.Work.Labels)
 	}
 	able, only := 0, first.Only
 	bound := isLive(s.Workers, only.Session)
@@ -158,16 +178,16 @@ func (e *explanation) untaken(s *Situation) {
 	}
 	switch {
 	case able > 0:
-		e.Text += fmt.Sprintf(", and %s with all the steps that they do at once", plural(able, "worker is busy", "workers are busy"))
+		e.Text += fmt.Sprintf(", and %s", plural(able, "worker is at its limit of steps", "workers are at their limits of steps"))
 	case bound:
-		e.Text += ", which lives and does not do this"
+		e.Text += ", which is live and does not run this type"
 	case !only.Session.IsZero():
-		e.Text += ", which has ended, and none of that name that does this is live"
+		e.Text += ", which has ended; no live worker of that name runs this type"
 	default:
-		e.Text += ", and none is live"
+		e.Text += ", and no live worker runs it"
 	}
 	if more := len(s.Untaken) - 1; more > 0 {
-		e.Text += fmt.Sprintf("; so do %s", plural(more, "other step", "other steps"))
+		e.Text += fmt.Sprintf("; %s", plural(more, "other step also waits", "other steps also wait"))
 	}
 }
 
@@ -176,13 +196,13 @@ func isLive(workers []jobs.Entity, session jobs.SessionID) bool {
 	return slices.ContainsFunc(workers, func(worker jobs.Entity) bool { return worker.Session == session })
 }
 
-// kept explains a job that waits for a time or for a person.
+// kept explains a job that waits for a time or for an operator.
 func (e *explanation) kept(s *Situation) {
 	switch s.Job.State {
 	case jobs.StateSuspended:
 		e.say(jobs.CauseSuspended, "it is suspended")
 		if request := s.Job.StopRequest; request != nil {
-			e.Text += fmt.Sprintf(" by %s since %s", cmp.Or(request.By, "somebody"), moment(request.At))
+			e.Text += fmt.Sprintf(" by %s since %s", cmp.Or(request.By, "an operator"), moment(request.At))
 			if request.Reason != "" {
 				e.Text += ": " + request.Reason
 			}
@@ -193,13 +213,13 @@ func (e *explanation) kept(s *Situation) {
 			e.parked(s)
 			return
 		}
-		e.say(jobs.CauseHeld, "it was posted on hold, and nobody has released it")
+		e.say(jobs.CauseHeld, "it was posted on hold and is not released yet")
 		e.Remedy = e.does(jobs.RemedyRelease)
 	case jobs.StateDelayed:
 		e.say(jobs.CauseDelayed, "it is not due before %s", moment(s.Job.DueAt))
 		e.Until, e.Remedy = s.Job.DueAt, e.does(jobs.RemedyMakeDue)
 	case jobs.StateCooling:
-		e.say(jobs.CauseCooling, "it cools until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner let go of it"))
+		e.say(jobs.CauseCooling, "it cools down until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
 		e.Until = s.Job.DueAt
 	}
 }
@@ -208,14 +228,13 @@ func (e *explanation) kept(s *Situation) {
 func (e *explanation) parked(s *Situation) {
 	e.say(jobs.CauseParked, "it was parked at %s: %s", moment(s.Job.ModifiedAt), s.Job.Reason)
 	if e.Remedy = e.does(jobs.RemedyRelease); s.Job.Attempted == jobs.OutcomeFailed && !s.Job.Flow.IsZero() {
-		e.Text += "; its flow is half undone, and needs a person"
-		e.Remedy = showFlow(&s.Job)
+		e.repair(s)
 	}
 }
 
-// boardPaused explains a job that nobody can claim for the sake of its board.
+// boardPaused explains a job whose board is paused.
 func (e *explanation) boardPaused(s *Situation) {
-	e.say(jobs.CauseBoardPaused, "board %q was paused by %s at %s", s.Job.Board, cmp.Or(s.Paused.By, "somebody"), moment(s.Paused.At))
+	e.say(jobs.CauseBoardPaused, "board %q was paused by %s at %s", s.Job.Board, cmp.Or(s.Paused.By, "an operator"), moment(s.Paused.At))
 	if s.Paused.Reason != "" {
 		e.Text += ": " + s.Paused.Reason
 	}
@@ -246,17 +265,17 @@ func (e *explanation) claimable(s *Situation) {
 	case len(able) == 0:
 		e.say(jobs.CauseNoConductor, "no live conductor takes jobs of kind %q from board %q", s.Job.Kind, s.Job.Board)
 		if s.Job.Flow.IsZero() {
-			e.Text += "; workers of your own that are not registered are not seen"
+			e.Text += "; your own workers count only if they are registered"
 		}
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStart}
 	case len(labelled) == 0:
-		e.say(jobs.CauseLabels, "%s, and it wants %s", lackText(able, &s.Job), quoted(s.Job.Labels))
+		e.say(jobs.CauseLabels, "%s; it needs %s", lackText(able, &s.Job), quoted(s.Job.Labels))
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyOfferLabels}
 	case len(willing) == 0:
 		e.drained(s, labelled)
 	case len(free) == 0:
-		e.say(jobs.CauseFull, "%s with all the jobs that they take at once, and %s before it",
-			plural(len(willing), "conductor is busy", "conductors are busy"), ahead(s.Ahead))
+		e.say(jobs.CauseFull, "%s, and %s before it",
+			plural(len(willing), "conductor is at its limit of jobs", "conductors are at their limits of jobs"), ahead(s.Ahead))
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyAddCapacity}
 		if s.Ahead > 0 {
 			e.goFirst(s)
@@ -265,7 +284,7 @@ func (e *explanation) claimable(s *Situation) {
 		e.say(jobs.CauseBehind, "%s before it", ahead(s.Ahead))
 		e.goFirst(s)
 	default:
-		e.say(jobs.CauseReady, "nothing is in its way: it is the next of its kind")
+		e.say(jobs.CauseReady, "it is the next of its kind: a conductor is about to claim it")
 	}
 }
 
@@ -290,8 +309,11 @@ func (e *explanation) drained(s *Situation, able []jobs.Entity) {
 		return cmp.Or(s.Drains[b.Name].At.Compare(s.Drains[a.Name].At), cmp.Compare(a.Name, b.Name))
 	})
 	drain := s.Drains[latest.Name]
-	e.say(jobs.CauseDrained, "%s that could take it, and all are drained; the last, %s, by %s at %s",
-		plural(len(able), "conductor lives", "conductors live"), latest.Name, cmp.Or(drain.By, "somebody"), moment(drain.At))
+	all := "the only live conductor that could take it is"
+	if len(able) > 1 {
+		all = fmt.Sprintf("all %d live conductors that could take it are", len(able))
+	}
+	e.say(jobs.CauseDrained, "%s drained; the last, %s, by %s at %s", all, latest.Name, cmp.Or(drain.By, "an operator"), moment(drain.At))
 	if drain.Reason != "" {
 		e.Text += ": " + drain.Reason
 	}
@@ -324,7 +346,7 @@ func plural(n int, one, many string) string {
 func ahead(n int) string {
 	switch {
 	case n == 0:
-		return "none comes"
+		return "no job comes"
 	case n >= MaxAhead:
 		return fmt.Sprintf("at least %d come", n)
 	}

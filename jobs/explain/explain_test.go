@@ -45,7 +45,10 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseFinished, "completed at 2030-01-02T12:00:00Z: success", ""},
 		{"failed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Reason = jobs.StateCompleted, jobs.OutcomeFailed, "the undo failed"
-		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "show_flow " + itsFlow.String()},
+		}, jobs.CauseFinished, "failed, the undo failed", "show_flow " + itsFlow.String()},
+		{"failed, and not reverted", func(s *explain.Situation) {
+			s.Job.State, s.Job.Outcome, s.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowFailure
+		}, jobs.CauseFinished, "failed; its flow could not be reverted", "retry_revert " + itsFlow.String()},
 		{"failed, without a flow", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowID{}
 		}, jobs.CauseFinished, "failed", "retry_job ID"},
@@ -54,22 +57,25 @@ func TestExplain(t *testing.T) {
 		{"cancelled", func(s *explain.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeCancelled },
 			jobs.CauseFinished, "cancelled", ""},
 		{"trashed", func(s *explain.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
-			jobs.CauseTrashed, "put aside: cannot be built", "retry_job ID"},
+			jobs.CauseTrashed, "it is in the trash: cannot be built", "retry_job ID"},
+		{"trashed, of a kind that needs a flow", func(s *explain.Situation) {
+			s.Job.State, s.Job.Flow, s.Job.Failure = jobs.StateTrashed, logbook.FlowID{}, &logbook.Failure{Kind: logbook.FailureBuild}
+		}, jobs.CauseTrashed, `a job of kind "k" must have a flow, so a retry fails too`, "run_flow"},
 		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
-		}, jobs.CauseClaimed, "it has been claimed by c1 since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},
+		}, jobs.CauseClaimed, "c1 claimed it at 2030-01-02T12:00:00Z, with token 1-7", "show_flow"},
 		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}
-		}, jobs.CauseClaimed, "; c1 is told to cancel it", "cancel_job ID"},
+		}, jobs.CauseClaimed, "; c1 has a request to cancel it", ""},
 		{"held by a silent session", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
-		}, jobs.CauseSuspect, "the session of its owner has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
-		{"overdue", func(s *explain.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
+		}, jobs.CauseSuspect, "the owner's session has been silent for 3s, and the job is claimable soon after 2030-01-02T12:00:02Z", ""},
+		{"overdue", func(s *explain.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline passed at 2030-01-02T12:00:00Z", ""},
 		{"to be undone after its deadline", func(s *explain.Situation) {
 			s.Job.Deadline, s.Job.StopRequest = noon, by(jobs.RequestCancel)
-		}, jobs.CauseReady, "it is being cancelled, and whoever claims it undoes", ""},
+		}, jobs.CauseReady, "it is being cancelled: the conductor that claims it reverts its flow", ""},
 		{"suspended", func(s *explain.Situation) {
 			s.Job.State, s.Job.StopRequest = jobs.StateSuspended, by(jobs.RequestSuspend)
 		},
@@ -77,42 +83,42 @@ func TestExplain(t *testing.T) {
 		{"parked", func(s *explain.Situation) {
 			s.Job.State, s.Job.Parked, s.Job.ModifiedAt, s.Job.Reason = jobs.StateHeld, true, noon, "attempt 2 of 2 has failed: snow"
 		}, jobs.CauseParked, "parked at 2030-01-02T12:00:00Z: attempt 2 of 2 has failed: snow", "release_job ID"},
-		{"parked, half undone", func(s *explain.Situation) {
-			s.Job.State, s.Job.Parked, s.Job.Attempted, s.Job.Flow = jobs.StateHeld, true, jobs.OutcomeFailed, itsFlow
-		}, jobs.CauseParked, "half undone, and needs a person", "show_flow " + itsFlow.String()},
+		{"parked, and not reverted", func(s *explain.Situation) {
+			s.Flow, s.Job.State, s.Job.Parked, s.Job.Attempted, s.Job.Flow = logbook.FlowFailure, jobs.StateHeld, true, jobs.OutcomeFailed, itsFlow
+		}, jobs.CauseParked, "its flow could not be reverted", "retry_revert " + itsFlow.String()},
 		{"held", func(s *explain.Situation) { s.Job.State = jobs.StateHeld }, jobs.CauseHeld, "posted on hold", "release_job ID"},
 		{"delayed", func(s *explain.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
 			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "make_job_due ID"},
 		{"cooling", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished"
-		}, jobs.CauseCooling, "cools until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
+		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
 		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "resume_board default"},
 		{"of a paused board whose name is no word", func(s *explain.Situation) {
 			s.Job.Board, s.Paused = "ann's board", &jobs.BoardPause{At: noon}
-		}, jobs.CauseBoardPaused, `board "ann's board" was paused by somebody`, "resume_board ann's board"},
+		}, jobs.CauseBoardPaused, `board "ann's board" was paused by an operator`, "resume_board ann's board"},
 		{"reserved", func(s *explain.Situation) {
 			s.Job.Reserved, s.Conductors = &jobs.Reservation{Conductor: "worker-2", Until: noon.Add(time.Minute)}, nil
 		}, jobs.CauseReserved, `it is reserved for conductor "worker-2" until 2030-01-02T12:01:00Z`, ""},
 		{"claimed, and to be transferred", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestTransfer)
 			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
-		}, jobs.CauseClaimed, `is told to transfer it to conductor "worker-2"`, "cancel_job ID"},
+		}, jobs.CauseClaimed, `has a request to transfer it to conductor "worker-2"`, ""},
 		{"a step waits for a worker", func(s *explain.Situation) { untaken(s, steps.Only{}) },
-			jobs.CauseClaimed, `step "cut" has waited for 1m0s, since 2030-01-02T11:59:00Z, for a worker that does "film" and offers "gpu", and none is live`, "start_worker film gpu"},
+			jobs.CauseClaimed, `step "cut" has waited for 1m0s, since 2030-01-02T11:59:00Z, for a worker of the type "film" with the labels "gpu", and no live worker runs it`, "start_worker film gpu"},
 		{"for the worker of another step", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w2", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
-		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended, and none of that name that does this is live`, "start_worker film gpu w1"},
+		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended; no live worker of that name runs this type`, "start_worker film gpu w1"},
 		{"that one is busy", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
-		}, jobs.CauseClaimed, `, and 1 worker is busy`, "show_flow"},
+		}, jobs.CauseClaimed, `, and 1 worker is at its limit of steps`, "show_flow"},
 		{"that one does it no more", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
-		}, jobs.CauseClaimed, `, which lives and does not do this`, "show_flow"},
+		}, jobs.CauseClaimed, `, which is live and does not run this type`, "show_flow"},
 		{"another of that name is busy", func(s *explain.Situation) {
 			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
-		}, jobs.CauseClaimed, `, and 1 worker is busy`, "start_worker film gpu w1"},
+		}, jobs.CauseClaimed, `, and 1 worker is at its limit of steps`, "start_worker film gpu w1"},
 		{"delayed on a paused board", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
 		}, jobs.CauseDelayed, "not due before", "make_job_due ID"},
@@ -121,28 +127,28 @@ func TestExplain(t *testing.T) {
 		{"none of the kind", func(s *explain.Situation) { s.Job.Kind = "m" }, jobs.CauseNoConductor, `kind "m"`, "start_conductor"},
 		{"none of the board", func(s *explain.Situation) { s.Job.Board = "night" }, jobs.CauseNoConductor, `board "night"`, "start_conductor"},
 		{"workers are not seen", func(s *explain.Situation) { s.Conductors, s.Job.Flow = nil, logbook.FlowID{} },
-			jobs.CauseNoConductor, "workers of your own", "start_conductor"},
+			jobs.CauseNoConductor, "your own workers count only if they are registered", "start_conductor"},
 		{"labels", func(s *explain.Situation) { s.Job.Labels = []string{"big", "gpu"} },
-			jobs.CauseLabels, `(the nearest, c1, lacks "big"), and it wants "big", "gpu"`, "offer_labels"},
+			jobs.CauseLabels, `(the nearest, c1, lacks "big"); it needs "big", "gpu"`, "offer_labels"},
 		{"drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {By: "ann", Reason: "a new kernel", At: noon}, "c2": {By: "bob", At: noon.Add(-time.Hour)}}
 			s.Ahead = 3
-		}, jobs.CauseDrained, "2 conductors live that could take it, and all are drained; the last, c1, by ann at 2030-01-02T12:00:00Z: a new kernel",
+		}, jobs.CauseDrained, "all 2 live conductors that could take it are drained; the last, c1, by ann at 2030-01-02T12:00:00Z: a new kernel",
 			"undrain_conductor c1"},
 		{"those with the labels are drained", func(s *explain.Situation) {
 			s.Job.Labels, s.Drains = []string{"gpu"}, map[string]jobs.Drain{"c1": {At: noon}}
-		}, jobs.CauseDrained, "1 conductor lives that could take it, and all are drained; the last, c1, by somebody", "undrain_conductor c1"},
+		}, jobs.CauseDrained, "the only live conductor that could take it is drained; the last, c1, by an operator", "undrain_conductor c1"},
 		{"those that are not drained are full", func(s *explain.Situation) {
 			s.Drains, s.Claims = map[string]jobs.Drain{"c1": {At: noon}}, map[jobs.SessionID]int{sessionB: 1}
-		}, jobs.CauseFull, "1 conductor is busy", "add_capacity"},
+		}, jobs.CauseFull, "1 conductor is at its limit of jobs", "add_capacity"},
 		{"one of two is drained", func(s *explain.Situation) {
 			s.Drains = map[string]jobs.Drain{"c1": {At: noon}}
 		}, jobs.CauseReady, "the next of its kind", ""},
 		{"full", func(s *explain.Situation) { s.Claims = map[jobs.SessionID]int{sessionA: 2, sessionB: 1}; s.Ahead = 1 },
-			jobs.CauseFull, "2 conductors are busy with all the jobs that they take at once, and 1 job comes before it", "reprioritise_job ID"},
+			jobs.CauseFull, "2 conductors are at their limits of jobs, and 1 job comes before it", "reprioritise_job ID"},
 		{"those with the labels are full", func(s *explain.Situation) {
 			s.Job.Labels, s.Claims = []string{"gpu"}, map[jobs.SessionID]int{sessionA: 2}
-		}, jobs.CauseFull, "1 conductor is busy with all the jobs that they take at once, and none comes before it", "add_capacity"},
+		}, jobs.CauseFull, "1 conductor is at its limit of jobs, and no job comes before it", "add_capacity"},
 		{"behind", func(s *explain.Situation) { s.Ahead = 3 }, jobs.CauseBehind, "3 jobs come before it", "reprioritise_job ID very-high"},
 		{"behind a high one", func(s *explain.Situation) { s.Ahead, s.First = 1, jobs.VeryHigh },
 			jobs.CauseBehind, "1 job comes before it", "reprioritise_job ID 201"},

@@ -136,7 +136,7 @@ func halfUndoneParks(k *kit) {
 	freed := jobs.Change{Job: job.ID, Release: true}
 	k.wants("Release of what is half undone", k.Board.Change(k.ctx, freed), jobs.ErrConflict)
 	explained, err := k.Board.Explain(k.ctx, job.ID)
-	if k.wants("Explain", err, nil); explained.Remedy != (jobs.Remedy{Verb: jobs.RemedyShowFlow, Target: job.Flow.String()}) {
+	if k.wants("Explain", err, nil); explained.Remedy != (jobs.Remedy{Verb: jobs.RemedyRetryRevert, Target: job.Flow.String()}) {
 		k.Errorf("explained as %s", render(explained))
 	}
 	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneRetryRevert, "")), nil)

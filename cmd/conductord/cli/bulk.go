@@ -25,7 +25,7 @@ func (p *Program) bulkCommand() *cobra.Command {
 		action      jobs.Action
 		short, long string
 	}{
-		{jobs.ActionCancel, "Cancel many jobs", "The command affects unfinished jobs. With --revert, the default, conductors undo their work first."},
+		{jobs.ActionCancel, "Cancel many jobs", "The command affects unfinished jobs. With --revert, the default, conductors revert their flows first."},
 		{jobs.ActionSuspend, "Suspend many jobs", "The command affects unfinished jobs."},
 		{jobs.ActionResume, "Resume many jobs", "The command affects suspended jobs and jobs with a pending suspend request."},
 		{jobs.ActionRetry, "Retry many trashed, failed, reverted or parked jobs", "Like `job retry` for one job."},
@@ -71,7 +71,7 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 	flags.BoolVar(&bulk.DryRun, "dry-run", false, "count the jobs, and change nothing")
 	flags.BoolVarP(&yes, "yes", "y", false, "skip the confirmation")
 	if action == jobs.ActionCancel {
-		flags.BoolVar(&bulk.Revert, "revert", true, "undo finished steps")
+		flags.BoolVar(&bulk.Revert, "revert", true, "revert finished steps")
 	}
 	return cmd
 }

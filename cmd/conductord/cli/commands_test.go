@@ -195,4 +195,7 @@ func TestUnknownStatesAreAdvised(t *testing.T) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
+	if got := run(t, cluster, "job", "post", "--kind", "document"); got.code != cli.ExitUsage || !strings.Contains(got.err, "use --flow FILE") {
+		t.Errorf("got %+v", got)
+	}
 }

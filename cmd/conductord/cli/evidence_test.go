@@ -53,7 +53,7 @@ func TestEvidence(t *testing.T) {
 			tried("q", logbook.AtomReverted, fails(execute, "too", "of q"), undone)}, "also failed: q: handler.exit: too|stderr: of p"},
 		{"an undo", cause("p", *cause("q")), []logbook.AtomDetail{
 			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "no way back")),
-			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "stderr of the undo: no way back"},
+			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "stderr of the revert: no way back"},
 		{"a silent undo", cause("p", *cause("q")), []logbook.AtomDetail{
 			tried("p", logbook.AtomRevertFailure, logbook.Attempt{Action: execute}, fails(revert, "m", "")),
 			tried("q", logbook.AtomReverted, fails(execute, "m", "of q"), undone)}, "stderr of q: of q"},

@@ -207,7 +207,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 		Aliases: []string{"check"},
 		Short:   "Show the order and dependencies of a flow document's steps",
 		Long: "Show the order and dependencies of a flow document's steps. With --revert, show the steps of a job's flow that a\n" +
-			"cancellation or failure would undo now, in order.",
+			"cancellation or failure would revert now, in order.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if revert {
@@ -223,7 +223,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 			return p.WriteLines(cleanLines(plan.Outline() + defaultsText(plan, document.Store)))
 		},
 	}
-	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to undo in the flow of a job")
+	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to revert in the flow of a job")
 	return cmd
 }
 
@@ -350,7 +350,7 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	}
 	fields = append(fields,
 		field{"interventions", p.interventionLines(detail)},
-		field{"to go on", strings.Join(waysOn(detail), "\n")})
+		field{"next steps", strings.Join(waysOn(detail), "\n")})
 	if err := p.writeFields(fields); err != nil {
 		return err
 	}
@@ -381,10 +381,10 @@ func takeoverText(detail *logbook.FlowDetail) string {
 	}
 	for step := range plan.Len() {
 		if !plan.UndoesLast(step) {
-			return "steps that were cut off, and the last finished ones, are undone first in some flows in it: conductord flow plan shows them"
+			return "in some flows of it, reverts interrupted and last finished steps first: `conductord flow plan` shows them"
 		}
 	}
-	return "steps that were cut off, and the last finished ones, are undone first"
+	return "reverts interrupted and last finished steps first"
 }
 
 // interventionLines are the interventions in a flow, one on each line.
@@ -396,9 +396,9 @@ func (p *Program) interventionLines(detail *logbook.FlowDetail) string {
 		line := p.interventionText(said)
 		switch {
 		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
-			line += " [to be carried out]"
+			line += " [not applied yet]"
 		case said.Kind != logbook.InterveneTakeBack && said.Token.Compare(detail.Fence) > 0:
-			line += " [taken back]"
+			line += " [withdrawn]"
 		}
 		lines = append(lines, line)
 	}

@@ -13,7 +13,7 @@ import (
 type Consequence struct {
 	Runs      []string `json:"runs"` // for the first time
 	RunsAgain []string `json:"runs_again"`
-	Undoes    []string `json:"undoes"`
+	Undoes    []string `json:"reverts"`
 	// Behind: the flow also runs all steps that wait for this one. They are not listed, because the
 	// order of the steps is known only to the program that built the flow.
 	Behind string `json:"and_all_that_wait_for,omitempty"`
@@ -78,13 +78,13 @@ func (c Consequence) String() string {
 	for _, part := range []struct {
 		what  string
 		steps []string
-	}{{"runs again: ", c.RunsAgain}, {"runs: ", c.Runs}, {"undoes: ", c.Undoes}} {
+	}{{"runs again: ", c.RunsAgain}, {"runs: ", c.Runs}, {"reverts: ", c.Undoes}} {
 		if len(part.steps) > 0 {
 			parts = append(parts, part.what+few(part.steps))
 		}
 	}
 	if c.Behind != "" {
-		parts = append(parts, "runs all that wait for "+Clean(c.Behind))
+		parts = append(parts, "runs all steps that wait for "+Clean(c.Behind))
 	}
 	if len(parts) == 0 {
 		return "runs nothing"
@@ -102,9 +102,9 @@ func (p *Program) writeConsequence(c *Consequence) error {
 		behind = "all steps that wait for " + c.Behind
 	}
 	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 {
-		p.Note("no step would run or be undone")
+		p.Note("no step would run or be reverted")
 	}
 	return p.writeFields([]field{
-		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"undoes", strings.Join(c.Undoes, "\n")},
+		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")},
 	})
 }

@@ -46,7 +46,7 @@ func (p *Program) interveneCommand(f *interveneFlags, cmd *cobra.Command, prepar
 	flags.StringVar(&f.id, "id", "", "id of this intervention, so that repeating the command has no effect (default a new id)")
 	if f.word.Kind != logbook.InterveneTakeBack {
 		cmd.Long += interventionHelp
-		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again or undo, and change nothing")
+		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again or revert, and change nothing")
 		flags.BoolVar(&f.wait, "wait", false, "show progress until the job has ended; exit 1 unless the flow ends as intended")
 	}
 	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
@@ -68,13 +68,13 @@ func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
 		p.interveneCommand(intervention(logbook.InterveneRetryRevert), &cobra.Command{
 			Use:   "retry-revert FLOW|JOB",
-			Short: "Retry the failed undos of a failed flow, after their cause is fixed",
+			Short: "Retry the failed reverts of a flow, after their cause is fixed",
 			Long:  "Retry the failed reverts of a failed flow. Each starts again with its first attempt.",
 			Args:  cobra.ExactArgs(1),
 		}, nil),
 		p.interveneCommand(intervention(logbook.InterveneSkip), &cobra.Command{
 			Use:   "skip FLOW|JOB STEP",
-			Short: "Skip the undo of a step: nothing of it is left to undo",
+			Short: "Skip the failed revert of a step that has nothing left to undo",
 			Long: "Skip the failed revert of a step, because nothing is left to undo. The step counts as reverted, and\n" +
 				"the flow reverts the remaining steps.",
 			Args: cobra.ExactArgs(2),
@@ -83,7 +83,7 @@ func (p *Program) flowInterveneCommands() []*cobra.Command {
 		p.flowRerunCommand(),
 		p.interveneCommand(intervention(logbook.InterveneTakeBack), &cobra.Command{
 			Use:   "take-back FLOW|JOB [STEP]",
-			Short: "Take back interventions in a failed flow that no conductor has carried out yet",
+			Short: "Withdraw interventions in a failed flow that no conductor has applied yet",
 			Long: "Withdraw interventions in a failed flow, or in one of its steps, that no conductor has applied yet.\n" +
 				"When no intervention is left, the job is finished again. Name the flow by its id or its job's id.",
 			Args: cobra.RangeArgs(1, 2),
@@ -135,9 +135,9 @@ func (p *Program) flowRerunCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = p.interveneCommand(f, &cobra.Command{
 		Use:   "rerun FLOW|JOB",
-		Short: "Rerun a flow that has failed or was undone: all of it, or from a step on",
+		Short: "Rerun a failed or reverted flow: all of it, or from a step on",
 		Long: "Rerun a failed or reverted flow. With --from, run the given step, its dependents, and all steps that\n" +
-			"have not succeeded. Without --from, run all steps. Nothing is undone first.",
+			"have not succeeded. Without --from, run all steps. No step is reverted first.",
 		Args: cobra.ExactArgs(1),
 	}, func() error {
 		if cmd.Flags().Changed("from") && f.word.Step == "" {
@@ -301,22 +301,22 @@ func nextOf(told *intervened, job *jobs.Job) string {
 	word := &told.Intervention
 	switch {
 	case job == nil:
-		return "nothing: it was recorded before, and its job is kept no longer"
+		return "nothing: it was recorded before, and its job is no longer kept"
 	case word.Kind == logbook.InterveneTakeBack && !told.pending:
 		return fmt.Sprintf("nothing: job %s is %s", job.ID, howEnded(job))
 	case word.Hold, word.Kind == logbook.InterveneTakeBack && job.State.Finished():
-		return "nothing, until one follows that does not hold: see `conductord flow show " + job.Flow.String() + "`"
+		return "nothing until an intervention without --hold follows: see `conductord flow show " + job.Flow.String() + "`"
 	case job.State == jobs.StateSuspended:
-		return fmt.Sprintf("job %s is suspended; it goes on after `conductord job resume %s`", job.ID, job.ID)
+		return fmt.Sprintf("job %s is suspended; it continues after `conductord job resume %s`", job.ID, job.ID)
 	case job.State.Finished():
 		return fmt.Sprintf("job %s is %s", job.ID, howEnded(job))
 	}
-	does := "has its flow go on forwards"
+	does := "runs its flow forwards"
 	if told.backwards {
-		does = "undoes its flow further"
+		does = "reverts its flow further"
 	}
 	if job.State == jobs.StateClaimed {
-		return fmt.Sprintf("%s has claimed job %s, and %s", Clean(ownerOf(job)), job.ID, does)
+		return fmt.Sprintf("%s has claimed job %s and %s", Clean(ownerOf(job)), job.ID, does)
 	}
 	return fmt.Sprintf("job %s is %s; the conductor that claims it next %s", job.ID, job.State, does)
 }
@@ -361,31 +361,31 @@ func advised(ctx context.Context, cluster Cluster, err error, detail *logbook.Fl
 func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 	switch detail.State {
 	case logbook.FlowSuccess:
-		return "the flow has succeeded: there is nothing to mend"
+		return "the flow has succeeded: there is nothing to repair"
 	case logbook.FlowReverted:
 		if word.Kind != logbook.InterveneRerun {
-			return "the flow is undone: the one thing left is `conductord flow rerun " + detail.ID.String() + "`"
+			return "the flow is reverted: only a rerun is possible: `conductord flow rerun " + detail.ID.String() + "`"
 		}
 	case logbook.FlowFailure:
 	case logbook.FlowSuspended:
-		return "the flow was stopped where it is: it goes on with `conductord job resume` of its job, or, if that has ended, " +
-			"with a new one: `conductord job post --book " + detail.Book.String() + " --flow-id " + detail.ID.String() + "`"
+		return "the flow is suspended: it continues with `conductord job resume` of its job, or, if the job has ended, " +
+			"with a new job: `conductord job post --book " + detail.Book.String() + " --flow-id " + detail.ID.String() + "`"
 	case logbook.FlowPending:
 		if !detail.Begun.IsZero() {
-			return "the flow may have begun, and nothing of that is recorded: whoever takes up its job does that"
+			return "the flow may have started, but no step is recorded yet: the next conductor of its job records it"
 		}
-		return "the flow has not begun: `conductord job explain` of its job says why"
+		return "the flow has not started: `conductord job explain` of its job shows the reason"
 	default:
-		return "the flow has not come to its end: see `conductord flow show " + detail.ID.String() + "`"
+		return "the flow has not ended: see `conductord flow show " + detail.ID.String() + "`"
 	}
 	atom, begun := detail.Atom(word.Step)
 	switch {
 	case word.Step == "":
 		return ""
 	case word.Kind == logbook.InterveneSkip:
-		return listed("steps whose undo has failed or was cut off", stuckSteps(detail))
+		return listed("steps whose revert has failed or was interrupted", stuckSteps(detail))
 	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
-		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, Quoted(word.Step))
+		return fmt.Sprintf("to run it again: `conductord flow rerun %s --from %s`", detail.ID, Quoted(word.Step))
 	case !begun:
 		return listed("its steps", stepsOf(detail))
 	}
@@ -465,7 +465,7 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		return nil
 	}
 	if detail.Resumable() {
-		return []string{"nothing is needed: the recorded intervention is carried out when the job is claimed",
+		return []string{"none: a conductor applies the recorded intervention when it claims the job",
 			"conductord flow take-back " + detail.ID.String() + "   # withdraw it"}
 	}
 	id, plan := detail.ID.String(), spec.PlanOf(detail)
@@ -482,13 +482,13 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	}
 	const most = 3 // steps to skip; of more, the steps above tell
 	if detail.State == logbook.FlowFailure {
-		add(logbook.InterveneRetryRevert, "", "", "after you have mended the cause of the failed undo: ")
+		add(logbook.InterveneRetryRevert, "", "", "after you have fixed the cause of the failed revert: ")
 		stuck := stuckSteps(detail)
 		for _, step := range stuck[:min(len(stuck), most)] {
-			add(logbook.InterveneSkip, step, " "+Operand(step), "nothing of it is left to undo: ")
+			add(logbook.InterveneSkip, step, " "+Operand(step), "if it has nothing left to undo: ")
 		}
 		if step := unfinishedStep(detail); step != "" {
-			add(logbook.InterveneComplete, step, " --result JSON "+Operand(step), "its work is done: ")
+			add(logbook.InterveneComplete, step, " --result JSON "+Operand(step), "if its work is done: ")
 			add(logbook.InterveneRerun, step, " --from "+Quoted(step), "")
 		}
 	}

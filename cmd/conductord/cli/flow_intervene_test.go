@@ -59,8 +59,8 @@ func stuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
 func TestFlowInterventions(t *testing.T) {
 	cluster := openCluster(t)
 	idle := "conductord: the job waits: no live conductor builds flows of kind \"document\" from board \"default\"\n"
-	undone := "next:     job ID is claimable; the conductor that claims it next undoes its flow further\n"
-	forwards := "next:     job ID is claimable; the conductor that claims it next has its flow go on forwards\n"
+	undone := "next:     job ID is claimable; the conductor that claims it next reverts its flow further\n"
+	forwards := "next:     job ID is claimable; the conductor that claims it next runs its flow forwards\n"
 	for _, row := range []struct {
 		name string
 		args string // several commands on one flow; the row checks the last
@@ -74,12 +74,12 @@ func TestFlowInterventions(t *testing.T) {
 		{"complete what has not begun", "complete ID wave", 0, "recorded: complete wave, at TIME by ann\n" + forwards, idle},
 		{"rerun all", "rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
 		{"rerun from a step", "rerun ID --from say-greeting", 0, "recorded: rerun say-greeting, at TIME by ann\n" + forwards, idle},
-		{"hold", "complete ID say-greeting --hold", 0, "recorded: complete say-greeting (held), at TIME by ann\nnext:     nothing, until one follows that does not hold: see `conductord flow show ID`\n", ""},
+		{"hold", "complete ID say-greeting --hold", 0, "recorded: complete say-greeting (held), at TIME by ann\nnext:     nothing until an intervention without --hold follows: see `conductord flow show ID`\n", ""},
 		{"the same again", "skip ID make-greeting --id 5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0001; skip ID make-greeting --id 5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0001", 0,
 			"recorded: skip make-greeting, at TIME by ann\n" + undone, idle},
 		{"one more before a claim", "retry-revert ID; rerun ID", 0, "recorded: rerun, at TIME by ann\n" + forwards, idle},
-		{"skip what was not undone", "skip ID say-greeting", cli.ExitConflict, "", "steps whose undo has failed or was cut off: make-greeting\n"},
-		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose undo has failed or was cut off: make-greeting\n"},
+		{"skip what was not undone", "skip ID say-greeting", cli.ExitConflict, "", "steps whose revert has failed or was interrupted: make-greeting\n"},
+		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose revert has failed or was interrupted: make-greeting\n"},
 		{"back, with one held that goes forwards", "complete ID say-greeting --hold; skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + forwards, idle},
 		{"back after forwards, before a claim", "rerun ID; retry-revert ID", 0, "recorded: retry-revert, at TIME by ann\n" + forwards, idle},
 		{"rerun from an empty variable", "rerun ID --from=", cli.ExitUsage, "", "--from is empty"},
@@ -91,16 +91,16 @@ func TestFlowInterventions(t *testing.T) {
 		{"take back", "complete ID say-greeting --hold; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
 		{"take back one of two", "complete ID say-greeting --hold; skip ID make-greeting; take-back ID say-greeting", 0, "recorded: take-back say-greeting, at TIME by ann\n" + undone, ""},
 		{"take back one of two that hold", "complete ID say-greeting --hold; skip ID make-greeting --hold; take-back ID make-greeting", 0,
-			"recorded: take-back make-greeting, at TIME by ann\nnext:     nothing, until one follows that does not hold: see `conductord flow show ID`\n", ""},
+			"recorded: take-back make-greeting, at TIME by ann\nnext:     nothing until an intervention without --hold follows: see `conductord flow show ID`\n", ""},
 		{"take back what nobody has begun", "rerun ID; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
 		{"take back nothing", "take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
 		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
 		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "there is no flag --hold\n"},
 		{"dry run of a rerun", "rerun ID --from say-greeting --dry-run", 0, "runs again: say-greeting\n", ""},
 		{"dry run of all", "rerun ID --dry-run", 0, "runs again: make-greeting\n say-greeting\n", ""},
-		{"dry run of a completion", "complete ID say-greeting --dry-run", 0, "", "no step would run or be undone"},
-		{"dry run with what is held", "complete ID say-greeting --hold; skip ID make-greeting --dry-run", 0, "", "no step would run or be undone"},
-		{"dry run of what cannot be done", "skip ID say-greeting --dry-run", cli.ExitConflict, "", "steps whose undo has failed or was cut off: make-greeting\n"},
+		{"dry run of a completion", "complete ID say-greeting --dry-run", 0, "", "no step would run or be reverted"},
+		{"dry run with what is held", "complete ID say-greeting --hold; skip ID make-greeting --dry-run", 0, "", "no step would run or be reverted"},
+		{"dry run of what cannot be done", "skip ID say-greeting --dry-run", cli.ExitConflict, "", "steps whose revert has failed or was interrupted: make-greeting\n"},
 		{"dry run changes nothing", "rerun ID --dry-run; take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
 		{"no step", "skip ID", cli.ExitUsage, "", "STEP is missing\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {
@@ -217,9 +217,9 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 		shown := run(t, cluster, "flow", "show", "--attempts", id.String())
 		for _, want := range []string{
 			"definition: hash-of-hello\n", "state: failure\n",
-			"to go on: conductord flow retry-revert ID # after you have mended the cause of the failed undo: undoes: make-greeting\n",
-			"conductord flow skip ID make-greeting # nothing of it is left to undo: runs nothing\n",
-			"conductord flow complete ID --result JSON say-greeting # its work is done: runs nothing\n",
+			"next steps: conductord flow retry-revert ID # after you have fixed the cause of the failed revert: reverts: make-greeting\n",
+			"conductord flow skip ID make-greeting # if it has nothing left to undo: runs nothing\n",
+			"conductord flow complete ID --result JSON say-greeting # if its work is done: runs nothing\n",
 			"conductord flow rerun ID --from say-greeting # runs again: say-greeting\n",
 			"conductord flow rerun ID # runs again: make-greeting, say-greeting\n",
 			"make-greeting revert 1 TIME TOOK w1 - 1-",
@@ -232,14 +232,14 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 		if !strings.Contains(shown.out, flow) {
 			t.Errorf("the commands name another flow than %s:\n%s", flow, shown.out)
 		}
-		if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(steady(got.out), "to go on: a person is needed: `conductord flow show ID` tells what can be done\n") {
+		if got := run(t, cluster, "job", "get", id.String()); !strings.Contains(steady(got.out), "next step: an operator must repair the flow: `conductord flow show ID` lists the repairs\n") {
 			t.Errorf("the job is shown as\n%s", steady(got.out))
 		}
 		run(t, cluster, "flow", "retry-revert", "--by", "ann", "--reason", "mended", id.String())
 		shown = run(t, cluster, "flow", "show", id.String())
 		for _, want := range []string{
-			"interventions: retry-revert, at TIME by ann: mended [to be carried out]\n",
-			"to go on: nothing is needed: the recorded intervention is carried out when the job is claimed\n",
+			"interventions: retry-revert, at TIME by ann: mended [not applied yet]\n",
+			"next steps: none: a conductor applies the recorded intervention when it claims the job\n",
 		} {
 			if !strings.Contains(steady(shown.out), want) {
 				t.Errorf("no %q in\n%s", want, steady(shown.out))
@@ -259,7 +259,7 @@ func TestWordsOfSteps(t *testing.T) {
 	id, flow := stuckFlow(t, cluster)
 	shown := run(t, cluster, "flow", "show", "--attempts", flow)
 	for _, want := range []string{
-		"\nstderr of the undo: no key\n for the room\n",
+		"\nstderr of the revert: no key\n for the room\n",
 		"\nmake-greeting revert 1\n handler.exit: no way back\n stderr: no key\n stderr: for the room\n",
 		"\nsay-greeting execute 1\n handler.exit: exit status 3\n stderr: connecting\n stderr: no such guest\\u001b[31m\n",
 	} {

@@ -93,7 +93,7 @@ func (p *Program) writeRevertPlan(detail *logbook.FlowDetail, undos []engine.Und
 		return p.WriteJSON(document)
 	}
 	if len(rows) == 0 {
-		p.Note("nothing would be undone: the flow is %s", detail.State)
+		p.Note("nothing would be reverted: the flow is %s", detail.State)
 		return nil
 	}
 	return p.WriteTable([]string{"ORDER", "STEP", "STATE", "UNDO"}, rows)

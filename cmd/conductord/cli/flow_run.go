@@ -24,7 +24,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow, and\n" +
 			"exit 1 unless the job succeeds; stderr shows the id and the progress. The job continues after ctrl-C. A held,\n" +
 			"parked or suspended job ends the wait. Several documents become one job; their flows run one after another.\n" +
-			"If one fails, all are undone.",
+			"If one fails, all are reverted.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)

@@ -297,7 +297,7 @@ func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, e
 	}
 	fields = append(fields, flowEvidence(cause, &detail)...)
 	if detail.State == logbook.FlowFailure {
-		fields = append(fields, field{"to go on", fmt.Sprintf("a person is needed: `conductord flow show %s` tells what can be done", detail.ID)})
+		fields = append(fields, field{"next step", fmt.Sprintf("an operator must repair the flow: `conductord flow show %s` lists the repairs", detail.ID)})
 	}
 	return fields, nil
 }
@@ -308,7 +308,7 @@ func failureFields(failure *logbook.Failure) []field {
 	}
 	if origin := failure.Origin(); origin != failure {
 		undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
-		return append(failureFields(origin), field{"undo failed", undo.Error()})
+		return append(failureFields(origin), field{"revert failed", undo.Error()})
 	}
 	fields := []field{
 		{"failed step", failure.Step},
@@ -360,7 +360,7 @@ func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 		}
 		name, action := "stderr", logbook.ActionExecute
 		if i == 0 && atom.State == logbook.AtomRevertFailure {
-			name, action = "stderr of the undo", logbook.ActionRevert
+			name, action = "stderr of the revert", logbook.ActionRevert
 		} else if failure.Step != cause.Step {
 			name += " of " + failure.Step
 		}

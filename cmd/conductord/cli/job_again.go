@@ -20,7 +20,7 @@ func (p *Program) jobRetryCommand() *cobra.Command {
 		Use:   "retry ID…",
 		Short: "Retry trashed, failed, reverted or parked jobs",
 		Long: "Retry trashed, failed, reverted or parked jobs. A trashed job continues where it stopped. A flow that was\n" +
-			"reverted, or whose revert failed, restarts from its beginning, without undoing anything first; see `flow show`\n" +
+			"reverted, or whose revert failed, restarts from its beginning, without reverting anything first; see `flow show`\n" +
 			"for alternatives. Other unfinished jobs do not change. The command is idempotent.",
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {

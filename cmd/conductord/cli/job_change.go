@@ -51,7 +51,7 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 		change.Priority = &wanted
 		return err
 	})
-	cmd.Flags().StringVar(&deadline, "deadline", "", "cancel and undo the job if it is not finished by this time, or this long from now; none: no deadline")
+	cmd.Flags().StringVar(&deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now; none: no deadline")
 	cmd.Flags().StringVar(&notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
 	cmd.Flags().StringVar(&priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first")
 	cmd.Flags().BoolVar(&front, "front", false, "claim the job before all others of its priority on its board")

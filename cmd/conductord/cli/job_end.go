@@ -47,7 +47,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		Short: how.short,
 		Long: how.short + ".\n\nWith --token, end the job under this claim. Without --token, claim the job first; exit code 4 means\n" +
 			"that another session holds it. A conductor that loses its claim is notified immediately and stops\n" +
-			"its running steps. To undo or finish the steps first, use job cancel or job suspend.",
+			"its running steps. To revert or finish the steps first, use job cancel or job suspend.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := f.ending(how, args[0])

@@ -20,7 +20,7 @@ func (p *Program) jobExplainCommand() *cobra.Command {
 			}
 			return p.writeFields([]field{
 				{"job", e.Job.String()}, {"state", string(e.State)}, {"cause", string(e.Cause)}, {"why", e.Text},
-				{"until", p.timeText(e.Until)}, {"to change that", RemedyText(e.Remedy)},
+				{"until", p.timeText(e.Until)}, {"next step", RemedyText(e.Remedy)},
 			})
 		}),
 	}

@@ -84,7 +84,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.name, "name", "", "display name (default the name of the flow document, kind or book)")
 	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "board")
 	flags.StringVar(&f.notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
-	flags.StringVar(&f.deadline, "deadline", "", "cancel and undo the job if it is not finished by this time, or this long from now")
+	flags.StringVar(&f.deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 
@@ -228,6 +228,9 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	if w.kind != "" { // told here, since the job's name may be made of it
 		if err := logbook.MaxLimits.CheckName("--kind", w.kind); err != nil {
 			return err
+		}
+		if w.kind == spec.Kind {
+			return usageError{fmt.Errorf("--kind %s is for jobs with a flow: use --flow FILE", w.kind)}
 		}
 	}
 	if w.document != "" {

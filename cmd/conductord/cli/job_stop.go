@@ -31,10 +31,10 @@ func stopCommands() []stopping {
 			jobs.Controller.Resume,
 		},
 		{
-			"cancel", "Cancel a job, and undo its finished steps",
+			"cancel", "Cancel a job, and revert its finished steps",
 			"Running steps are interrupted: a handler gets SIGTERM, and SIGKILL after the grace. With\n" +
 				"--wait-for-steps, running steps finish first; steps that must not be interrupted always do. With\n" +
-				"--revert, the default, a conductor then undoes the flow's finished steps, even if no conductor holds\n" +
+				"--revert, the default, a conductor then reverts the flow's finished steps, even if no conductor holds\n" +
 				"the job now. With --revert=false, the flow stays as it is, and another job can continue it. A job\n" +
 				"whose flow has not started is cancelled immediately.",
 			jobs.Controller.Cancel,
@@ -65,7 +65,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 	asked, policy := new(bool), jobs.StepsFinish
 	switch kind {
 	case jobs.RequestCancel:
-		cmd.Flags().BoolVar(&request.Revert, "revert", true, "undo finished steps")
+		cmd.Flags().BoolVar(&request.Revert, "revert", true, "revert finished steps")
 		cmd.Flags().BoolVar(asked, "wait-for-steps", false, "let running steps finish first")
 	case jobs.RequestSuspend:
 		cmd.Flags().BoolVar(asked, "interrupt-steps", false, "interrupt running steps")
@@ -102,7 +102,7 @@ func stopDone(request *jobs.OperatorRequest) string {
 	case request.Kind == jobs.RequestSuspend:
 		return "suspended"
 	case request.Revert:
-		return "undone and cancelled"
+		return "reverted and cancelled"
 	}
 	return "cancelled"
 }
@@ -117,7 +117,7 @@ func (p *Program) stopText(request *jobs.OperatorRequest) string {
 		said += " to " + Clean(request.To)
 	}
 	if request.Kind == jobs.RequestCancel && request.Revert {
-		said += " and undo"
+		said += " and revert"
 	}
 	if request.Interrupts() {
 		said += ", with its running steps interrupted"

@@ -27,7 +27,7 @@ func TestJobOrders(t *testing.T) {
 		{"cancel what is suspended", "suspend; cancel --revert=false", false, 0, "ID completed: cancelled\n", ""},
 		{"suspend what another has", "suspend", true, 0, "ID claimed, to be suspended\n", ""},
 		{"resume what another has", "suspend; resume", true, 0, "ID claimed\n", ""},
-		{"cancel what another has", "cancel", true, 0, "ID claimed, to be undone and cancelled\n", ""},
+		{"cancel what another has", "cancel", true, 0, "ID claimed, to be reverted and cancelled\n", ""},
 		{"leave what another has", "cancel --revert=false", true, 0, "ID claimed, to be cancelled\n", ""},
 		{"suspend what is cancelled", "cancel; suspend", false, cli.ExitConflict, "", "the job is completed"},
 		{"suspend what is being cancelled", "cancel; suspend", true, cli.ExitConflict, "", "it is being cancelled"},

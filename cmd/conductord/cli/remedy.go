@@ -11,13 +11,13 @@ import (
 // word; TARGET is an id, or the value of a flag.
 var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyRetry:        "job retry TARGET",
-	jobs.RemedyCancel:       "job cancel TARGET",
 	jobs.RemedyResume:       "job resume TARGET",
 	jobs.RemedyRelease:      "job release TARGET",
 	jobs.RemedyMakeDue:      "job change TARGET --not-before 0s",
 	jobs.RemedyReprioritise: "job change TARGET --priority VALUE",
 	jobs.RemedyShowFlow:     "flow show TARGET",
-	jobs.RemedyRerunFlow:    "flow rerun TARGET   # runs all of its steps again; --dry-run lists them",
+	jobs.RemedyRetryRevert:  "flow retry-revert TARGET   # flow show lists other repairs",
+	jobs.RemedyRerunFlow:    "flow rerun TARGET   # runs all steps again; --dry-run lists them",
 	jobs.RemedyResumeBoard:  "board resume OPERAND",
 	jobs.RemedyUndrain:      "conductor undrain OPERAND",
 	jobs.RemedyStartWorker:  "worker --handlers DIRECTORY --types TARGET",
@@ -25,9 +25,10 @@ var remedyCommands = map[jobs.RemedyVerb]string{
 
 // remedyDeeds are remedies that are no command.
 var remedyDeeds = map[jobs.RemedyVerb]string{
-	jobs.RemedyStart:       "start one; those that live: conductord conductor list",
-	jobs.RemedyOfferLabels: "start a conductor that offers them (conductor.labels); those that live: conductord conductor list",
-	jobs.RemedyAddCapacity: "start another conductor, or let these take more jobs (conductor.max_jobs)",
+	jobs.RemedyRunFlow:     "post the flow instead: `conductord flow run FILE`",
+	jobs.RemedyStart:       "start a conductor; `conductord conductor list` shows the live ones",
+	jobs.RemedyOfferLabels: "start a conductor with these labels (conductor.labels); `conductord conductor list` shows the live ones",
+	jobs.RemedyAddCapacity: "start another conductor, or raise conductor.max_jobs",
 }
 
 // RemedyText is a remedy for people: a command line where there is one.

@@ -63,7 +63,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		facts = append(facts, again)
 	}
 	if atom.Intention == logbook.IntendRetry {
-		facts = append(facts, "undone at a takeover, and then executed again")
+		facts = append(facts, "reverted at a takeover, then executed again")
 	}
 	if !settled(atom) && atom.Progress != nil {
 		facts = append(facts, progressText(atom.Progress))
@@ -108,11 +108,10 @@ func (t *tree) round(atom *logbook.AtomDetail) string {
 	}
 	text := fmt.Sprintf("round %d", last.Number)
 	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomReverted {
-		text += " is undone, the next begins"
-		if !atom.RetryAt.IsZero() {
-			text += " " + t.in(atom.RetryAt)
+		if atom.RetryAt.IsZero() {
+			return text + " is reverted, the next is due"
 		}
-		return text
+		return text + " is reverted, the next is " + t.in(atom.RetryAt)
 	}
 	if value := string(last.Result); value != "" && value != "null" && value != fmt.Sprint(last.Number) {
 		text += ": " + shortenTo(value, maxRoundText)

@@ -199,7 +199,7 @@ place-machine  running  [██████░░░░░░░░░░░░�
 place-machine  running  [█████████████░░░░░░░] 2/3 steps
   ✓ place-machine-retry  success    round 1
   ▾ place (graph)
-    ✓ place-retry        success    round 1 is undone, the next begins in 1m30s
+    ✓ place-retry        success    round 1 is reverted, the next is in 1m30s
     ↺ reserve            reverted   1s
     ↺ start              reverted   500ms
   · announce             pending`},
@@ -259,7 +259,7 @@ soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/
 		{"a takeover undoes", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("s", logbook.AtomReverting, "1", func(a *logbook.AtomDetail) { a.Intention = logbook.IntendRetry })}}, true, `
 soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
-  ↶ s  reverting  1s  undone at a takeover, and then executed again`},
+  ↶ s  reverting  1s  reverted at a takeover, then executed again`},
 		{"instances", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: many}, false, `
 shipping  running  [██████████░░░░░░░░░░] 21/41 steps
   ✓ list        success    1s  → []

@@ -133,7 +133,7 @@ func causesOf(f *logbook.Failure) (texts []string) {
 		last = len(f.Causes) - 1
 		first := last < 0 || f.Causes[last].Step == "" && f.Causes[last].Kind != logbook.FailureOperator
 		if !first && f.Kind != logbook.FailureIntervention {
-			text = "undo of " + text
+			text = "revert of " + text
 		}
 		if texts = slices.Insert(texts, 0, text); first {
 			break
@@ -253,17 +253,17 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 			continue
 		}
 		o := map[logbook.InterventionKind]operation{
-			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each failed undo runs again, with all attempts of its policy.", Command: "retry-revert " + d.ID},
-			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "The step counts as undone. The flow undoes the remaining steps.", Command: "skip " + d.ID + " " + cli.Operand(step)},
+			logbook.InterveneRetryRevert: {Text: "Retry the failed reverts", Help: "Each failed revert runs again, with all attempts of its policy.", Command: "retry-revert " + d.ID},
+			logbook.InterveneSkip:        {Text: "Skip its revert", Help: "The step counts as reverted. The flow reverts the remaining steps.", Command: "skip " + d.ID + " " + cli.Operand(step)},
 			logbook.InterveneComplete: {
 				Text: "Mark as done", Help: "The step counts as done with this result, and the flow continues.", Command: "complete " + d.ID + " --result JSON " + cli.Operand(step),
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
-			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
+			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "No step is reverted first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
 			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Drop the interventions that no conductor has applied yet.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
-			o.Text, o.Help, o.Command = "Run again from here", "Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
+			o.Text, o.Help, o.Command = "Run again from here", "No step is reverted first.", o.Command+" --from "+cli.Quoted(step)
 		}
 		if kind != logbook.InterveneTakeBack && !(kind == logbook.InterveneRerun && step == "") {
 			o.Help += " The flow " + d.consequence(said) + "."

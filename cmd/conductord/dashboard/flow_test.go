@@ -233,15 +233,15 @@ func TestFailedFlow(t *testing.T) {
 		t.Fatalf("the job ended as %+v", job)
 	}
 	page := "flows/" + job.ID.String()
-	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`, "Nothing is undone first. These steps run a second time: reserve, start.")
+	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`, "No step is reverted first. These steps run a second time: reserve, start.")
 	p.wants(p.get(page),
 		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, reverted after failure"`, `aria-label="announce, pending"`,
 		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",
-		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>undo of step reserve: handler.exit: ", "Nothing is undone first. These steps run a second time: reserve, start.")
+		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>revert of step reserve: handler.exit: ", "No step is reverted first. These steps run a second time: reserve, start.")
 	step := p.get(page + "?step=reserve")
-	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "Nothing is undone first. The flow runs again: reserve, start; runs: announce.", "cannot give &lt;it&gt; back",
+	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "No step is reverted first. The flow runs again: reserve, start; runs: announce.", "cannot give &lt;it&gt; back",
 		"<td>store</td>", "&#34;eu&#34;", "&#34;address&#34;", `class="box revert-failure selected"`)
-	p.wants(p.get(page+"?step=start"), "Waits for", "Nothing is undone first. The flow runs again: start; runs: announce.", "no conductord flow skip", "<td>reserve</td>")
+	p.wants(p.get(page+"?step=start"), "Waits for", "No step is reverted first. The flow runs again: start; runs: announce.", "no conductord flow skip", "<td>reserve</td>")
 	p.wants(p.get("flows/"+job.Flow.String()), `aria-label="reserve, revert-failure"`)
 	p.wants(p.press(step, "skip"), `id="step"`)
 	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeReverted {
@@ -339,7 +339,7 @@ func TestWaitForWorker(t *testing.T) {
 	for _, endpoint := range p.cluster.Endpoints {
 		p.serve(endpoint)
 		for _, address := range []string{"jobs/", "flows/"} {
-			const waits = "for a worker that does &#34;resize&#34; and offers &#34;gpu&#34;, and none is live"
+			const waits = "for a worker of the type &#34;resize&#34; with the labels &#34;gpu&#34;, and no live worker runs it"
 			var page string
 			for until := time.Now().Add(patience); !strings.Contains(page, waits) && time.Now().Before(until); {
 				answer, err := http.Get(p.server.URL + "/dashboard/" + address + job.ID.String()) // 404 until the node has the job
@@ -350,7 +350,7 @@ func TestWaitForWorker(t *testing.T) {
 				_ = answer.Body.Close()
 				page = string(text)
 			}
-			p.wants(page, waits, "it has been claimed by worker since <time", "conductord worker --handlers DIRECTORY --types resize --labels gpu")
+			p.wants(page, waits, "worker claimed it at <time", "conductord worker --handlers DIRECTORY --types resize --labels gpu")
 			p.wants(page, `aria-label="scale, waits-for-worker"`, "1: 1 waits-for-worker", "no scale, running")
 		}
 		flow := "flows/" + job.ID.String()

@@ -131,7 +131,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	for _, e := range failed {
 		what := map[jobs.How]string{
 			jobs.HowAbandoned: "Released by " + e.GetOwner(), jobs.HowCrashed: "Conductor " + e.GetOwner() + " was lost", jobs.HowTrashed: "Trashed by " + e.GetOwner(),
-			jobs.HowReverted: "Failed and undone by " + e.GetOwner(), jobs.HowFailed: "Failed, and not undone, by " + e.GetOwner(),
+			jobs.HowReverted: "Failed and reverted by " + e.GetOwner(), jobs.HowFailed: "Failed, and not reverted, by " + e.GetOwner(),
 		}[jobs.How(e.GetHow())]
 		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), longest))
 	}
@@ -162,7 +162,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {
 			add(due, stateOf(job.GetState()), "Due", "")
 		}
-		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: cancelled and undone unless it has ended", "")
+		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: cancelled and reverted unless it has ended", "")
 	}
 	return story
 }

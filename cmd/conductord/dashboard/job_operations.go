@@ -21,14 +21,14 @@ const dashboardName = "dashboard"
 func jobOperations(id string, of jobData) []operation {
 	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
 	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
-	again := "The whole job runs again. Nothing is undone first."
+	again := "The whole job runs again. No step is reverted first."
 	switch {
 	case state == jobs.StateTrashed:
 		again = "The job can be claimed again, and continues where it stopped: finished steps do not run again."
 	case job.GetParked():
 		again = "The job can be claimed again, with all attempts of its retry policy."
 	case of.Flow != nil:
-		again = "Nothing is undone first. These steps run a second time: " + of.Flow.ran() + "."
+		again = "No step is reverted first. These steps run a second time: " + of.Flow.ran() + "."
 	}
 	failed := state == jobs.StateTrashed || job.GetParked() || outcome == jobs.OutcomeFailed || outcome == jobs.OutcomeReverted
 	return []operation{
@@ -52,7 +52,7 @@ func jobOperations(id string, of jobData) []operation {
 			Inputs: []input{why}, permission: command.Operate, unfit: done || stop != "", do: onJob(id, func(a *api) jobCall { return a.board.Suspend }),
 		},
 		{
-			Verb: "cancel", Text: "Cancel", Sure: "Cancel this job", Command: said("job cancel"), Help: "Running steps are interrupted, and finished steps are undone.", Danger: true,
+			Verb: "cancel", Text: "Cancel", Sure: "Cancel this job", Command: said("job cancel"), Help: "Running steps are interrupted, and finished steps are reverted.", Danger: true,
 			Inputs: []input{why, keep}, permission: command.Operate, unfit: done || stop == jobs.RequestCancel, do: onJob(id, func(a *api) jobCall { return a.board.Cancel }),
 		},
 		{

@@ -106,7 +106,7 @@ func TestOverviewCounts(t *testing.T) {
 	}
 	_, text := s.request(http.MethodGet, "admin", "/dashboard/", nil)
 	s.holds(text, "the overview", []string{
-		"Needs attention: 2", "Failed jobs: 3, which are not undone", "Trashed jobs: 1, which no conductor could run",
+		"Needs attention: 2", "Failed jobs: 3, which are not reverted", "Trashed jobs: 1, which no conductor could run",
 		"Jobs in each 5 min: 5 posted, 1 succeeded, 4 failed", "5 posted · ", "1 succeeded · ", "4 failed, reverted or trashed", "ago</span> <span>now</span>",
 	}, nil)
 }

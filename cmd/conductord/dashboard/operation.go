@@ -45,7 +45,7 @@ type input struct {
 // why asks for the reason of an operation, and keep whether a cancellation undoes nothing.
 var (
 	why  = input{Name: "reason", Label: "Reason"}
-	keep = input{Name: "keep", Label: "keep finished steps, and undo nothing", Kind: "check"}
+	keep = input{Name: "keep", Label: "keep finished steps, and revert nothing", Kind: "check"}
 )
 
 // offered are the operations that mean something and that the person may do.

@@ -135,7 +135,7 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 		if unresolved.GetNext() != "" {
 			n += " or more"
 		}
-		data.advise("Failed jobs: "+n+", which are not undone", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
+		data.advise("Failed jobs: "+n+", which are not reverted", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
 	}
 	planned, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Limit: shownSchedules, Stale: true})
 	if err != nil {
