@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )

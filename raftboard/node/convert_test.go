@@ -16,7 +16,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A caller that is no member gets a reason and nothing else.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 

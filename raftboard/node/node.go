@@ -61,14 +61,14 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/offers"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/sums"
-	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/topology"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // A follower that was away for longer than the log reaches back gets a

@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // First starts in any order make one cluster with one history. It goes on after all nodes

@@ -12,7 +12,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // jobsHad is how many jobs a node has acknowledged that is damaged then.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // System is a node's access to its machine. Tests replace parts of it with faulty ones; a nil

@@ -22,7 +22,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // authority makes certificates in a directory of the test.

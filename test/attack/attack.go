@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 

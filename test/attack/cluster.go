@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // Board is the board that the honest client may use, and no attacker.

@@ -48,7 +48,7 @@ var guards = []guard{
 	},
 	{
 		name: "member check", holds: "nodes with different member lists elect no leader",
-		file: "raftboard/node/transport/handshake.go", keep: "case maps.Equal(other.Members, p.options.Roster):", remove: "case true || maps.Equal(other.Members, p.options.Roster):",
+		file: "raftboard/node/raftlog/transport/handshake.go", keep: "case maps.Equal(other.Members, p.options.Roster):", remove: "case true || maps.Equal(other.Members, p.options.Roster):",
 		pkg: "raftboard/node", test: "TestWrongMemberLists", row: "/one_lists_itself_alone,_and_is_first",
 	},
 	{
@@ -58,7 +58,7 @@ var guards = []guard{
 	},
 	{
 		name: "hanging disk", holds: "a leader whose disk hangs is replaced",
-		file: "raftboard/node/transport/port.go", keep: "if c.peer != nil && c.port.options.Mute() {", remove: "if false {",
+		file: "raftboard/node/raftlog/transport/port.go", keep: "if c.peer != nil && c.port.options.Mute() {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestHangingDiskCostsTheLeadership",
 	},
 	{

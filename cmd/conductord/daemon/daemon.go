@@ -33,7 +33,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/topology"
 	"github.com/conductord/conductord/valuekeys"
 )

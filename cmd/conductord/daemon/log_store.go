@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node/logstore"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // All nodes hold the same data, so their disks would fill at the same time, and

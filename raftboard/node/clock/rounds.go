@@ -10,7 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 const (

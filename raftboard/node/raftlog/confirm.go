@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A linearizable answer must show every write that was acknowledged before the

@@ -8,7 +8,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A leader that is deposed and elected again while a round begins does not

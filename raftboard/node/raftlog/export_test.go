@@ -5,8 +5,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/replication"
-	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // Internals that the tests of this package use.

@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/replication"
 	"github.com/conductord/conductord/raftboard/node/replication/replicationtest"
-	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // SnapshotsDir is raft's name for the directory of snapshots. Each is a

@@ -5,7 +5,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/raftboard/node/raftlog"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // AdmitAtStart asks a node that has not read raft's configuration yet, and has met one other

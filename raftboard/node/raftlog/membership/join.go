@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node/logstore"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A node joins a cluster that works like this. Join draws its instance, asks the leader to

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // memberPoll is how often a node that has not joined asks the other members.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A node that starts has not read yet which members joined after the first election. It

@@ -18,10 +18,10 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard/node/backup"
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // A new cluster begins with a backup like this: on each machine the same file is

@@ -18,11 +18,11 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
-	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/sums"
-	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // StoppedNode is what the data directory of a stopped node holds.

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
-	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
 // payload is long and odd, so that it is found in the file.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // comer is a connection that waits for its handshake.

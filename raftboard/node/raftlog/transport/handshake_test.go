@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
 // Garbage on the raft port is refused, and the node goes on.
