@@ -28,7 +28,7 @@ var floors = map[string]int{
 var rooms = map[string]int{
 	"raftboard/node/raftlog/logstore": 0, "raftboard/node/raftlog/transport": 0, "raftboard/node/backup": 0, "raftboard/node/replication": 0,
 	"raftboard/node/raftlog": 1, "raftboard/node/memorylog": 1, "raftboard/node/sums": 1,
-	"raftboard/node/admission": 1, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
+	"raftboard/node/admission": 1, "raftboard/node/deadlines": 0, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
 	"raftboard/node/guard": 2, "raftboard/node/polls": 2, "raftboard/node/raftlog/membership": 2,
 	"raftboard/node/replication/replicationtest": 1,
 	"raftboard/node":          5,

@@ -21,6 +21,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
@@ -40,36 +41,11 @@ func Held(n *Node) admission.Load { return n.api.Load() }
 // SetMaxClientSessions bounds the sessions of each client.
 func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
 
-// Deadlines are the sessions' timers.
-type Deadlines struct{ *deadlines[jobs.SessionID] }
-
-func NewDeadlines(grace time.Duration) Deadlines {
-	return Deadlines{newDeadlines[jobs.SessionID](grace, make(chan struct{}, 1))}
-}
-
-func (d Deadlines) Arm(id jobs.SessionID, ttl time.Duration, now time.Time) {
-	d.arm(id, ttl, 0, now)
-}
-func (d Deadlines) Disarm(id jobs.SessionID) { d.disarm(id) }
-func (d Deadlines) RearmAll(now time.Time)   { d.rearmAll(now) }
-func (d Deadlines) Renew(id jobs.SessionID, now time.Time) (<-chan struct{}, bool) {
-	return d.renew(id, now)
-}
-func (d Deadlines) Due(now time.Time, most int) (ids []jobs.SessionID) {
-	for _, late := range d.due(now, most) {
-		ids = append(ids, late.id)
-	}
-	return ids
-}
-func (d Deadlines) Spare(id jobs.SessionID, again time.Time) { d.spare(id, again) }
-func (d Deadlines) Next() time.Time                          { return d.next() }
-func (d Deadlines) Held() (sessions, inHeap int)             { return d.count(), len(d.heap) }
-
 // WasPaused judges the lateness of a leader's timer loop.
-func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
+func WasPaused(heartbeat, late time.Duration, d *deadlines.Deadlines[jobs.SessionID]) bool {
 	tasks := &leaderTasks{heartbeat: heartbeat, logger: hclog.NewNullLogger(), metrics: newNodeMetrics(prometheus.NewRegistry())}
 	current := newLeadership(1, 0)
-	current.deadlines = d.deadlines
+	current.deadlines = d
 	return tasks.wasPaused(current, late)
 }
 

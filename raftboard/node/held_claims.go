@@ -27,10 +27,10 @@ func (l *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	for _, timer := range timers {
 		id := heldClaim{timer.Job, timer.Token}
 		if timer.Expiry == 0 {
-			l.claims.disarm(id)
+			l.claims.Disarm(id)
 			continue
 		}
-		l.claims.arm(id, timer.Expiry, timer.Extensions, now)
+		l.claims.Arm(id, timer.Expiry, timer.Extensions, now)
 	}
 }
 
@@ -38,28 +38,28 @@ func (l *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 // first in the log wins: it arms the timer again, and the expiry names an old round and
 // is refused.
 func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now time.Time) {
-	late := current.claims.due(now, expiriesAtOnce)
+	late := current.claims.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
 	}
 	commands := make([]*conductordv1.Command, len(late))
 	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireClaim{ExpireClaim: &conductordv1.ExpireClaimCommand{
-			Job: late[i].id.job.String(), Token: command.TokenToProto(late[i].id.token), Extensions: uint32(late[i].round),
+			Job: late[i].ID.job.String(), Token: command.TokenToProto(late[i].ID.token), Extensions: uint32(late[i].Round),
 			TimerEpoch: current.epoch, CoolDown: durationpb.New(t.timings.CoolDown),
 			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
 		}}}
 	}
 	_, results, err := t.proposer.Propose(ctx, commands...)
 	for i := range late {
-		id, verdict := late[i].id, verdictOf(err, results, i)
+		id, verdict := late[i].ID, verdictOf(err, results, i)
 		switch {
 		case verdict == nil, errors.Is(verdict, jobs.ErrFenced), errors.Is(verdict, jobs.ErrNotFound):
 			t.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
-			current.claims.disarm(id)
+			current.claims.Disarm(id)
 		default:
 			t.logger.Warn("cannot expire a claim", "job", id.job, "token", id.token, "error", verdict)
-			current.claims.spare(id, time.Now().Add(spareTime))
+			current.claims.Spare(id, time.Now().Add(spareTime))
 		}
 	}
 }
@@ -72,18 +72,18 @@ func (s *leaderState) timeHolder(held *jobs.HeldClaim) {
 }
 
 func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
-	left, silent, known := l.deadlines.look(held.Claim.Session, now)
+	left, silent, known := l.deadlines.Look(held.Claim.Session, now)
 	if !known {
 		return
 	}
-	own, _, timed := l.claims.look(heldClaim{held.Job, held.Claim.Token}, now)
+	own, _, timed := l.claims.Look(heldClaim{held.Job, held.Claim.Token}, now)
 	if timed {
 		held.Left = min(left, own)
 	} else {
 		held.Left = left
 	}
 	// The full time is what has passed in silence and what is left.
-	ttl := left + silent - l.deadlines.grace
+	ttl := left + silent - l.deadlines.Grace()
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
@@ -25,11 +26,12 @@ import (
 // the state machine refuses the commands of an earlier leadership.
 type leadership struct {
 	epoch     uint64
-	deadlines *deadlines[jobs.SessionID] // of sessions
-	claims    *deadlines[heldClaim]      // of claims with a time of their own
-	wake      chan struct{}              // holds one signal: jobs may be due earlier than was known
-	slots     chan struct{}              // holds one signal: a schedule may have a slot earlier than was known
-	over      chan struct{}              // closed at the end
+	deadlines *deadlines.Deadlines[jobs.SessionID] // of sessions
+	claims    *deadlines.Deadlines[heldClaim]      // of claims with a time of their own
+	wake      chan struct{}                        // holds one signal: jobs may be due earlier than was known
+	slots     chan struct{}                        // holds one signal: a schedule may have a slot earlier than was known
+	due       <-chan struct{}                      // holds one signal: the next deadline may be another one
+	over      chan struct{}                        // closed at the end
 }
 
 // leaderTasks are what only a leader does: it keeps the cluster's time, expires
@@ -86,7 +88,7 @@ func (t *leaderTasks) serve(ctx context.Context) {
 		t.logger.Info("cannot start leadership", "error", err)
 		return
 	}
-	t.logger.Info("leadership started", "epoch", current.epoch, "sessions", current.deadlines.count())
+	t.logger.Info("leadership started", "epoch", current.epoch, "sessions", current.deadlines.Count())
 	defer func() {
 		t.leader.end(current)
 		t.logger.Info("leadership ended", "epoch", current.epoch)
@@ -141,10 +143,11 @@ func newLeadership(epoch uint64, grace time.Duration) *leadership {
 	changed := make(chan struct{}, 1)
 	return &leadership{
 		epoch:     epoch,
-		deadlines: newDeadlines[jobs.SessionID](grace, changed),
-		claims:    newDeadlines[heldClaim](grace, changed),
+		deadlines: deadlines.New[jobs.SessionID](grace, changed),
+		claims:    deadlines.New[heldClaim](grace, changed),
 		wake:      make(chan struct{}, 1),
 		slots:     make(chan struct{}, 1),
+		due:       changed,
 		over:      make(chan struct{}),
 	}
 }
@@ -161,7 +164,7 @@ func (t *leaderTasks) armAll(current *leadership) error {
 	}
 	now := time.Now()
 	for _, session := range sessions {
-		current.deadlines.arm(session.ID, session.TTL, 0, now)
+		current.deadlines.Arm(session.ID, session.TTL, 0, now)
 	}
 	current.timeClaims(timers, now)
 	return nil
@@ -170,10 +173,10 @@ func (t *leaderTasks) armAll(current *leadership) error {
 // changed arms and disarms timers, and signals what may be due earlier than was known.
 func (l *leadership) changed(changes fsm.Changes, now time.Time) {
 	for _, session := range changes.Opened {
-		l.deadlines.arm(session.ID, session.TTL, 0, now)
+		l.deadlines.Arm(session.ID, session.TTL, 0, now)
 	}
 	for _, id := range changes.Ended {
-		l.deadlines.disarm(id)
+		l.deadlines.Disarm(id)
 	}
 	l.timeClaims(changes.Timed, now)
 	if !changes.NextSlot.IsZero() {

@@ -14,7 +14,7 @@
 //
 //   - a node: options.go, node.go (start, parts, end), datadir.go (before the first start);
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
-//     leader, and its tasks then), timers.go, deadlines.go, held_claims.go,
+//     leader, and its tasks then), timers.go, held_claims.go,
 //     slot_keeper.go;
 //   - answering: reads.go (what a read may show), submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
@@ -28,7 +28,8 @@
 // Package guard below it says which caller a call has, and what the caller may do; package
 // admission bounds what clients cost; package clock is the cluster's time; package offers
 // brings attempts at steps and workers together; package proposer packs commands into log
-// entries; package polls keeps the calls that wait.
+// entries; package polls keeps the calls that wait; package deadlines has the timers of sessions
+// and claims.
 //
 // Package replication is the seam between the node and its log. Package raftlog below it is the
 // log over raft, with package membership for the other members, package logstore for its disk and

@@ -51,7 +51,7 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 		if err != nil {
 			return err
 		}
-		wait, known := current.deadlines.renew(id, time.Now())
+		wait, known := current.deadlines.Renew(id, time.Now())
 		if !known && !applied {
 			if err := s.reads.applied(ctx, index); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
 
 // Bounds of one round of the leader's timers. The next round does the rest, after what
@@ -41,7 +42,7 @@ func (t *leaderTasks) serveTimers(ctx context.Context, current *leadership) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-current.deadlines.changed:
+		case <-current.due:
 		case <-current.wake:
 		case <-timer.C:
 		}
@@ -76,7 +77,7 @@ func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
 	}
 	now := time.Now()
 	t.logger.Warn("expiry deferred after a pause of the leader", "late", late,
-		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
+		"sessions", current.deadlines.RearmAll(now), "claims", current.claims.RearmAll(now))
 	t.metrics.expiriesDeferred.Inc()
 	return true
 }
@@ -87,7 +88,7 @@ func (t *leaderTasks) nextWake(current *leadership, nextSweep, rested time.Time)
 	if !due.IsZero() {
 		due = now.Add(due.Sub(t.clock.Now())) // while the clock is slewed, off by a part of longestSleep at most
 	}
-	return wakeAt(now, rested, nextSweep, current.deadlines.next(), current.claims.next(), due)
+	return wakeAt(now, rested, nextSweep, current.deadlines.Next(), current.claims.Next(), due)
 }
 
 // wakeAt is the earliest of times, without those that are zero, but not before
@@ -111,19 +112,19 @@ func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
 // expire proposes the expiry of sessions whose time is up. A proposal that fails is
 // repeated while this node leads: otherwise the session would never lose its jobs.
 func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.Time) {
-	late := current.deadlines.due(now, expiriesAtOnce)
+	late := current.deadlines.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
 	}
 	fit := t.fitting(late)
 	for _, next := range late[fit:] {
-		current.deadlines.spare(next.id, now) // for the next round
+		current.deadlines.Spare(next.ID, now) // for the next round
 	}
 	late = late[:fit]
 	commands := make([]*conductordv1.Command, len(late))
 	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
-			Session:    late[i].id.String(),
+			Session:    late[i].ID.String(),
 			TimerEpoch: current.epoch,
 			CoolDown:   durationpb.New(t.timings.CoolDown),
 			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
@@ -131,23 +132,23 @@ func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.
 	}
 	_, results, err := t.proposer.Propose(ctx, commands...)
 	for i := range late {
-		id, verdict := late[i].id, verdictOf(err, results, i)
+		id, verdict := late[i].ID, verdictOf(err, results, i)
 		switch {
 		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
 			t.logger.Info("session expired", "session", id)
-			current.deadlines.disarm(id)
+			current.deadlines.Disarm(id)
 		default:
 			t.logger.Warn("cannot expire a session", "session", id, "error", verdict)
-			current.deadlines.spare(id, time.Now().Add(spareTime))
+			current.deadlines.Spare(id, time.Now().Add(spareTime))
 		}
 	}
 }
 
 // fitting is how many of the sessions one proposal may expire.
-func (t *leaderTasks) fitting(late []due[jobs.SessionID]) int {
+func (t *leaderTasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
 	claims := make([]int, len(late))
 	for i := range late {
-		session, _ := t.machine.Session(late[i].id) // one that cannot be read fails in its expiry
+		session, _ := t.machine.Session(late[i].ID) // one that cannot be read fails in its expiry
 		claims[i] = session.Claims
 	}
 	return within(claims, claimsAtOnce)

@@ -3,10 +3,12 @@ package node_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
 
 // TestTimersAreNotPutOff: signals wake the timers of a leader before their time,
@@ -87,4 +89,31 @@ func TestManySessionsVanish(t *testing.T) {
 		left, err := client.Sessions(t.Context())
 		return err == nil && len(left) == 0
 	})
+}
+
+// A leader for which time stood still gives everyone a full TTL.
+func TestPauseRearms(t *testing.T) {
+	const heartbeat, grace = 500 * time.Millisecond, time.Second
+	for _, row := range []struct {
+		late  time.Duration
+		spare bool
+	}{
+		{-time.Second, false}, // woken by a signal, before time
+		{0, false},
+		{heartbeat, false},
+		{heartbeat + 1, true},
+		{time.Hour, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, id := deadlines.New[jobs.SessionID](grace, make(chan struct{}, 1)), jobs.NewSessionID()
+			d.Arm(id, time.Second, 0, time.Now())
+			time.Sleep(10 * time.Second)
+			if paused := node.WasPaused(heartbeat, row.late, d); paused != row.spare {
+				t.Errorf("%v late: paused %v", row.late, paused)
+			}
+			if due := d.TakeDue(time.Now(), 1); (len(due) == 0) != row.spare {
+				t.Errorf("%v late: %d due", row.late, len(due))
+			}
+		})
+	}
 }

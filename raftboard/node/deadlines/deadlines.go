@@ -1,4 +1,6 @@
-package node
+// Package deadlines keeps timers of things that are kept alive: sessions, and claims with a time of
+// their own. Nothing here is durable.
+package deadlines
 
 import (
 	"container/heap"
@@ -6,18 +8,18 @@ import (
 	"time"
 )
 
-// deadlines are the timers of sessions, or of claims that have their own time, on the leader's
+// Deadlines are the timers of sessions, or of claims that have their own time, on the leader's
 // monotonic clock. They are never stored: a new leader gives each its full time.
 //
 // A keep-alive only moves the deadline; the heap is corrected when the old key is due. A
 // keep-alive therefore costs one map access.
-type deadlines[K comparable] struct {
+type Deadlines[K comparable] struct {
 	grace time.Duration
 
 	mu      sync.Mutex
 	timers  map[K]*deadline[K]
 	heap    deadlineHeap[K]
-	changed chan struct{} // holds one signal: the earliest key may have changed
+	changed chan<- struct{} // holds one signal: the earliest key may have changed
 }
 
 type deadline[K comparable] struct {
@@ -33,14 +35,24 @@ type deadline[K comparable] struct {
 // away is the heapIndex of a deadline that is not in the heap.
 const away = -1
 
-// newDeadlines makes timers. The signal may be shared by several.
-func newDeadlines[K comparable](grace time.Duration, changed chan struct{}) *deadlines[K] {
-	return &deadlines[K]{grace: grace, timers: map[K]*deadline[K]{}, changed: changed}
+// New makes timers. The signal may be shared by several.
+func New[K comparable](grace time.Duration, changed chan<- struct{}) *Deadlines[K] {
+	return &Deadlines[K]{grace: grace, timers: map[K]*deadline[K]{}, changed: changed}
 }
 
-// arm gives a full time plus grace from now, which may be another time than
+// Grace is the time beyond that of each timer.
+func (d *Deadlines[K]) Grace() time.Duration { return d.grace }
+
+func (d *Deadlines[K]) signal() {
+	select {
+	case d.changed <- struct{}{}:
+	default: // signalled already
+	}
+}
+
+// Arm gives a full time plus grace from now, which may be another time than
 // before.
-func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
+func (d *Deadlines[K]) Arm(id K, ttl time.Duration, round int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	at := now.Add(ttl + d.grace)
@@ -49,20 +61,20 @@ func (d *deadlines[K]) arm(id K, ttl time.Duration, round int, now time.Time) {
 		entry = &deadline[K]{id: id, heapKey: at}
 		d.timers[id] = entry
 		heap.Push(&d.heap, entry)
-		signal(d.changed)
+		d.signal()
 	}
 	entry.ttl, entry.round, entry.at = ttl, round, at
 	if at.Before(entry.heapKey) {
 		entry.heapKey = at
 		if entry.heapIndex != away {
 			heap.Fix(&d.heap, entry.heapIndex)
-			signal(d.changed)
+			d.signal()
 		}
 	}
 }
 
-// disarm removes the timer of a session or claim that has ended.
-func (d *deadlines[K]) disarm(id K) {
+// Disarm removes the timer of a session or claim that has ended.
+func (d *Deadlines[K]) Disarm(id K) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entry, ok := d.timers[id]
@@ -79,16 +91,16 @@ func (d *deadlines[K]) disarm(id K) {
 	}
 }
 
-// count is how many timers there are.
-func (d *deadlines[K]) count() int {
+// Count is how many timers there are.
+func (d *Deadlines[K]) Count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.timers)
 }
 
-// rearmAll gives all a full time plus grace: after a pause of its own the leader
+// RearmAll gives all a full time plus grace: after a pause of its own the leader
 // cannot know which clients have been silent.
-func (d *deadlines[K]) rearmAll(now time.Time) int {
+func (d *Deadlines[K]) RearmAll(now time.Time) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, entry := range d.timers {
@@ -97,9 +109,9 @@ func (d *deadlines[K]) rearmAll(now time.Time) int {
 	return len(d.timers)
 }
 
-// renew moves a deadline. While an expiry is under way it returns a channel that is
+// Renew moves a deadline. While an expiry is under way it returns a channel that is
 // closed when the expiry has been decided: the caller then calls renew again.
-func (d *deadlines[K]) renew(id K, now time.Time) (wait <-chan struct{}, known bool) {
+func (d *Deadlines[K]) Renew(id K, now time.Time) (wait <-chan struct{}, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entry, ok := d.timers[id]
@@ -113,17 +125,17 @@ func (d *deadlines[K]) renew(id K, now time.Time) (wait <-chan struct{}, known b
 	return nil, true
 }
 
-// due is a session or claim whose time is up.
-type due[K comparable] struct {
-	id    K
-	round int
+// Due is a session or claim whose time is up.
+type Due[K comparable] struct {
+	ID    K
+	Round int
 }
 
-// due returns up to most whose time is up, and marks them as expiring.
-func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
+// TakeDue returns up to most whose time is up, and marks them as expiring.
+func (d *Deadlines[K]) TakeDue(now time.Time, most int) []Due[K] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ids []due[K]
+	var ids []Due[K]
 	for len(d.heap) > 0 && len(ids) < most && !d.heap[0].heapKey.After(now) {
 		entry := d.heap[0]
 		if entry.at.After(now) { // kept alive meanwhile
@@ -133,14 +145,14 @@ func (d *deadlines[K]) due(now time.Time, most int) []due[K] {
 		}
 		heap.Pop(&d.heap)
 		entry.expiring = make(chan struct{})
-		ids = append(ids, due[K]{entry.id, entry.round})
+		ids = append(ids, Due[K]{entry.id, entry.round})
 	}
 	return ids
 }
 
-// spare ends an expiry that was refused or not proposed: the deadline is due again
+// Spare ends an expiry that was refused or not proposed: the deadline is due again
 // after a pause.
-func (d *deadlines[K]) spare(id K, again time.Time) {
+func (d *Deadlines[K]) Spare(id K, again time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entry, ok := d.timers[id]
@@ -154,12 +166,12 @@ func (d *deadlines[K]) spare(id K, again time.Time) {
 	}
 	entry.heapKey = entry.at
 	heap.Push(&d.heap, entry)
-	signal(d.changed)
+	d.signal()
 }
 
-// look returns the time left until the deadline, grace included, and the time since it
+// Look returns the time left until the deadline, grace included, and the time since it
 // was last moved.
-func (d *deadlines[K]) look(id K, now time.Time) (left, silent time.Duration, known bool) {
+func (d *Deadlines[K]) Look(id K, now time.Time) (left, silent time.Duration, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entry, ok := d.timers[id]
@@ -169,8 +181,8 @@ func (d *deadlines[K]) look(id K, now time.Time) (left, silent time.Duration, kn
 	return max(entry.at.Sub(now), 0), max(now.Sub(entry.at.Add(-entry.ttl-d.grace)), 0), true
 }
 
-// next is the earliest key; zero if there is none.
-func (d *deadlines[K]) next() time.Time {
+// Next is the earliest key; zero if there is none.
+func (d *Deadlines[K]) Next() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.heap) == 0 {

@@ -1,4 +1,4 @@
-package node_test
+package deadlines_test
 
 import (
 	"maps"
@@ -10,10 +10,28 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
 
 const grace = time.Second
+
+// sessions are the timers of sessions.
+type sessions struct {
+	*deadlines.Deadlines[jobs.SessionID]
+}
+
+func newSessions() sessions {
+	return sessions{deadlines.New[jobs.SessionID](grace, make(chan struct{}, 1))}
+}
+
+func (d sessions) arm(id jobs.SessionID, ttl time.Duration, now time.Time) { d.Arm(id, ttl, 0, now) }
+
+func (d sessions) due(now time.Time, most int) (ids []jobs.SessionID) {
+	for _, late := range d.TakeDue(now, most) {
+		ids = append(ids, late.ID)
+	}
+	return ids
+}
 
 // modelled is what a session's timer should be.
 type modelled struct {
@@ -35,7 +53,7 @@ func (m *modelled) due() time.Time {
 // and every one is due after that.
 func TestDeadlinesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := node.NewDeadlines(grace)
+		d := newSessions()
 		now := time.Unix(1_000, 0)
 		model := map[jobs.SessionID]*modelled{}
 		ids := make([]jobs.SessionID, 6)
@@ -50,7 +68,7 @@ func TestDeadlinesModel(t *testing.T) {
 			"arm": func(t *rapid.T) {
 				id := pick()
 				ttl := time.Duration(rapid.IntRange(1, 4).Draw(t, "ttl")) * time.Second
-				d.Arm(id, ttl, now)
+				d.arm(id, ttl, now)
 				if model[id] == nil {
 					model[id] = &modelled{}
 				}
@@ -94,7 +112,7 @@ func TestDeadlinesModel(t *testing.T) {
 			},
 			"due": func(t *rapid.T) {
 				most := rapid.IntRange(1, 6).Draw(t, "most")
-				got := d.Due(now, most)
+				got := d.due(now, most)
 				var want int
 				for id, m := range model {
 					if m.waits {
@@ -124,7 +142,7 @@ func TestDeadlinesModel(t *testing.T) {
 						idle++
 					}
 				}
-				if sessions, inHeap := d.Held(); sessions != len(model) || inHeap != idle {
+				if sessions, inHeap := d.Count(), d.InHeap(); sessions != len(model) || inHeap != idle {
 					t.Fatalf("holds %d sessions and %d keys, want %d and %d", sessions, inHeap, len(model), idle)
 				}
 				for _, m := range model {
@@ -154,18 +172,18 @@ func decided(t *rapid.T, m *modelled) {
 func TestRenewWaitsForExpiry(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		decide func(d node.Deadlines, id jobs.SessionID, now time.Time)
+		decide func(d sessions, id jobs.SessionID, now time.Time)
 		alive  bool
 	}{
-		{"expired", func(d node.Deadlines, id jobs.SessionID, _ time.Time) { d.Disarm(id) }, false},
-		{"spared", func(d node.Deadlines, id jobs.SessionID, now time.Time) { d.Spare(id, now.Add(time.Second)) }, true},
+		{"expired", func(d sessions, id jobs.SessionID, _ time.Time) { d.Disarm(id) }, false},
+		{"spared", func(d sessions, id jobs.SessionID, now time.Time) { d.Spare(id, now.Add(time.Second)) }, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, id := node.NewDeadlines(grace), jobs.NewSessionID()
-				d.Arm(id, time.Second, time.Now())
+				d, id := newSessions(), jobs.NewSessionID()
+				d.arm(id, time.Second, time.Now())
 				time.Sleep(time.Second + grace) // of the bubble's own clock
-				if due := d.Due(time.Now(), 10); len(due) != 1 {
+				if due := d.due(time.Now(), 10); len(due) != 1 {
 					t.Fatalf("due: %v", due)
 				}
 				outcome := make(chan bool, 16)
@@ -193,37 +211,10 @@ func TestRenewWaitsForExpiry(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Second + grace - time.Millisecond)
-				if due := d.Due(time.Now(), 10); len(due) != 0 {
+				if due := d.due(time.Now(), 10); len(due) != 0 {
 					t.Fatal("due before a full TTL after its renewal")
 				}
 			})
-		})
-	}
-}
-
-// A leader for which time stood still gives everyone a full TTL.
-func TestPauseRearms(t *testing.T) {
-	const heartbeat = 500 * time.Millisecond
-	for _, row := range []struct {
-		late  time.Duration
-		spare bool
-	}{
-		{-time.Second, false}, // woken by a signal, before time
-		{0, false},
-		{heartbeat, false},
-		{heartbeat + 1, true},
-		{time.Hour, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			d, id := node.NewDeadlines(grace), jobs.NewSessionID()
-			d.Arm(id, time.Second, time.Now())
-			time.Sleep(10 * time.Second)
-			if paused := node.WasPaused(heartbeat, row.late, d); paused != row.spare {
-				t.Errorf("%v late: paused %v", row.late, paused)
-			}
-			if due := d.Due(time.Now(), 1); (len(due) == 0) != row.spare {
-				t.Errorf("%v late: %d due", row.late, len(due))
-			}
 		})
 	}
 }
