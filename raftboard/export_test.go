@@ -4,6 +4,10 @@ import (
 	"context"
 	"net"
 	"net/http"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // NewTransport is that of a client, over connections that dial makes.
@@ -43,4 +47,13 @@ func Streams(c *Client) int {
 		}
 	}
 	return n
+}
+
+// Encrypt encrypts a message of a call, as a client with keys does, and Decrypt decrypts it.
+func Encrypt(keys *valuekeys.Keys, message proto.Message) {
+	(&core{options: Options{ValueKeys: keys}}).encrypt(message)
+}
+
+func Decrypt(keys *valuekeys.Keys, message proto.Message) {
+	(&core{options: Options{ValueKeys: keys}}).decrypt(message)
 }

@@ -98,7 +98,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 	at = inside(message.Interface(), at)
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case wire.TextOf(field) != wire.NoText:
+		case wire.ClassOf(field) != v1.Class_SHOWN:
 			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():

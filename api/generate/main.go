@@ -27,19 +27,6 @@ import (
 // plugins are what is run for every message, in this order.
 var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 
-// fast are the messages that are logged, stored, or carried by streams. With all
-// that they hold, they have their size, encoding and decoding as plain code, by
-// vtproto: it takes a fraction of the time that protobuf's tables take.
-var fast = []string{
-	"Entry", "Result",
-	"AtomDetail", "Attempt", "AuditRecord", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
-	"JobError", "Posting", "Principal", "Quota", "Schedule", "Session", "SlotRecord",
-	"JobRow", "PostingRow", "FlowRow", "FlowBodyRow", "BoardRow", "Counters",
-	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
-	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",
-	"GetFlowRequest", "GetFlowResponse",
-}
-
 func main() {
 	root := "api"
 	if len(os.Args) > 1 {
@@ -69,6 +56,10 @@ func generate(root string) error {
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	files, err := compiler.Compile(context.Background(), names...)
+	if err != nil {
+		return err
+	}
+	fast, err := check(files)
 	if err != nil {
 		return err
 	}
@@ -117,14 +108,14 @@ func only(request *pluginpb.CodeGeneratorRequest, names []string) *pluginpb.Code
 		}
 	}
 	for _, name := range names {
-		hold(".conductord.v1." + name)
+		hold("." + ours + "." + name)
 	}
 	kept := proto.Clone(request).(*pluginpb.CodeGeneratorRequest)
 	for _, file := range kept.ProtoFile {
-		if file.GetPackage() != "conductord.v1" {
+		if file.GetPackage() != ours {
 			continue
 		}
-		file.Service, file.SourceCodeInfo = nil, nil
+		file.Service, file.Extension, file.SourceCodeInfo = nil, nil, nil
 		file.MessageType = slices.DeleteFunc(file.MessageType, func(message *descriptorpb.DescriptorProto) bool {
 			return !held["."+file.GetPackage()+"."+message.GetName()]
 		})

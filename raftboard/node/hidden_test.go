@@ -19,86 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/raftboard/wire"
 )
-
-// shownTexts are the fields of answers that every caller may see: names, ids, states, kinds, codes,
-// addresses, places in lists, and what operators and nodes say. No program writes its values there.
-var shownTexts = map[string]string{
-	"AccessToken":            "id hash by",
-	"AddMemberResponse":      "origin",
-	"AtomDetail":             "name kind version state intention",
-	"Attempt":                "action owner worker worker_name",
-	"AuditRecord":            "principal from verb target error change",
-	"AuditRefusal":           "node principal from verb error",
-	"BackupResponse":         "part", // the call is refused
-	"Board":                  "name",
-	"BoardCounts":            "jobs",
-	"BoardHolder":            "session owner",
-	"BoardKind":              "kind jobs",
-	"BoardPause":             "by reason",
-	"Book":                   "id name board",
-	"BulkRefusal":            "job",
-	"BulkResponse":           "next",
-	"CarryResponse":          "procedures leader",
-	"Claim":                  "session owner",
-	"Drain":                  "conductor by reason",
-	"Entity":                 "kind name boards job_kinds host session labels",
-	"Error":                  "code message field unit", // names, limits and sizes
-	"Event":                  "kind board job name state owner outcome flow_state session entity_kind entity job_kind key tags by",
-	"ExplainResponse":        "job state cause",
-	"Factory":                "name",
-	"Failure":                "kind step",
-	"FindIDsResponse":        "ids",
-	"FlowDetail":             "id book name state targets on_change",
-	"GetFlowResponse":        "job",
-	"Grant":                  "role boards",
-	"Granted":                "job",
-	"HeldClaim":              "job board name kind",
-	"InterveneResult":        "job",
-	"Intervention":           "id flow kind step by reason",
-	"Job":                    "id board name kind state book book_name flow outcome key tags labels attempted posted_by traceparent last_owner schedule",
-	"JobError":               "job board name kind key flow how owner",
-	"ListAuditResponse":      "next",
-	"ListBoardsResponse":     "next",
-	"ListBooksResponse":      "next",
-	"ListClaimsResponse":     "next",
-	"ListDrainsResponse":     "next",
-	"ListEntitiesResponse":   "next",
-	"ListErrorsResponse":     "next",
-	"ListJobsResponse":       "next",
-	"ListPrincipalsResponse": "next",
-	"ListQuotasResponse":     "next",
-	"ListSchedulesResponse":  "next",
-	"ListSessionsResponse":   "next",
-	"ListWorkersResponse":    "next",
-	"LogLine":                "step action",
-	"Member":                 "name id raft_address api_address",
-	"MemberCheck":            "name differs error",
-	"OfferStepResponse":      "worker worker_name",
-	"OperatorRequest":        "kind by reason steps to",
-	"Posted":                 "job",
-	"Posting":                "id board name book_id flow kind key tags labels traceparent",
-	"Principal":              "name by",
-	"Quota":                  "principal boards by",
-	"ReadLogsResponse":       "next node",
-	"Remedy":                 "verb target value name",
-	"Reservation":            "conductor",
-	"RetryPolicy":            "never on_failure",
-	"Schedule":               "board name rule zone overlap missed id saved_by error",
-	"SchedulePause":          "by reason",
-	"ScheduledBackup":        "file fault", // fault: what is wrong with the file, in the node's own words
-	"Session":                "id name host principal",
-	"SlotRecord":             "state job reason trigger by request",
-	"StatusResponse":         "cluster node state leader leader_address version jobs not_ready log_store members_differ topology_digest topology_cluster",
-	"StepAttempt":            "flow step action",
-	"StepEvent":              "name state",
-	"StepWork":               "job type labels key board",
-	"StreamedAnswer":         "message text age", // an answer of another call
-	"TableSum":               "table",
-	"TransferLeaderResponse": "leader",
-	"WhoAmIResponse":         "name",
-}
 
 // methods are the calls of the API, by name, with their answers.
 func methods() map[string]protoreflect.MessageDescriptor {
@@ -112,45 +33,6 @@ func methods() map[string]protoreflect.MessageDescriptor {
 		}
 	}
 	return all
-}
-
-// TestTextsAreClassified holds that somebody has decided of each text in each answer whether callers
-// that may not see values get it.
-func TestTextsAreClassified(t *testing.T) {
-	shown, seen := map[string]bool{}, map[protoreflect.FullName]bool{}
-	for message, fields := range shownTexts {
-		for _, field := range strings.Fields(fields) {
-			shown[message+"."+field] = true
-		}
-	}
-	var walk func(message protoreflect.MessageDescriptor)
-	walk = func(message protoreflect.MessageDescriptor) {
-		if seen[message.FullName()] || message.ParentFile().Package() != "conductord.v1" {
-			return
-		}
-		seen[message.FullName()] = true
-		for i := range message.Fields().Len() {
-			field := message.Fields().Get(i)
-			name := string(message.Name()) + "." + string(field.Name())
-			kept := wire.HasValues(field) || wire.TextOf(field) != wire.NoText
-			isText := field.IsMap() || field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind
-			switch {
-			case kept && shown[name]:
-				t.Errorf("%s is both hidden and shown", name)
-			case isText && !kept && !shown[name]:
-				t.Errorf("%s is not classified: add it to texts in raftboard/wire, or to shownTexts", name)
-			case field.Message() != nil && !field.IsMap() && !wire.HasValues(field):
-				walk(field.Message())
-			}
-			delete(shown, name)
-		}
-	}
-	for _, answer := range methods() {
-		walk(answer)
-	}
-	for name := range shown {
-		t.Errorf("shownTexts has %s, which no answer has", name)
-	}
 }
 
 // marked is a cluster in which every value and every text of a program has a canary.

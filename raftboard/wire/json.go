@@ -119,16 +119,11 @@ func jsonDepth(data []byte) int {
 	return deepest
 }
 
-// form is how a message of ours stands in JSON where protojson has another.
+// form converts between the JSON of protojson and the form that a message states.
 type form struct {
-	from func(out *bytes.Buffer, written []byte) error // from what protojson wrote
-	to   func(out *bytes.Buffer, given []byte) error   // to what protojson reads
-}
-
-var forms = map[protoreflect.FullName]form{
-	"conductord.v1.Value":    {unwrapValue, wrapValue},
-	"conductord.v1.Token":    pairForm("generation", "index"),
-	"conductord.v1.Position": pairForm("index", "item"),
+	from  func(out *bytes.Buffer, written []byte) error // from the output of protojson
+	to    func(out *bytes.Buffer, given []byte) error   // to the input of protojson
+	named bool                                          // the form is of a list of the messages, instead of one
 }
 
 // pairForm writes a message of two numbers as the text "FIRST-SECOND".
@@ -216,7 +211,7 @@ type walker struct {
 // message copies a message of the given type. A value that is not the object that
 // the type wants is left to protojson, which has the better error.
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
-	if ours, ok := forms[kind.FullName()]; ok {
+	if ours := stated().forms[kind.FullName()]; ours.to != nil {
 		w.peek()
 		if w.reads {
 			return ours.to(&w.out, w.next())
@@ -241,7 +236,7 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 
 // field copies the value of a field, which may be a list or a map.
 func (w *walker) field(field protoreflect.FieldDescriptor) error {
-	named := field.IsList() && field.Message() != nil && field.Message().FullName() == "conductord.v1.NamedValue"
+	named := field.IsList() && field.Message() != nil && stated().forms[field.Message().FullName()].named
 	switch {
 	case named && w.reads && w.peek() == '{':
 		return w.readNamed(field)

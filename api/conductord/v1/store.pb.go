@@ -647,19 +647,19 @@ var File_conductord_v1_store_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x01\n" +
+	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x01\n" +
 	"\x06JobRow\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\x04R\x06finish\x12;\n" +
 	"\vcools_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"coolsUntil\x12)\n" +
 	"\x10deadline_watched\x18\x04 \x01(\bR\x0fdeadlineWatched\x12\x15\n" +
-	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01B\x06\n" +
-	"\x04_lag\"m\n" +
+	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01:\x04\xf8\x9d&\x01B\x06\n" +
+	"\x04_lag\"s\n" +
 	"\n" +
 	"PostingRow\x12.\n" +
 	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
-	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\xca\x04\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store:\x04\xf8\x9d&\x01\"\xd0\x04\n" +
 	"\aFlowRow\x12\x12\n" +
 	"\x04book\x18\x01 \x01(\fR\x04book\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -685,21 +685,21 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x05atoms\x18\x0f \x01(\rR\x05atoms\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\fR\n" +
-	"definition\"\xfc\x01\n" +
+	"definition:\x04\xf8\x9d&\x01\"\x82\x02\n" +
 	"\vFlowBodyRow\x12(\n" +
 	"\x04args\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x04args\x12/\n" +
 	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +
 	"\x04meta\x18\x03 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x12,\n" +
 	"\x05cause\x18\x04 \x01(\v2\x16.conductord.v1.FailureR\x05cause\x12\x18\n" +
 	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
-	"\ton_change\x18\x06 \x01(\tR\bonChange\"\xf7\x01\n" +
+	"\ton_change\x18\x06 \x01(\tR\bonChange:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
 	"\x05pause\x18\x03 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
 	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\x12\x17\n" +
-	"\amade_by\x18\x05 \x01(\tR\x06madeBy\"\x9c\x02\n" +
+	"\amade_by\x18\x05 \x01(\tR\x06madeBy:\x04\xf8\x9d&\x01\"\xa2\x02\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x123\n" +
@@ -709,7 +709,7 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\acharged\x18\x06 \x01(\x03R\acharged\x12\x16\n" +
 	"\x06active\x18\a \x01(\x04R\x06active\x12\x1a\n" +
 	"\bsessions\x18\b \x01(\x04R\bsessions\x12\x16\n" +
-	"\x06boards\x18\t \x01(\x04R\x06boards\":\n" +
+	"\x06boards\x18\t \x01(\x04R\x06boards:\x04\xf8\x9d&\x01\":\n" +
 	"\fCountersRate\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
 	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
@@ -778,6 +778,7 @@ func file_conductord_v1_store_proto_init() {
 	if File_conductord_v1_store_proto != nil {
 		return
 	}
+	file_conductord_v1_options_proto_init()
 	file_conductord_v1_types_proto_init()
 	file_conductord_v1_store_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}

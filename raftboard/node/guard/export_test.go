@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs/access"
@@ -37,3 +38,6 @@ func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name str
 		return who.Name, nil
 	}
 }
+
+// WithoutValues clears all values and texts of programs in a message.
+func WithoutValues(message proto.Message) { withoutValues(message.ProtoReflect()) }

@@ -448,7 +448,7 @@ func (g *Guard) HidesValuesFrom(ctx context.Context) string {
 func withoutValues(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case wire.TextOf(field) == wire.Cleared, wire.HasValues(field):
+		case wire.ClassOf(field) == conductordv1.Class_HIDDEN, wire.HasValues(field):
 			message.Clear(field)
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():

@@ -1,0 +1,48 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestTextsAreClassified takes the role of one message away, and generates: it fails before it writes a
+// file, and names the message, the field and the option.
+func TestTextsAreClassified(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "generate")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, row := range []struct{ file, old, new, want string }{
+		{"types", "string reason = 23 [(class) = HIDDEN];", "string reason = 23;", "message Job, field reason: a text without a class; write [(class) = SHOWN], HIDDEN or REDUCED"},
+		{"service", "repeated string ids = 1 [(class) = SHOWN];", "repeated string ids = 1;", "message FindIDsResponse, field ids: a text without"},
+		{"service", "map<string, uint64> jobs = 13 [(class) = SHOWN];", "map<string, uint64> jobs = 13;", "message StatusResponse, field jobs: a text without"},
+		{"types", "option (is_value) = true;", "", "message Value, field json: a text without"},
+		{"command", "bool revert = 4;", "bool revert = 4 [(class) = SHOWN];", "message JobCommand, field revert: it has a class and is no text"},
+		{"types", "HIDDEN", "SECRET", "SECRET"},
+	} {
+		root := t.TempDir()
+		sources := filepath.Join("..", "conductord", "v1")
+		if err := os.CopyFS(filepath.Join(root, "conductord", "v1"), os.DirFS(sources)); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, "conductord", "v1", row.file+".proto")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.want != "" && !strings.Contains(string(text), row.old) {
+			t.Errorf("%s.proto has no %q", row.file, row.old)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), row.old, row.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(program, root).CombinedOutput()
+		if (err != nil) != (row.want != "") || !strings.Contains(string(out), row.want) {
+			t.Errorf("%s.proto with %q: %v: %s", row.file, row.new, err, out)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package raftboard_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/internal/filled"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// ofPrograms are the texts of calls that programs write, or that nodes make from them.
+var ofPrograms = []protoreflect.FullName{
+	"conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Ending.reason",
+	"conductord.v1.Event.reason", "conductord.v1.ExplainResponse.text", "conductord.v1.Failure.message", "conductord.v1.Failure.stack",
+	"conductord.v1.Job.reason", "conductord.v1.JobError.reason", "conductord.v1.LogLine.text", "conductord.v1.StepOutcome.output",
+	"conductord.v1.StepOutcome.stderr", "conductord.v1.Value.json",
+}
+
+// TestEveryMessageIsEncrypted fills the messages of every call: with keys, each text of a program is
+// encrypted, and nothing else. The same keys read it.
+func TestEveryMessageIsEncrypted(t *testing.T) {
+	t.Parallel()
+	keys, err := valuekeys.Add(t.TempDir()+"/keys", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range filled.Calls(v1.File_conductord_v1_service_proto) {
+		for _, of := range []protoreflect.FullName{call.Input().FullName(), call.Output().FullName(), "conductord.v1.Command"} {
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range filled.Messages(kind, func(protoreflect.FieldDescriptor) string { return `"canary"` }) {
+				withoutMetadata(message.ProtoReflect())
+				plain := proto.Clone(message)
+				raftboard.Encrypt(keys, message)
+				filled.Texts(message.ProtoReflect(), func(field protoreflect.FieldDescriptor, text string) {
+					if encrypted := !strings.Contains(text, "canary"); encrypted != slices.Contains(ofPrograms, field.FullName()) {
+						t.Errorf("%s, %s: %s is encrypted %t", name, of, field.FullName(), encrypted)
+					}
+				})
+				if raftboard.Decrypt(keys, message); !proto.Equal(message, plain) {
+					t.Errorf("%s: %s is not decrypted: %v", name, of, message)
+				}
+			}
+		}
+	}
+}
+
+// withoutMetadata clears the metadata of entities, which are of conductors and are not encrypted.
+func withoutMetadata(message protoreflect.Message) {
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.FullName() == "conductord.v1.Entity.metadata":
+			message.Clear(field)
+		case field.Message() == nil || field.IsMap():
+		case field.IsList():
+			for i := range value.List().Len() {
+				withoutMetadata(value.List().Get(i).Message())
+			}
+		default:
+			withoutMetadata(value.Message())
+		}
+		return true
+	})
+}
