@@ -54,7 +54,7 @@ func newerProgram(t *testing.T) string {
 	replace := map[string]string{}
 	for _, change := range []struct{ file, before, after string }{
 		{"fsm/command/entry.go", "const Version = 1\n", "const Version = 2\n"},
-		{"fsm/command/verbs.go", "		Name: name, Permission: permission,", "		Since: map[string]byte{\"age_board\": 2}[name], Name: name, Permission: permission,"},
+		{"fsm/command/verbs.go", "		Name: name, Permission: PermissionOf(name),", "		Since: map[string]byte{\"age_board\": 2}[name], Name: name, Permission: PermissionOf(name),"},
 	} {
 		path := filepath.Join(root, change.file)
 		text, err := os.ReadFile(path)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/bufbuild/protocompile/linker"
 	"google.golang.org/protobuf/proto"
@@ -17,22 +18,29 @@ const ours = "conductord.v1"
 type checker struct {
 	options linker.Resolver
 	seen    map[protoreflect.FullName]bool
+	kinds   map[string]protoreflect.FieldDescriptor // commands by name
 	faults  []error
 }
 
-// check returns an error for each text without a class in the messages of calls. Else it returns the
-// names of the messages that are encoded by generated code.
+// check returns an error for each call and command without a rule, for each of their messages without
+// a scope, and for each text in them without a class. Else it returns the names of the messages that
+// are encoded by generated code.
 func check(files linker.Files) (fast []string, err error) {
-	c := &checker{options: files.AsResolver(), seen: map[protoreflect.FullName]bool{}}
+	c := &checker{options: files.AsResolver(), seen: map[protoreflect.FullName]bool{}, kinds: map[string]protoreflect.FieldDescriptor{}}
 	for _, file := range files {
 		for i := range file.Messages().Len() {
-			if message := file.Messages().Get(i); c.option(message, "fast").Bool() {
+			message := file.Messages().Get(i)
+			if c.option(message, "fast").Bool() {
 				fast = append(fast, string(message.Name()))
+			}
+			if message.Name() == "Command" {
+				c.commands(message.Oneofs().ByName("kind").Fields())
 			}
 		}
 		for s := range file.Services().Len() {
 			methods := file.Services().Get(s).Methods()
 			for m := range methods.Len() {
+				c.call(methods.Get(m))
 				c.texts(methods.Get(m).Input())
 				c.texts(methods.Get(m).Output())
 			}
@@ -57,6 +65,90 @@ func (c *checker) option(of protoreflect.Descriptor, name string) protoreflect.V
 		c.fault("%s: cannot read the options: %v", of.FullName(), err)
 	}
 	return options.ProtoReflect().Get(kind.TypeDescriptor())
+}
+
+// rule is the rule of a call or a command: what it needs, what it applies, and whether it is audited.
+func (c *checker) rule(of protoreflect.Descriptor, name string) (needs protoreflect.Name, applies string, audited bool) {
+	rule := c.option(of, name).Message()
+	field := func(name protoreflect.Name) protoreflect.FieldDescriptor { return rule.Descriptor().Fields().ByName(name) }
+	needed := field("needs").Enum().Values().ByNumber(rule.Get(field("needs")).Enum())
+	return needed.Name(), rule.Get(field("applies")).String(), !rule.Get(field("unaudited")).Bool()
+}
+
+// call checks a call: it has a permission of its own, or applies a command.
+func (c *checker) call(call protoreflect.MethodDescriptor) {
+	c.scope(call.Input())
+	needs, applies, _ := c.rule(call, "call")
+	switch command := c.kinds[applies]; {
+	case applies == "" && needs == "UNSTATED":
+		c.fault("call %s.%s: no permission; write option (call).needs, or (call).applies for a call that only applies a command", call.Parent().Name(), call.Name())
+	case applies != "" && needs != "UNSTATED":
+		c.fault("call %s.%s: it applies %s, which states the permission; leave needs out", call.Parent().Name(), call.Name(), applies)
+	case applies != "" && (command == nil || command.Message().FullName() != call.Input().FullName()):
+		c.fault("call %s.%s: there is no command %s with the message %s", call.Parent().Name(), call.Name(), applies, call.Input().Name())
+	}
+}
+
+// commands checks the commands of the log. The leader makes its own for calls that were allowed.
+func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
+	for i := range kinds.Len() {
+		kind := kinds.Get(i)
+		c.kinds[string(kind.Name())] = kind
+		needs, _, audited := c.rule(kind, "command")
+		if needs == "UNSTATED" {
+			c.fault("command %s: no permission; write [(command).needs = READ] or another one of options.proto", kind.Name())
+		}
+		if needs == "LEAD" {
+			continue
+		}
+		if kind.Name() == "post" { // each posting is allowed by itself
+			c.scope(kind.Message().Fields().ByName("postings").Message())
+		}
+		c.scope(kind.Message())
+		if audited && c.option(kind.Message(), "target").String() == "" {
+			c.fault("command %s is audited, and message %s names no target; write option (target)", kind.Name(), kind.Message().Name())
+		}
+	}
+}
+
+// scope checks that a message states its scope, and that the paths in its options lead to texts.
+func (c *checker) scope(message protoreflect.MessageDescriptor) {
+	scope := c.option(message, "scope").Message()
+	scope.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		if field.Kind() == protoreflect.StringKind {
+			c.path(message, value.String())
+		}
+		return true
+	})
+	if scope.Get(scope.Descriptor().Fields().ByName("on")).Enum() == 0 {
+		c.fault("message %s: no scope; write option (scope) = {on: …} (options.proto explains the scopes)", message.Name())
+	}
+	for part := range strings.FieldsSeq(c.option(message, "target").String()) {
+		_, path, renamed := strings.Cut(part, "=")
+		if !renamed {
+			path = part
+		}
+		c.path(message, path)
+	}
+}
+
+// path checks that a path leads to a field that is no message.
+func (c *checker) path(message protoreflect.MessageDescriptor, text string) {
+	at := message
+	for name := range strings.SplitSeq(text, ".") {
+		var field protoreflect.FieldDescriptor
+		if at != nil {
+			field = at.Fields().ByName(protoreflect.Name(name))
+		}
+		if field == nil {
+			c.fault("message %s: an option names %q, and there is no such field", message.Name(), text)
+			return
+		}
+		at = field.Message()
+	}
+	if at != nil {
+		c.fault("message %s: an option names %q, which is a message and no text", message.Name(), text)
+	}
 }
 
 func (c *checker) fault(format string, args ...any) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTextsAreClassified takes the role of one message away, and generates: it fails before it writes a
+// TestTextsAreClassified takes a part of a message's role away, and generates: it fails before it writes a
 // file, and names the message, the field and the option.
 func TestTextsAreClassified(t *testing.T) {
 	t.Parallel()
@@ -23,6 +23,16 @@ func TestTextsAreClassified(t *testing.T) {
 		{"types", "option (is_value) = true;", "", "message Value, field json: a text without"},
 		{"command", "bool revert = 4;", "bool revert = 4 [(class) = SHOWN];", "message JobCommand, field revert: it has a class and is no text"},
 		{"types", "HIDDEN", "SECRET", "SECRET"},
+		{"service", `option (scope) = {on: LIST, field: "query.board"};`, "", "message BulkRequest: no scope; write option (scope)"},
+		{"service", `{on: LIST, field: "query.board"}`, `{on: LIST, field: "query.boards"}`, `message BulkRequest: an option names "query.boards", and there is no such field`},
+		{"service", `{on: LIST, field: "query.board"}`, `{on: LIST, field: "query"}`, `message BulkRequest: an option names "query", which is a message`},
+		{"command", `option (scope) = {on: JOB, field: "job"};`, "", "message ExtendClaimCommand: no scope"},
+		{"types", `option (scope) = {on: BOARD, field: "board"};`, "", "message Posting: no scope"},
+		{"service", " { option (call).needs = OPERATE; }", ";", "call BoardService.Bulk: no permission; write option (call).needs"},
+		{"service", `(call).applies = "suspend"`, `(call) = {applies: "suspend", needs: READ}`, "call BoardService.Suspend: it applies suspend, which states the permission"},
+		{"service", `(call).applies = "suspend"`, `(call).applies = "change"`, "call BoardService.Suspend: there is no command change with the message JobCommand"},
+		{"command", "JobCommand suspend = 13 [(command).needs = OPERATE];", "JobCommand suspend = 13;", "command suspend: no permission; write [(command).needs"},
+		{"command", `option (target) = "job to";`, "", "command suspend is audited, and message JobCommand names no target"},
 	} {
 		root := t.TempDir()
 		sources := filepath.Join("..", "conductord", "v1")

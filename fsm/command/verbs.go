@@ -27,12 +27,12 @@ const (
 	Lead       Permission = "lead"       // the leader's own; no caller has it
 )
 
-// Verb is a row of the table of commands. Everything that depends on which
-// command it is follows from the row: its check, its call, its permission, and
-// its line in docs/protocol.md. Package fsm has the other half: how each is applied.
+// Verb is a row of the table of commands. The row has the check of the command; command.proto and
+// service.proto state the rest. Package fsm has the other half: how each is applied.
 type Verb struct {
 	Name       string // of its field in message Command
 	Permission Permission
+	Rule       *v1.Rule // of its field in message Command
 	// Call is the call that takes the command's message and does nothing else,
 	// such as "BoardService/Suspend". It is empty where there is none: the
 	// leader's own commands, and those whose call does more than to apply them.
@@ -46,63 +46,63 @@ type Verb struct {
 
 // verbs is the table.
 var verbs = []Verb{
-	verb("post", Post, "", (*v1.Command).GetPost, checkPost),
-	verb("claim", Work, "", (*v1.Command).GetClaim, checkClaim),
-	verb("claim_next", Work, "", (*v1.Command).GetClaimNext, checkClaimNext),
-	verb("extend_claim", Work, "BoardService/Extend", (*v1.Command).GetExtendClaim, checkExtend),
-	verb("consume", Work, "BoardService/Consume", (*v1.Command).GetConsume, checkConsume),
-	verb("abandon", Work, "BoardService/Abandon", (*v1.Command).GetAbandon, checkAbandon),
-	verb("trash", Work, "BoardService/Trash", (*v1.Command).GetTrash, checkTrash),
+	verb("post", (*v1.Command).GetPost, checkPost),
+	verb("claim", (*v1.Command).GetClaim, checkClaim),
+	verb("claim_next", (*v1.Command).GetClaimNext, checkClaimNext),
+	verb("extend_claim", (*v1.Command).GetExtendClaim, checkExtend),
+	verb("consume", (*v1.Command).GetConsume, checkConsume),
+	verb("abandon", (*v1.Command).GetAbandon, checkAbandon),
+	verb("trash", (*v1.Command).GetTrash, checkTrash),
 
-	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkSuspension),
-	verb("resume", Operate, "BoardService/Resume", (*v1.Command).GetResume, checkPlainCommand),
-	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkStop),
-	verb("transfer", Operate, "BoardService/Transfer", (*v1.Command).GetTransfer, checkTransfer),
-	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
-	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
-	verb("retry", Operate, "BoardService/Retry", (*v1.Command).GetRetry, checkPlainCommand),
-	verb("purge", Operate, "BoardService/Purge", (*v1.Command).GetPurge, checkPlainCommand),
+	verb("suspend", (*v1.Command).GetSuspend, checkSuspension),
+	verb("resume", (*v1.Command).GetResume, checkPlainCommand),
+	verb("cancel", (*v1.Command).GetCancel, checkStop),
+	verb("transfer", (*v1.Command).GetTransfer, checkTransfer),
+	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
+	verb("intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
+	verb("retry", (*v1.Command).GetRetry, checkPlainCommand),
+	verb("purge", (*v1.Command).GetPurge, checkPlainCommand),
 
-	verb("create_board", Administer, "BoardService/CreateBoard", (*v1.Command).GetCreateBoard, checkBoardName),
-	verb("limit_board", Administer, "BoardService/LimitBoard", (*v1.Command).GetLimitBoard, checkLimitBoard),
-	verb("age_board", Operate, "BoardService/AgeBoard", (*v1.Command).GetAgeBoard, checkAgeBoard),
-	verb("pause_board", Operate, "BoardService/PauseBoard", (*v1.Command).GetPauseBoard, checkBoardCommand),
-	verb("resume_board", Operate, "BoardService/ResumeBoard", (*v1.Command).GetResumeBoard, checkBoardCommand),
-	verb("delete_board", Administer, "BoardService/DeleteBoard", (*v1.Command).GetDeleteBoard, checkBoardName),
+	verb("create_board", (*v1.Command).GetCreateBoard, checkBoardName),
+	verb("limit_board", (*v1.Command).GetLimitBoard, checkLimitBoard),
+	verb("age_board", (*v1.Command).GetAgeBoard, checkAgeBoard),
+	verb("pause_board", (*v1.Command).GetPauseBoard, checkBoardCommand),
+	verb("resume_board", (*v1.Command).GetResumeBoard, checkBoardCommand),
+	verb("delete_board", (*v1.Command).GetDeleteBoard, checkBoardName),
 
-	verb("open_session", Work, "", (*v1.Command).GetOpenSession, converted(OpeningFromProto, jobs.CheckOpening)),
-	verb("close_session", Work, "SessionService/Close", (*v1.Command).GetCloseSession, checkCloseSession),
-	verb("register", Work, "SessionService/Register", (*v1.Command).GetRegister, checkRegister),
-	verb("drain_conductor", Operate, "SessionService/DrainConductor", (*v1.Command).GetDrainConductor, checkDrain),
-	verb("undrain_conductor", Operate, "SessionService/UndrainConductor", (*v1.Command).GetUndrainConductor, checkUndrain),
+	verb("open_session", (*v1.Command).GetOpenSession, converted(OpeningFromProto, jobs.CheckOpening)),
+	verb("close_session", (*v1.Command).GetCloseSession, checkCloseSession),
+	verb("register", (*v1.Command).GetRegister, checkRegister),
+	verb("drain_conductor", (*v1.Command).GetDrainConductor, checkDrain),
+	verb("undrain_conductor", (*v1.Command).GetUndrainConductor, checkUndrain),
 
-	verb("save_book", Post, "LogbookService/SaveBook", (*v1.Command).GetSaveBook, converted(BookFromProto, logbook.Limits.CheckBook)),
-	verb("update_flow", Work, "", (*v1.Command).GetUpdateFlow, converted(UpdateFromProto, logbook.Limits.CheckUpdate)),
-	verb("destroy_book", Post, "LogbookService/DestroyBook", (*v1.Command).GetDestroyBook, checkDestroyBook),
+	verb("save_book", (*v1.Command).GetSaveBook, converted(BookFromProto, logbook.Limits.CheckBook)),
+	verb("update_flow", (*v1.Command).GetUpdateFlow, converted(UpdateFromProto, logbook.Limits.CheckUpdate)),
+	verb("destroy_book", (*v1.Command).GetDestroyBook, checkDestroyBook),
 
-	verb("delete_schedule", Operate, "ScheduleService/Delete", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
-	verb("pause_schedule", Operate, "ScheduleService/Pause", (*v1.Command).GetPauseSchedule, checkPauseSchedule),
+	verb("delete_schedule", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
+	verb("pause_schedule", (*v1.Command).GetPauseSchedule, checkPauseSchedule),
 
-	verb("save_principal", Administer, "AccessService/SavePrincipal", (*v1.Command).GetSavePrincipal, checkSavePrincipal),
-	verb("delete_principal", Administer, "AccessService/DeletePrincipal", (*v1.Command).GetDeletePrincipal, checkDeletePrincipal),
-	verb("add_access_token", Administer, "AccessService/AddAccessToken", (*v1.Command).GetAddAccessToken, checkAddAccessToken),
-	verb("revoke_access_token", Administer, "AccessService/RevokeAccessToken", (*v1.Command).GetRevokeAccessToken, checkRevokeAccessToken),
-	verb("note_token_uses", Administer, "AccessService/NoteTokenUses", (*v1.Command).GetNoteTokenUses, checkNoteTokenUses),
-	verb("save_quota", Administer, "AccessService/SaveQuota", (*v1.Command).GetSaveQuota, checkSaveQuota),
-	verb("delete_quota", Administer, "AccessService/DeleteQuota", (*v1.Command).GetDeleteQuota, checkDeleteQuota),
+	verb("save_principal", (*v1.Command).GetSavePrincipal, checkSavePrincipal),
+	verb("delete_principal", (*v1.Command).GetDeletePrincipal, checkDeletePrincipal),
+	verb("add_access_token", (*v1.Command).GetAddAccessToken, checkAddAccessToken),
+	verb("revoke_access_token", (*v1.Command).GetRevokeAccessToken, checkRevokeAccessToken),
+	verb("note_token_uses", (*v1.Command).GetNoteTokenUses, checkNoteTokenUses),
+	verb("save_quota", (*v1.Command).GetSaveQuota, checkSaveQuota),
+	verb("delete_quota", (*v1.Command).GetDeleteQuota, checkDeleteQuota),
 
-	verb("record_act", Lead, "", (*v1.Command).GetRecordAct, checkRecordAct),
-	verb("raise_version", Lead, "", (*v1.Command).GetRaiseVersion, checkRaiseVersion),
-	verb("begin_leadership", Lead, "", (*v1.Command).GetBeginLeadership, checkBeginLeadership),
-	verb("expire_session", Lead, "", (*v1.Command).GetExpireSession, checkExpire),
-	verb("expire_claim", Lead, "", (*v1.Command).GetExpireClaim, checkExpireClaim),
-	verb("wake_due", Lead, "", (*v1.Command).GetWakeDue, checkWakeDue),
-	verb("sweep", Lead, "", (*v1.Command).GetSweep, checkSweep),
-	verb("save_schedule", Lead, "", (*v1.Command).GetSaveSchedule, checkSaveSchedule),
-	verb("resume_schedule", Lead, "", (*v1.Command).GetResumeSchedule, checkResumeSchedule),
-	verb("fire_schedule", Lead, "", (*v1.Command).GetFireSchedule, checkFireSchedule),
-	verb("run_schedule", Lead, "", (*v1.Command).GetRunSchedule, checkRunSchedule),
-	verb("backfill_schedule", Lead, "", (*v1.Command).GetBackfillSchedule, checkBackfillSchedule),
+	verb("record_act", (*v1.Command).GetRecordAct, checkRecordAct),
+	verb("raise_version", (*v1.Command).GetRaiseVersion, checkRaiseVersion),
+	verb("begin_leadership", (*v1.Command).GetBeginLeadership, checkBeginLeadership),
+	verb("expire_session", (*v1.Command).GetExpireSession, checkExpire),
+	verb("expire_claim", (*v1.Command).GetExpireClaim, checkExpireClaim),
+	verb("wake_due", (*v1.Command).GetWakeDue, checkWakeDue),
+	verb("sweep", (*v1.Command).GetSweep, checkSweep),
+	verb("save_schedule", (*v1.Command).GetSaveSchedule, checkSaveSchedule),
+	verb("resume_schedule", (*v1.Command).GetResumeSchedule, checkResumeSchedule),
+	verb("fire_schedule", (*v1.Command).GetFireSchedule, checkFireSchedule),
+	verb("run_schedule", (*v1.Command).GetRunSchedule, checkRunSchedule),
+	verb("backfill_schedule", (*v1.Command).GetBackfillSchedule, checkBackfillSchedule),
 }
 
 // byKind finds a verb by the type of Command's field.
@@ -117,16 +117,13 @@ func verbsByKind() map[reflect.Type]*Verb {
 }
 
 // verb makes a row. The getter is that of the command's field.
-func verb[M proto.Message](
-	name string, permission Permission, call string,
-	get func(*v1.Command) M, check func(logbook.Limits, M) error,
-) Verb {
+func verb[M proto.Message](name string, get func(*v1.Command) M, check func(logbook.Limits, M) error) Verb {
 	field := (&v1.Command{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
 	if field == nil {
 		panic(fmt.Sprintf("internal error: message Command has no field %s", name))
 	}
 	return Verb{
-		Name: name, Permission: permission, Call: call, field: field,
+		Name: name, Permission: PermissionOf(name), Rule: RuleOf(name), Call: callOf[name], field: field,
 		check: func(limits logbook.Limits, c *v1.Command) error { return check(limits, get(c)) },
 	}
 }

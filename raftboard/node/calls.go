@@ -51,62 +51,62 @@ type services struct {
 
 // calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
 // verb whose call only applies its command has its row in command.Verbs, and verbCall
-// serves it.
+// serves it. service.proto states the permissions.
 func (s *services) calls() []call {
 	r, posts, claims, board, sessions, books, schedules := s.router, s.posts, s.claims, s.board, s.sessions, s.books, s.schedules
 	rows := []call{
-		streamed("BoardService/Post", command.Post, r.elsewhere.routed(leading(r, posts.post, nameJobs))),
-		streamed("BoardService/GetJob", command.Read, reading(r, board.getJob)),
-		streamed("BoardService/WaitJob", command.Read, lasting(r, board.wait)),
-		streamed("BoardService/Claim", command.Work, leading(r, claims.claim)),
-		streamed("BoardService/ClaimNext", command.Work, leading(r, claims.claimNext)),
-		streamed("BoardService/Execute", command.Work, leading(r, board.execute)),
-		plain("BoardService/ListJobs", command.Read, readingFor(r, board.list)),
-		plain("BoardService/ReadLogs", command.Read, s.logs.read),
-		plain("BoardService/Explain", command.Read, readingFor(r, board.explain)),
-		plain("BoardService/ListClaims", command.Read, readingFor(r, claims.listClaims)),
-		plain("BoardService/ListErrors", command.Read, readingFor(r, board.listErrors)),
-		plain("BoardService/FindIDs", command.Read, readingFor(r, board.findIDs)),
-		plain("BoardService/Bulk", command.Operate, leading(r, board.bulk)),
-		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
-		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
-		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
-		plain("SessionService/Open", command.Work, leading(r, sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
+		streamed("BoardService/Post", r.elsewhere.routed(leading(r, posts.post, nameJobs))),
+		streamed("BoardService/GetJob", reading(r, board.getJob)),
+		streamed("BoardService/WaitJob", lasting(r, board.wait)),
+		streamed("BoardService/Claim", leading(r, claims.claim)),
+		streamed("BoardService/ClaimNext", leading(r, claims.claimNext)),
+		streamed("BoardService/Execute", leading(r, board.execute)),
+		plain("BoardService/ListJobs", readingFor(r, board.list)),
+		plain("BoardService/ReadLogs", s.logs.read),
+		plain("BoardService/Explain", readingFor(r, board.explain)),
+		plain("BoardService/ListClaims", readingFor(r, claims.listClaims)),
+		plain("BoardService/ListErrors", readingFor(r, board.listErrors)),
+		plain("BoardService/FindIDs", readingFor(r, board.findIDs)),
+		plain("BoardService/Bulk", leading(r, board.bulk)),
+		plain("BoardService/GetBoard", reading(r, board.getBoard)),
+		plain("BoardService/ListBoards", readingFor(r, board.listBoards)),
+		streamed("SessionService/KeepAlive", leading(r, sessions.keepAlive)),
+		plain("SessionService/Open", leading(r, sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
 			return s.shares.Admit(ctx, m.GetOpening().GetId(), func() error { return r.guard.Allow(ctx, "SessionService/Open", command.Work, m) })
 		})),
-		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
-		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
-		plain("SessionService/ListDrains", command.Read, readingFor(r, sessions.listDrains)),
-		streamed("LogbookService/GetFlow", command.Read, reading(r, books.getFlow)),
-		plain("LogbookService/GetBook", command.Read, reading(r, books.getBook)),
-		plain("LogbookService/ListBooks", command.Read, readingFor(r, books.listBooks)),
-		streamed("WorkerService/Pull", command.Work, lasting(r, s.workers.pull)),
-		streamed("WorkerService/Report", command.Work, lasting(r, s.workers.report)),
-		streamed("WorkerService/Offer", command.Work, lasting(r, s.workers.offer)),
-		plain("WorkerService/List", command.Read, leading(r, s.workers.list)),
-		plain("LogbookService/UpdateFlows", command.Work, leading(r, books.updateFlows)),
-		plain("ScheduleService/Save", command.Operate, leading(r, schedules.save)),
-		plain("ScheduleService/Get", command.Read, reading(r, schedules.get)),
-		plain("ScheduleService/List", command.Read, readingFor(r, schedules.list)),
-		plain("ScheduleService/Resume", command.Operate, leading(r, schedules.resume)),
-		plain("ScheduleService/Run", command.Operate, leading(r, schedules.run, nameRun)),
-		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
-		plain("ClusterService/Status", command.Read, here(r, s.cluster.status)),
-		plain("ClusterService/Activity", command.Read, here(r, s.activity.answer)),
-		plain("ClusterService/TransferLeader", command.Administer, recorded(r, s.access, s.cluster.transferLeader)),
-		plain("ClusterService/Upgrade", command.Administer, leading(r, s.upgrades.upgrade)),
-		plain("ClusterService/Verify", command.Administer, recorded(r, s.access, s.verify.verify)),
-		plain("ClusterService/TableSums", command.Read, here(r, s.verify.tableSums)),
-		plain("AccessService/ListPrincipals", command.Administer, reading(r, s.access.listPrincipals)),
-		plain("AccessService/ListQuotas", command.Read, reading(r, s.access.listQuotas)),
-		plain("AccessService/ListAudit", command.Administer, reading(r, s.access.listAudit)),
-		plain("AccessService/ListRefusals", command.Administer, here(r, s.access.listRefusals)),
-		plain("AccessService/RecordAct", command.Administer, leading(r, s.access.recordAct)),
-		plain("AccessService/WhoAmI", command.Read, here(r, s.access.whoAmI)),
-		plain("ClusterService/AddMember", command.Administer, recorded(r, s.access, s.members.add)),
-		plain("ClusterService/RemoveMember", command.Administer, recorded(r, s.access, s.members.remove)),
-		plain("ClusterService/SetVote", command.Administer, recorded(r, s.access, s.members.setVote)),
-		plain("ClusterService/MoveMember", command.Administer, recorded(r, s.access, s.members.move)),
+		plain("SessionService/ListSessions", readingFor(r, sessions.listSessions)),
+		plain("SessionService/ListEntities", readingFor(r, sessions.listEntities)),
+		plain("SessionService/ListDrains", readingFor(r, sessions.listDrains)),
+		streamed("LogbookService/GetFlow", reading(r, books.getFlow)),
+		plain("LogbookService/GetBook", reading(r, books.getBook)),
+		plain("LogbookService/ListBooks", readingFor(r, books.listBooks)),
+		streamed("WorkerService/Pull", lasting(r, s.workers.pull)),
+		streamed("WorkerService/Report", lasting(r, s.workers.report)),
+		streamed("WorkerService/Offer", lasting(r, s.workers.offer)),
+		plain("WorkerService/List", leading(r, s.workers.list)),
+		plain("LogbookService/UpdateFlows", leading(r, books.updateFlows)),
+		plain("ScheduleService/Save", leading(r, schedules.save)),
+		plain("ScheduleService/Get", reading(r, schedules.get)),
+		plain("ScheduleService/List", readingFor(r, schedules.list)),
+		plain("ScheduleService/Resume", leading(r, schedules.resume)),
+		plain("ScheduleService/Run", leading(r, schedules.run, nameRun)),
+		plain("ScheduleService/Backfill", leading(r, schedules.backfill, nameBackfill)),
+		plain("ClusterService/Status", here(r, s.cluster.status)),
+		plain("ClusterService/Activity", here(r, s.activity.answer)),
+		plain("ClusterService/TransferLeader", recorded(r, s.access, s.cluster.transferLeader)),
+		plain("ClusterService/Upgrade", leading(r, s.upgrades.upgrade)),
+		plain("ClusterService/Verify", recorded(r, s.access, s.verify.verify)),
+		plain("ClusterService/TableSums", here(r, s.verify.tableSums)),
+		plain("AccessService/ListPrincipals", reading(r, s.access.listPrincipals)),
+		plain("AccessService/ListQuotas", reading(r, s.access.listQuotas)),
+		plain("AccessService/ListAudit", reading(r, s.access.listAudit)),
+		plain("AccessService/ListRefusals", here(r, s.access.listRefusals)),
+		plain("AccessService/RecordAct", leading(r, s.access.recordAct)),
+		plain("AccessService/WhoAmI", here(r, s.access.whoAmI)),
+		plain("ClusterService/AddMember", recorded(r, s.access, s.members.add)),
+		plain("ClusterService/RemoveMember", recorded(r, s.access, s.members.remove)),
+		plain("ClusterService/SetVote", recorded(r, s.access, s.members.setVote)),
+		plain("ClusterService/MoveMember", recorded(r, s.access, s.members.move)),
 	}
 	for _, verb := range command.Verbs() {
 		if verb.Call != "" {
@@ -120,8 +120,8 @@ func (s *services) calls() []call {
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
 // plain makes the row of a call that has an HTTP exchange of its own.
-func plain[Req, Res any](name string, permission command.Permission, answers func(call) unary[Req, Res]) call {
-	row := call{name: name, permission: permission}
+func plain[Req, Res any](name string, answers func(call) unary[Req, Res]) call {
+	row := call{name: name, permission: command.PermissionOf(name)}
 	answer := answers(row)
 	row.handler = func(options ...connect.HandlerOption) http.Handler {
 		return connect.NewUnaryHandler(wire.Prefix+name, answer, options...)
@@ -132,8 +132,8 @@ func plain[Req, Res any](name string, permission command.Permission, answers fun
 // streamed makes the row of a call that streams carry too: one that programs repeat
 // all the time. The others are so rare, or so large, that an exchange of their own
 // costs little.
-func streamed[Req, Res any](name string, permission command.Permission, answers func(call) unary[Req, Res]) call {
-	row := plain(name, permission, answers)
+func streamed[Req, Res any](name string, answers func(call) unary[Req, Res]) call {
+	row := plain(name, answers)
 	offer := stream.Offered(wire.Prefix+name, answers(row))
 	row.offer = &offer
 	return row

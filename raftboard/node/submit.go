@@ -39,8 +39,8 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		err := s.guard.Sign(ctx, c)
-		if verb := command.VerbOf(c); err == nil && verb != nil && verb.Permission != command.Lead {
+		err, verb := s.guard.Sign(ctx, c), command.VerbOf(c)
+		if err == nil && verb != nil && verb.Permission != command.Lead {
 			err = s.guard.RefuseElsewhere(verb.Name, verb.Message(c))
 		}
 		if err == nil {
@@ -50,7 +50,7 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 			err = fmt.Errorf("%w: %s needs version %d of the cluster, which is %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
 				jobs.ErrConflict, command.Name(c), needs, s.machine.Version())
 		}
-		if err == nil && grows(c) {
+		if err == nil && verb.Rule.GetGrows() {
 			err = s.mayGrow(command.Size(c))
 		}
 		if err != nil {
@@ -83,14 +83,4 @@ func (s *submitter) one(ctx context.Context, c *conductordv1.Command) (uint64, *
 		return index, nil, err
 	}
 	return index, results[0], nil
-}
-
-// grows reports whether a command brings new work.
-func grows(c *conductordv1.Command) bool {
-	switch c.GetKind().(type) {
-	case *conductordv1.Command_Post, *conductordv1.Command_SaveBook, *conductordv1.Command_CreateBoard,
-		*conductordv1.Command_SaveSchedule, *conductordv1.Command_RunSchedule, *conductordv1.Command_BackfillSchedule:
-		return true
-	}
-	return false
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 )
 
 // options are the options of the .proto files that decide how a message is written, hidden and
@@ -19,10 +20,8 @@ type options struct {
 
 var stated = sync.OnceValue(func() *options {
 	o := &options{classes: map[protoreflect.FullName]v1.Class{}, values: map[protoreflect.FullName]bool{}, forms: map[protoreflect.FullName]form{}}
-	for _, file := range []protoreflect.FileDescriptor{v1.File_conductord_v1_types_proto, v1.File_conductord_v1_command_proto, v1.File_conductord_v1_service_proto} {
-		for i := range file.Messages().Len() {
-			o.read(file.Messages().Get(i))
-		}
+	for message := range command.Messages() {
+		o.read(message)
 	}
 	return o
 })

@@ -3705,74 +3705,77 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"8\n" +
 	"\bTableSum\x12\x1a\n" +
 	"\x05table\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xcd\x1a\n" +
-	"\aCommand\x120\n" +
-	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
-	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x89\x1e\n" +
+	"\aCommand\x12>\n" +
+	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandB\f\xf2\x9d&\b\b\x02\x18\x01 \x01(\x01H\x00R\x04post\x12=\n" +
+	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05claim\x12L\n" +
 	"\n" +
-	"claim_next\x18\x03 \x01(\v2\x1f.conductord.v1.ClaimNextCommandH\x00R\tclaimNext\x121\n" +
-	"\aconsume\x18\x04 \x01(\v2\x15.conductord.v1.EndingH\x00R\aconsume\x121\n" +
-	"\aabandon\x18\x05 \x01(\v2\x15.conductord.v1.EndingH\x00R\aabandon\x12-\n" +
-	"\x05trash\x18\x06 \x01(\v2\x15.conductord.v1.EndingH\x00R\x05trash\x12;\n" +
-	"\fopen_session\x18\a \x01(\v2\x16.conductord.v1.OpeningH\x00R\vopenSession\x12I\n" +
-	"\rclose_session\x18\b \x01(\v2\".conductord.v1.CloseSessionCommandH\x00R\fcloseSession\x12<\n" +
-	"\bregister\x18\t \x01(\v2\x1e.conductord.v1.RegisterCommandH\x00R\bregister\x122\n" +
+	"claim_next\x18\x03 \x01(\v2\x1f.conductord.v1.ClaimNextCommandB\n" +
+	"\xf2\x9d&\x06\b\x03 \x01(\x01H\x00R\tclaimNext\x12;\n" +
+	"\aconsume\x18\x04 \x01(\v2\x15.conductord.v1.EndingB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\aconsume\x12;\n" +
+	"\aabandon\x18\x05 \x01(\v2\x15.conductord.v1.EndingB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\aabandon\x127\n" +
+	"\x05trash\x18\x06 \x01(\v2\x15.conductord.v1.EndingB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05trash\x12E\n" +
+	"\fopen_session\x18\a \x01(\v2\x16.conductord.v1.OpeningB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\vopenSession\x12S\n" +
+	"\rclose_session\x18\b \x01(\v2\".conductord.v1.CloseSessionCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\fcloseSession\x12H\n" +
+	"\bregister\x18\t \x01(\v2\x1e.conductord.v1.RegisterCommandB\n" +
+	"\xf2\x9d&\x06\b\x03 \x01(\x01H\x00R\bregister\x12<\n" +
 	"\tsave_book\x18\n" +
-	" \x01(\v2\x13.conductord.v1.BookH\x00R\bsaveBook\x128\n" +
-	"\vupdate_flow\x18\v \x01(\v2\x15.conductord.v1.UpdateH\x00R\n" +
-	"updateFlow\x12F\n" +
-	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x125\n" +
-	"\asuspend\x18\r \x01(\v2\x19.conductord.v1.JobCommandH\x00R\asuspend\x123\n" +
-	"\x06resume\x18\x0e \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06resume\x123\n" +
-	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06cancel\x127\n" +
-	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandH\x00R\btransfer\x12/\n" +
-	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
-	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x121\n" +
-	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x05purge\x121\n" +
-	"\x05retry\x18\x1f \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x05retry\x12F\n" +
-	"\fextend_claim\x18\x1a \x01(\v2!.conductord.v1.ExtendClaimCommandH\x00R\vextendClaim\x12O\n" +
-	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandH\x00R\x0edeleteSchedule\x12L\n" +
-	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandH\x00R\rpauseSchedule\x12@\n" +
-	"\fcreate_board\x18\x10 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vcreateBoard\x12C\n" +
-	"\vlimit_board\x18\x11 \x01(\v2 .conductord.v1.LimitBoardCommandH\x00R\n" +
-	"limitBoard\x12>\n" +
-	"\vpause_board\x18\x12 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\n" +
-	"pauseBoard\x12@\n" +
-	"\fresume_board\x18\x13 \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vresumeBoard\x12@\n" +
-	"\fdelete_board\x18\x1e \x01(\v2\x1b.conductord.v1.BoardCommandH\x00R\vdeleteBoard\x12=\n" +
-	"\tage_board\x18\x1b \x01(\v2\x1e.conductord.v1.AgeBoardCommandH\x00R\bageBoard\x12F\n" +
-	"\x0fdrain_conductor\x18\x16 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x0edrainConductor\x12J\n" +
-	"\x11undrain_conductor\x18\x17 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x10undrainConductor\x12R\n" +
-	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12I\n" +
-	"\rraise_version\x18$ \x01(\v2\".conductord.v1.RaiseVersionCommandH\x00R\fraiseVersion\x12L\n" +
-	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
-	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
-	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweep\x12F\n" +
-	"\fexpire_claim\x18. \x01(\v2!.conductord.v1.ExpireClaimCommandH\x00R\vexpireClaim\x12I\n" +
-	"\rsave_schedule\x18< \x01(\v2\".conductord.v1.SaveScheduleCommandH\x00R\fsaveSchedule\x12O\n" +
-	"\x0fresume_schedule\x18= \x01(\v2$.conductord.v1.ResumeScheduleCommandH\x00R\x0eresumeSchedule\x12I\n" +
-	"\rfire_schedule\x18> \x01(\v2\".conductord.v1.FireScheduleCommandH\x00R\ffireSchedule\x12F\n" +
-	"\frun_schedule\x18? \x01(\v2!.conductord.v1.RunScheduleCommandH\x00R\vrunSchedule\x12U\n" +
-	"\x11backfill_schedule\x18@ \x01(\v2&.conductord.v1.BackfillScheduleCommandH\x00R\x10backfillSchedule\x12L\n" +
-	"\x0esave_principal\x18F \x01(\v2#.conductord.v1.SavePrincipalCommandH\x00R\rsavePrincipal\x12R\n" +
-	"\x10delete_principal\x18G \x01(\v2%.conductord.v1.DeletePrincipalCommandH\x00R\x0fdeletePrincipal\x12P\n" +
-	"\x10add_access_token\x18H \x01(\v2$.conductord.v1.AddAccessTokenCommandH\x00R\x0eaddAccessToken\x12Y\n" +
-	"\x13revoke_access_token\x18I \x01(\v2'.conductord.v1.RevokeAccessTokenCommandH\x00R\x11revokeAccessToken\x12;\n" +
+	" \x01(\v2\x13.conductord.v1.BookB\b\xf2\x9d&\x04\b\x02\x18\x01H\x00R\bsaveBook\x12B\n" +
+	"\vupdate_flow\x18\v \x01(\v2\x15.conductord.v1.UpdateB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\n" +
+	"updateFlow\x12N\n" +
+	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandB\x06\xf2\x9d&\x02\b\x02H\x00R\vdestroyBook\x12=\n" +
+	"\asuspend\x18\r \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\asuspend\x12;\n" +
+	"\x06resume\x18\x0e \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x06resume\x12;\n" +
+	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x06cancel\x12?\n" +
+	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\btransfer\x127\n" +
+	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeB\x06\xf2\x9d&\x02\b\x04H\x00R\x06change\x12C\n" +
+	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionB\x06\xf2\x9d&\x02\b\x04H\x00R\tintervene\x129\n" +
+	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x05purge\x129\n" +
+	"\x05retry\x18\x1f \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x05retry\x12P\n" +
+	"\fextend_claim\x18\x1a \x01(\v2!.conductord.v1.ExtendClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\vextendClaim\x12W\n" +
+	"\x0fdelete_schedule\x18\x1c \x01(\v2$.conductord.v1.DeleteScheduleCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x0edeleteSchedule\x12T\n" +
+	"\x0epause_schedule\x18\x1d \x01(\v2#.conductord.v1.PauseScheduleCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\rpauseSchedule\x12L\n" +
+	"\fcreate_board\x18\x10 \x01(\v2\x1b.conductord.v1.BoardCommandB\n" +
+	"\xf2\x9d&\x06\b\x05\x18\x01(\x01H\x00R\vcreateBoard\x12K\n" +
+	"\vlimit_board\x18\x11 \x01(\v2 .conductord.v1.LimitBoardCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\n" +
+	"limitBoard\x12F\n" +
+	"\vpause_board\x18\x12 \x01(\v2\x1b.conductord.v1.BoardCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\n" +
+	"pauseBoard\x12H\n" +
+	"\fresume_board\x18\x13 \x01(\v2\x1b.conductord.v1.BoardCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\vresumeBoard\x12H\n" +
+	"\fdelete_board\x18\x1e \x01(\v2\x1b.conductord.v1.BoardCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\vdeleteBoard\x12E\n" +
+	"\tage_board\x18\x1b \x01(\v2\x1e.conductord.v1.AgeBoardCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bageBoard\x12N\n" +
+	"\x0fdrain_conductor\x18\x16 \x01(\v2\x1b.conductord.v1.DrainCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x0edrainConductor\x12R\n" +
+	"\x11undrain_conductor\x18\x17 \x01(\v2\x1b.conductord.v1.DrainCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x10undrainConductor\x12Z\n" +
+	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\x0fbeginLeadership\x12Q\n" +
+	"\rraise_version\x18$ \x01(\v2\".conductord.v1.RaiseVersionCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\fraiseVersion\x12T\n" +
+	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\rexpireSession\x12B\n" +
+	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\awakeDue\x12;\n" +
+	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\x05sweep\x12N\n" +
+	"\fexpire_claim\x18. \x01(\v2!.conductord.v1.ExpireClaimCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\vexpireClaim\x12S\n" +
+	"\rsave_schedule\x18< \x01(\v2\".conductord.v1.SaveScheduleCommandB\b\xf2\x9d&\x04\b\x06\x18\x01H\x00R\fsaveSchedule\x12W\n" +
+	"\x0fresume_schedule\x18= \x01(\v2$.conductord.v1.ResumeScheduleCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\x0eresumeSchedule\x12Q\n" +
+	"\rfire_schedule\x18> \x01(\v2\".conductord.v1.FireScheduleCommandB\x06\xf2\x9d&\x02\b\x06H\x00R\ffireSchedule\x12P\n" +
+	"\frun_schedule\x18? \x01(\v2!.conductord.v1.RunScheduleCommandB\b\xf2\x9d&\x04\b\x06\x18\x01H\x00R\vrunSchedule\x12_\n" +
+	"\x11backfill_schedule\x18@ \x01(\v2&.conductord.v1.BackfillScheduleCommandB\b\xf2\x9d&\x04\b\x06\x18\x01H\x00R\x10backfillSchedule\x12T\n" +
+	"\x0esave_principal\x18F \x01(\v2#.conductord.v1.SavePrincipalCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\rsavePrincipal\x12Z\n" +
+	"\x10delete_principal\x18G \x01(\v2%.conductord.v1.DeletePrincipalCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\x0fdeletePrincipal\x12X\n" +
+	"\x10add_access_token\x18H \x01(\v2$.conductord.v1.AddAccessTokenCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\x0eaddAccessToken\x12a\n" +
+	"\x13revoke_access_token\x18I \x01(\v2'.conductord.v1.RevokeAccessTokenCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\x11revokeAccessToken\x12C\n" +
 	"\n" +
-	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordH\x00R\trecordAct\x12@\n" +
+	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordB\x06\xf2\x9d&\x02\b\x06H\x00R\trecordAct\x12H\n" +
 	"\n" +
-	"save_quota\x18K \x01(\v2\x1f.conductord.v1.SaveQuotaCommandH\x00R\tsaveQuota\x12F\n" +
-	"\fdelete_quota\x18L \x01(\v2!.conductord.v1.DeleteQuotaCommandH\x00R\vdeleteQuota\x12M\n" +
-	"\x0fnote_token_uses\x18M \x01(\v2#.conductord.v1.NoteTokenUsesCommandH\x00R\rnoteTokenUses\x12\"\n" +
+	"save_quota\x18K \x01(\v2\x1f.conductord.v1.SaveQuotaCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\tsaveQuota\x12N\n" +
+	"\fdelete_quota\x18L \x01(\v2!.conductord.v1.DeleteQuotaCommandB\x06\xf2\x9d&\x02\b\x05H\x00R\vdeleteQuota\x12W\n" +
+	"\x0fnote_token_uses\x18M \x01(\v2#.conductord.v1.NoteTokenUsesCommandB\b\xf2\x9d&\x04\b\x05 \x01H\x00R\rnoteTokenUses\x12\"\n" +
 	"\tprincipal\x18d \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x18\n" +
 	"\x04from\x18e \x01(\tB\x04\xe8\x9d&\x01R\x04fromB\x06\n" +
-	"\x04kind\"A\n" +
+	"\x04kind\"I\n" +
 	"\vPostCommand\x122\n" +
-	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\"b\n" +
+	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings:\x06\x82\x9e&\x02\b\x02\"x\n" +
 	"\fClaimCommand\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x1a\n" +
-	"\x05nonce\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\"\x83\x02\n" +
+	"\x05nonce\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce:\x14\x82\x9e&\x10\b\b\x12\x03job2\asession\"\x9c\x02\n" +
 	"\x10ClaimNextCommand\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12\x1a\n" +
 	"\x05nonce\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\x12\x1c\n" +
@@ -3781,57 +3784,57 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x1c\n" +
 	"\x06labels\x18\x06 \x03(\tB\x04\xe8\x9d&\x01R\x06labels\x121\n" +
 	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
-	"\x06begins\x18\b \x01(\bR\x06begins\"\x7f\n" +
+	"\x06begins\x18\b \x01(\bR\x06begins:\x17\x82\x9e&\x13\b\x04\x12\x06boards2\asession\"\x8f\x01\n" +
 	"\x14SavePrincipalCommand\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x03 \x01(\bR\n" +
-	"hideValues\"2\n" +
+	"hideValues:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"B\n" +
 	"\x16DeletePrincipalCommand\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\"\xa1\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"\xba\x01\n" +
 	"\x15AddAccessTokenCommand\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x14\n" +
-	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
-	"\x04hash\x18\x03 \x01(\fB\x04\xe8\x9d&\x01R\x04hash\x124\n" +
-	"\aexpires\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"T\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1c\n" +
+	"\x04hash\x18\x03 \x01(\fB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x04hash\x124\n" +
+	"\aexpires\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires:\x13\x82\x9e&\x02\b\x01\x8a\x9e&\tprincipal\"i\n" +
 	"\x18RevokeAccessTokenCommand\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x14\n" +
-	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\"C\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id:\x13\x82\x9e&\x02\b\x01\x8a\x9e&\tprincipal\"K\n" +
 	"\x14NoteTokenUsesCommand\x12+\n" +
-	"\x04uses\x18\x01 \x03(\v2\x17.conductord.v1.TokenUseR\x04uses\"D\n" +
+	"\x04uses\x18\x01 \x03(\v2\x17.conductord.v1.TokenUseR\x04uses:\x06\x82\x9e&\x02\b\x01\"D\n" +
 	"\bTokenUse\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x14\n" +
-	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\"\x84\x01\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\"\xa0\x01\n" +
 	"\x10SaveQuotaCommand\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x1c\n" +
 	"\x06boards\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06boards\x12.\n" +
-	"\x06limits\x18\x03 \x01(\v2\x16.conductord.v1.AmountsR\x06limits\"V\n" +
+	"\x06limits\x18\x03 \x01(\v2\x16.conductord.v1.AmountsR\x06limits:\x1a\x82\x9e&\x02\b\x01\x8a\x9e&\x10principal boards\"r\n" +
 	"\x12DeleteQuotaCommand\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x1c\n" +
-	"\x06boards\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06boards\"\x8b\x01\n" +
+	"\x06boards\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06boards:\x1a\x82\x9e&\x02\b\x01\x8a\x9e&\x10principal boards\"\x98\x01\n" +
 	"\x12ExtendClaimCommand\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
-	"\x06expiry\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06expiry\"5\n" +
+	"\x06expiry\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06expiry:\v\x82\x9e&\a\b\b\x12\x03job\"F\n" +
 	"\x13CloseSessionCommand\x12\x1e\n" +
-	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\"`\n" +
+	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession:\x0f\x82\x9e&\v\b\x032\asession\"\x80\x01\n" +
 	"\x0fRegisterCommand\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12-\n" +
-	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\".\n" +
+	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity:\x1e\x82\x9e&\x1a\b\a\x12\rentity.boards2\asession\"D\n" +
 	"\x12DestroyBookCommand\x12\x18\n" +
-	"\x04book\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04book\"\x86\x02\n" +
+	"\x04book\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04book:\x14\x82\x9e&\b\b\v\x12\x04book\x8a\x9e&\x04book\"\xa1\x02\n" +
 	"\n" +
 	"JobCommand\x12\x16\n" +
-	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x14\n" +
-	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
+	"\x02by\x18\x02 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1c\n" +
 	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\x12\x16\n" +
 	"\x06revert\x18\x04 \x01(\bR\x06revert\x12\x1a\n" +
 	"\x05steps\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x05steps\x12/\n" +
 	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
 	"\x02to\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02to\x121\n" +
-	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within\"/\n" +
+	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"<\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"2\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion:\v\x8a\x9e&\aversion\"2\n" +
 	"\x16BeginLeadershipCommand\x12\x18\n" +
 	"\x04node\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04node\"\xb0\x01\n" +
 	"\x14ExpireSessionCommand\x12\x1e\n" +
@@ -3840,10 +3843,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"timerEpoch\x126\n" +
 	"\tcool_down\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bcoolDown\x12\x1f\n" +
 	"\vmax_crashes\x18\x04 \x01(\rR\n" +
-	"maxCrashes\"\xf2\x01\n" +
+	"maxCrashes\"\xf8\x01\n" +
 	"\x12ExpireClaimCommand\x12\x16\n" +
-	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
-	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1e\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x120\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token\x12\x1e\n" +
 	"\n" +
 	"extensions\x18\x03 \x01(\rR\n" +
 	"extensions\x12\x1f\n" +
@@ -3861,62 +3864,67 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"timerEpoch\x122\n" +
 	"\amax_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06maxAge\x12\x12\n" +
 	"\x04keep\x18\x03 \x01(\x04R\x04keep\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\rR\x03max\"M\n" +
+	"\x03max\x18\x04 \x01(\rR\x03max\"j\n" +
 	"\x15DeleteScheduleCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\"^\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x1b\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\n" +
+	"board name\"z\n" +
 	"\fBoardCommand\x12\x1a\n" +
-	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x14\n" +
-	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\"\\\n" +
+	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
+	"\x02by\x18\x02 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06reason:\x16\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\x05board\"t\n" +
 	"\x0fAgeBoardCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12-\n" +
-	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\x96\x01\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step:\x16\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\x05board\"\xaf\x01\n" +
 	"\fDrainCommand\x12\"\n" +
-	"\tconductor\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tconductor\x12\x14\n" +
-	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\tconductor\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tconductor\x12\x18\n" +
+	"\x02by\x18\x02 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1c\n" +
 	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\x12\x16\n" +
 	"\x06finish\x18\x04 \x01(\bR\x06finish\x12\x16\n" +
-	"\x06absent\x18\x05 \x01(\bR\x06absent\"c\n" +
+	"\x06absent\x18\x05 \x01(\bR\x06absent:\x13\x82\x9e&\x02\b\x01\x8a\x9e&\tconductor\"{\n" +
 	"\x11LimitBoardCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x122\n" +
-	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\"\x80\x01\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits:\x16\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\x05board\"\xa1\x01\n" +
 	"\x14PauseScheduleCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
-	"\x02by\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\"\xfd\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
+	"\x02by\x18\x03 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06reason\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x06reason:\x1b\x82\x9e&\t\b\x04\x12\x05board\x8a\x9e&\n" +
+	"board name\"\xb1\x02\n" +
 	"\x13SaveScheduleCommand\x123\n" +
-	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x04R\brevision\x12.\n" +
-	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12.\n" +
-	"\x04next\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x125\n" +
-	"\askipped\x18\x05 \x01(\v2\x1b.conductord.v1.SlotDecisionR\askipped\"\xd0\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12 \n" +
+	"\brevision\x18\x02 \x01(\x04B\x04\xf8\x9d&\x01R\brevision\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x124\n" +
+	"\x04next\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x04next\x12;\n" +
+	"\askipped\x18\x05 \x01(\v2\x1b.conductord.v1.SlotDecisionB\x04\xf8\x9d&\x01R\askipped: \x8a\x9e&\x1cschedule.board schedule.name\"\xf2\x01\n" +
 	"\x15ResumeScheduleCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\x125\n" +
-	"\askipped\x18\x04 \x01(\v2\x1b.conductord.v1.SlotDecisionR\askipped\x12.\n" +
-	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\xdf\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12 \n" +
+	"\brevision\x18\x03 \x01(\x04B\x04\xf8\x9d&\x01R\brevision\x12;\n" +
+	"\askipped\x18\x04 \x01(\v2\x1b.conductord.v1.SlotDecisionB\x04\xf8\x9d&\x01R\askipped\x124\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x04next:\x0e\x8a\x9e&\n" +
+	"board name\"\xeb\x01\n" +
 	"\x13FireScheduleCommand\x12\x1f\n" +
 	"\vtimer_epoch\x18\x01 \x01(\x04R\n" +
 	"timerEpoch\x12 \n" +
-	"\bschedule\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\bschedule\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\x129\n" +
-	"\tdecisions\x18\x04 \x03(\v2\x1b.conductord.v1.SlotDecisionR\tdecisions\x12.\n" +
-	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"|\n" +
+	"\bschedule\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\bschedule\x12 \n" +
+	"\brevision\x18\x03 \x01(\x04B\x04\xf8\x9d&\x01R\brevision\x129\n" +
+	"\tdecisions\x18\x04 \x03(\v2\x1b.conductord.v1.SlotDecisionR\tdecisions\x124\n" +
+	"\x04next\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x04next\"\x94\x01\n" +
 	"\x12RunScheduleCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
-	"\x05nonce\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\x12\x14\n" +
-	"\x02by\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02by\"\xcf\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1e\n" +
+	"\x05nonce\x18\x03 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x05nonce\x12\x18\n" +
+	"\x02by\x18\x04 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by:\x0e\x8a\x9e&\n" +
+	"board name\"\xed\x01\n" +
 	"\x17BackfillScheduleCommand\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x04R\brevision\x120\n" +
-	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x14\n" +
-	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1a\n" +
-	"\x05nonce\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\"\x8c\x03\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12 \n" +
+	"\brevision\x18\x03 \x01(\x04B\x04\xf8\x9d&\x01R\brevision\x120\n" +
+	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x18\n" +
+	"\x02by\x18\x05 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1e\n" +
+	"\x05nonce\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x05nonce:\x0e\x8a\x9e&\n" +
+	"board name\"\x8c\x03\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +

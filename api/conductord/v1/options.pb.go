@@ -131,6 +131,310 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 	return file_conductord_v1_options_proto_rawDescGZIP(), []int{1}
 }
 
+// Permission is what a caller must be allowed to do. Package command has the roles.
+type Permission int32
+
+const (
+	Permission_UNSTATED   Permission = 0
+	Permission_READ       Permission = 1
+	Permission_POST       Permission = 2 // put work on a board
+	Permission_WORK       Permission = 3 // hold a session, claim jobs, and record what becomes of them
+	Permission_OPERATE    Permission = 4 // steer jobs, schedules and conductors of others
+	Permission_ADMINISTER Permission = 5 // make, limit and delete boards, back up the cluster
+	Permission_LEAD       Permission = 6 // the leader's own; no caller has it
+	Permission_EACH       Permission = 7 // each call in it has its own
+)
+
+// Enum value maps for Permission.
+var (
+	Permission_name = map[int32]string{
+		0: "UNSTATED",
+		1: "READ",
+		2: "POST",
+		3: "WORK",
+		4: "OPERATE",
+		5: "ADMINISTER",
+		6: "LEAD",
+		7: "EACH",
+	}
+	Permission_value = map[string]int32{
+		"UNSTATED":   0,
+		"READ":       1,
+		"POST":       2,
+		"WORK":       3,
+		"OPERATE":    4,
+		"ADMINISTER": 5,
+		"LEAD":       6,
+		"EACH":       7,
+	}
+)
+
+func (x Permission) Enum() *Permission {
+	p := new(Permission)
+	*p = x
+	return p
+}
+
+func (x Permission) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Permission) Descriptor() protoreflect.EnumDescriptor {
+	return file_conductord_v1_options_proto_enumTypes[2].Descriptor()
+}
+
+func (Permission) Type() protoreflect.EnumType {
+	return &file_conductord_v1_options_proto_enumTypes[2]
+}
+
+func (x Permission) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Permission.Descriptor instead.
+func (Permission) EnumDescriptor() ([]byte, []int) {
+	return file_conductord_v1_options_proto_rawDescGZIP(), []int{2}
+}
+
+type On int32
+
+const (
+	On_UNSCOPED On = 0
+	On_CLUSTER  On = 1  // all boards, or what belongs to none
+	On_PARTS    On = 2  // each part is allowed by itself, or the answer has only what the caller may see
+	On_OWN      On = 3  // what the caller owns: a role on any board is enough
+	On_BOARD    On = 4  // the boards that the field names; empty: the default board
+	On_LIST     On = 5  // the board that the field names; empty: all boards
+	On_READABLE On = 6  // the same; empty: the answer has only what the caller may see
+	On_SERVED   On = 7  // the boards that an entity serves; a worker without boards serves those of its principal
+	On_JOB      On = 8  // the board of the job
+	On_FLOW     On = 9  // the board of the flow's book
+	On_WORK_ON  On = 10 // the same; with a token, the board of the flow's last job
+	On_BOOK     On = 11 // the board of the book
+)
+
+// Enum value maps for On.
+var (
+	On_name = map[int32]string{
+		0:  "UNSCOPED",
+		1:  "CLUSTER",
+		2:  "PARTS",
+		3:  "OWN",
+		4:  "BOARD",
+		5:  "LIST",
+		6:  "READABLE",
+		7:  "SERVED",
+		8:  "JOB",
+		9:  "FLOW",
+		10: "WORK_ON",
+		11: "BOOK",
+	}
+	On_value = map[string]int32{
+		"UNSCOPED": 0,
+		"CLUSTER":  1,
+		"PARTS":    2,
+		"OWN":      3,
+		"BOARD":    4,
+		"LIST":     5,
+		"READABLE": 6,
+		"SERVED":   7,
+		"JOB":      8,
+		"FLOW":     9,
+		"WORK_ON":  10,
+		"BOOK":     11,
+	}
+)
+
+func (x On) Enum() *On {
+	p := new(On)
+	*p = x
+	return p
+}
+
+func (x On) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (On) Descriptor() protoreflect.EnumDescriptor {
+	return file_conductord_v1_options_proto_enumTypes[3].Descriptor()
+}
+
+func (On) Type() protoreflect.EnumType {
+	return &file_conductord_v1_options_proto_enumTypes[3]
+}
+
+func (x On) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use On.Descriptor instead.
+func (On) EnumDescriptor() ([]byte, []int) {
+	return file_conductord_v1_options_proto_rawDescGZIP(), []int{3}
+}
+
+// Rule is what a call or a command needs and does.
+type Rule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Needs         Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
+	Applies       string                 `protobuf:"bytes,2,opt,name=applies,proto3" json:"applies,omitempty"`      // of a call that does nothing but apply a command: its name; the call has its rule
+	Grows         bool                   `protobuf:"varint,3,opt,name=grows,proto3" json:"grows,omitempty"`         // it brings new work, so it is refused while memory or disk is short
+	Unaudited     bool                   `protobuf:"varint,4,opt,name=unaudited,proto3" json:"unaudited,omitempty"` // no record in the audit log: events of jobs tell the same
+	Elsewhere     bool                   `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"` // it may name boards of other clusters
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rule) Reset() {
+	*x = Rule{}
+	mi := &file_conductord_v1_options_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rule) ProtoMessage() {}
+
+func (x *Rule) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_options_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rule.ProtoReflect.Descriptor instead.
+func (*Rule) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_options_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Rule) GetNeeds() Permission {
+	if x != nil {
+		return x.Needs
+	}
+	return Permission_UNSTATED
+}
+
+func (x *Rule) GetApplies() string {
+	if x != nil {
+		return x.Applies
+	}
+	return ""
+}
+
+func (x *Rule) GetGrows() bool {
+	if x != nil {
+		return x.Grows
+	}
+	return false
+}
+
+func (x *Rule) GetUnaudited() bool {
+	if x != nil {
+		return x.Unaudited
+	}
+	return false
+}
+
+func (x *Rule) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
+// Scope is what a message acts on: the caller needs the permission there. Fields are paths, such as
+// "schedule.board".
+type Scope struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	On            On                     `protobuf:"varint,1,opt,name=on,proto3,enum=conductord.v1.On" json:"on,omitempty"`
+	Field         string                 `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`     // with the name or the id
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`         // with the id of a job, which counts instead if it is set
+	Also          string                 `protobuf:"bytes,4,opt,name=also,proto3" json:"also,omitempty"`       // with another board, which counts too if it is set
+	Fresh         string                 `protobuf:"bytes,5,opt,name=fresh,proto3" json:"fresh,omitempty"`     // with the board of what does not exist yet
+	Session       string                 `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"` // with the id of a session, which the caller must own too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scope) Reset() {
+	*x = Scope{}
+	mi := &file_conductord_v1_options_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scope) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scope) ProtoMessage() {}
+
+func (x *Scope) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_options_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scope.ProtoReflect.Descriptor instead.
+func (*Scope) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_options_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Scope) GetOn() On {
+	if x != nil {
+		return x.On
+	}
+	return On_UNSCOPED
+}
+
+func (x *Scope) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Scope) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Scope) GetAlso() string {
+	if x != nil {
+		return x.Also
+	}
+	return ""
+}
+
+func (x *Scope) GetFresh() string {
+	if x != nil {
+		return x.Fresh
+	}
+	return ""
+}
+
+func (x *Scope) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
 var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
@@ -138,6 +442,30 @@ var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Field:         78301,
 		Name:          "conductord.v1.class",
 		Tag:           "varint,78301,opt,name=class,enum=conductord.v1.Class",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*Rule)(nil),
+		Field:         78302,
+		Name:          "conductord.v1.command",
+		Tag:           "bytes,78302,opt,name=command",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         78303,
+		Name:          "conductord.v1.untold",
+		Tag:           "varint,78303,opt,name=untold",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
+		ExtensionType: (*Rule)(nil),
+		Field:         78301,
+		Name:          "conductord.v1.call",
+		Tag:           "bytes,78301,opt,name=call",
 		Filename:      "conductord/v1/options.proto",
 	},
 	{
@@ -164,6 +492,22 @@ var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,78303,opt,name=fast",
 		Filename:      "conductord/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*Scope)(nil),
+		Field:         78304,
+		Name:          "conductord.v1.scope",
+		Tag:           "bytes,78304,opt,name=scope",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         78305,
+		Name:          "conductord.v1.target",
+		Tag:           "bytes,78305,opt,name=target",
+		Filename:      "conductord/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -172,6 +516,20 @@ var (
 	//
 	// optional conductord.v1.Class class = 78301;
 	E_Class = &file_conductord_v1_options_proto_extTypes[0]
+	// The rule of a command: a field of Command's kind.
+	//
+	// optional conductord.v1.Rule command = 78302;
+	E_Command = &file_conductord_v1_options_proto_extTypes[1]
+	// The audit log leaves the field out: the caller, which has its own place, and what programs make for each other.
+	//
+	// optional bool untold = 78303;
+	E_Untold = &file_conductord_v1_options_proto_extTypes[2]
+)
+
+// Extension fields to descriptorpb.MethodOptions.
+var (
+	// optional conductord.v1.Rule call = 78301;
+	E_Call = &file_conductord_v1_options_proto_extTypes[3]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -180,21 +538,42 @@ var (
 	// with keys encrypt it. Its own fields have no classes.
 	//
 	// optional bool is_value = 78301;
-	E_IsValue = &file_conductord_v1_options_proto_extTypes[1]
+	E_IsValue = &file_conductord_v1_options_proto_extTypes[4]
 	// optional conductord.v1.Form form = 78302;
-	E_Form = &file_conductord_v1_options_proto_extTypes[2]
+	E_Form = &file_conductord_v1_options_proto_extTypes[5]
 	// Messages that are logged, stored or carried by streams: with all messages in them, they are sized,
 	// encoded and decoded by generated code, in a fraction of the time of protobuf's tables.
 	//
 	// optional bool fast = 78303;
-	E_Fast = &file_conductord_v1_options_proto_extTypes[3]
+	E_Fast = &file_conductord_v1_options_proto_extTypes[6]
+	// The scope of the request of a call, of a command, and of each part of a request in parts.
+	//
+	// optional conductord.v1.Scope scope = 78304;
+	E_Scope = &file_conductord_v1_options_proto_extTypes[7]
+	// The fields that name the target in the audit log, as "board schedule.name" or, under another name, "book=id".
+	//
+	// optional string target = 78305;
+	E_Target = &file_conductord_v1_options_proto_extTypes[8]
 )
 
 var File_conductord_v1_options_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/options.proto\x12\rconductord.v1\x1a google/protobuf/descriptor.proto*0\n" +
+	"\x1bconductord/v1/options.proto\x12\rconductord.v1\x1a google/protobuf/descriptor.proto\"\xa3\x01\n" +
+	"\x04Rule\x12/\n" +
+	"\x05needs\x18\x01 \x01(\x0e2\x19.conductord.v1.PermissionR\x05needs\x12\x18\n" +
+	"\aapplies\x18\x02 \x01(\tR\aapplies\x12\x14\n" +
+	"\x05grows\x18\x03 \x01(\bR\x05grows\x12\x1c\n" +
+	"\tunaudited\x18\x04 \x01(\bR\tunaudited\x12\x1c\n" +
+	"\telsewhere\x18\x05 \x01(\bR\telsewhere\"\x96\x01\n" +
+	"\x05Scope\x12!\n" +
+	"\x02on\x18\x01 \x01(\x0e2\x11.conductord.v1.OnR\x02on\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
+	"\x04also\x18\x04 \x01(\tR\x04also\x12\x14\n" +
+	"\x05fresh\x18\x05 \x01(\tR\x05fresh\x12\x18\n" +
+	"\asession\x18\x06 \x01(\tR\asession*0\n" +
 	"\x04Form\x12\n" +
 	"\n" +
 	"\x06OBJECT\x10\x00\x12\a\n" +
@@ -206,11 +585,42 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x05SHOWN\x10\x01\x12\n" +
 	"\n" +
 	"\x06HIDDEN\x10\x02\x12\v\n" +
-	"\aREDUCED\x10\x03:K\n" +
-	"\x05class\x12\x1d.google.protobuf.FieldOptions\x18\xdd\xe3\x04 \x01(\x0e2\x14.conductord.v1.ClassR\x05class:<\n" +
+	"\aREDUCED\x10\x03*i\n" +
+	"\n" +
+	"Permission\x12\f\n" +
+	"\bUNSTATED\x10\x00\x12\b\n" +
+	"\x04READ\x10\x01\x12\b\n" +
+	"\x04POST\x10\x02\x12\b\n" +
+	"\x04WORK\x10\x03\x12\v\n" +
+	"\aOPERATE\x10\x04\x12\x0e\n" +
+	"\n" +
+	"ADMINISTER\x10\x05\x12\b\n" +
+	"\x04LEAD\x10\x06\x12\b\n" +
+	"\x04EACH\x10\a*\x8c\x01\n" +
+	"\x02On\x12\f\n" +
+	"\bUNSCOPED\x10\x00\x12\v\n" +
+	"\aCLUSTER\x10\x01\x12\t\n" +
+	"\x05PARTS\x10\x02\x12\a\n" +
+	"\x03OWN\x10\x03\x12\t\n" +
+	"\x05BOARD\x10\x04\x12\b\n" +
+	"\x04LIST\x10\x05\x12\f\n" +
+	"\bREADABLE\x10\x06\x12\n" +
+	"\n" +
+	"\x06SERVED\x10\a\x12\a\n" +
+	"\x03JOB\x10\b\x12\b\n" +
+	"\x04FLOW\x10\t\x12\v\n" +
+	"\aWORK_ON\x10\n" +
+	"\x12\b\n" +
+	"\x04BOOK\x10\v:K\n" +
+	"\x05class\x12\x1d.google.protobuf.FieldOptions\x18\xdd\xe3\x04 \x01(\x0e2\x14.conductord.v1.ClassR\x05class:N\n" +
+	"\acommand\x12\x1d.google.protobuf.FieldOptions\x18\xde\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\acommand:7\n" +
+	"\x06untold\x12\x1d.google.protobuf.FieldOptions\x18\xdf\xe3\x04 \x01(\bR\x06untold:I\n" +
+	"\x04call\x12\x1e.google.protobuf.MethodOptions\x18\xdd\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\x04call:<\n" +
 	"\bis_value\x12\x1f.google.protobuf.MessageOptions\x18\xdd\xe3\x04 \x01(\bR\aisValue:J\n" +
 	"\x04form\x12\x1f.google.protobuf.MessageOptions\x18\xde\xe3\x04 \x01(\x0e2\x13.conductord.v1.FormR\x04form:5\n" +
-	"\x04fast\x12\x1f.google.protobuf.MessageOptions\x18\xdf\xe3\x04 \x01(\bR\x04fastBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x04fast\x12\x1f.google.protobuf.MessageOptions\x18\xdf\xe3\x04 \x01(\bR\x04fast:M\n" +
+	"\x05scope\x12\x1f.google.protobuf.MessageOptions\x18\xe0\xe3\x04 \x01(\v2\x14.conductord.v1.ScopeR\x05scope:9\n" +
+	"\x06target\x12\x1f.google.protobuf.MessageOptions\x18\xe1\xe3\x04 \x01(\tR\x06targetBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_options_proto_rawDescOnce sync.Once
@@ -224,25 +634,41 @@ func file_conductord_v1_options_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_options_proto_rawDescData
 }
 
-var file_conductord_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_conductord_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_conductord_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_conductord_v1_options_proto_goTypes = []any{
 	(Form)(0),                           // 0: conductord.v1.Form
 	(Class)(0),                          // 1: conductord.v1.Class
-	(*descriptorpb.FieldOptions)(nil),   // 2: google.protobuf.FieldOptions
-	(*descriptorpb.MessageOptions)(nil), // 3: google.protobuf.MessageOptions
+	(Permission)(0),                     // 2: conductord.v1.Permission
+	(On)(0),                             // 3: conductord.v1.On
+	(*Rule)(nil),                        // 4: conductord.v1.Rule
+	(*Scope)(nil),                       // 5: conductord.v1.Scope
+	(*descriptorpb.FieldOptions)(nil),   // 6: google.protobuf.FieldOptions
+	(*descriptorpb.MethodOptions)(nil),  // 7: google.protobuf.MethodOptions
+	(*descriptorpb.MessageOptions)(nil), // 8: google.protobuf.MessageOptions
 }
 var file_conductord_v1_options_proto_depIdxs = []int32{
-	2, // 0: conductord.v1.class:extendee -> google.protobuf.FieldOptions
-	3, // 1: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
-	3, // 2: conductord.v1.form:extendee -> google.protobuf.MessageOptions
-	3, // 3: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
-	1, // 4: conductord.v1.class:type_name -> conductord.v1.Class
-	0, // 5: conductord.v1.form:type_name -> conductord.v1.Form
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	4, // [4:6] is the sub-list for extension type_name
-	0, // [0:4] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2,  // 0: conductord.v1.Rule.needs:type_name -> conductord.v1.Permission
+	3,  // 1: conductord.v1.Scope.on:type_name -> conductord.v1.On
+	6,  // 2: conductord.v1.class:extendee -> google.protobuf.FieldOptions
+	6,  // 3: conductord.v1.command:extendee -> google.protobuf.FieldOptions
+	6,  // 4: conductord.v1.untold:extendee -> google.protobuf.FieldOptions
+	7,  // 5: conductord.v1.call:extendee -> google.protobuf.MethodOptions
+	8,  // 6: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
+	8,  // 7: conductord.v1.form:extendee -> google.protobuf.MessageOptions
+	8,  // 8: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
+	8,  // 9: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
+	8,  // 10: conductord.v1.target:extendee -> google.protobuf.MessageOptions
+	1,  // 11: conductord.v1.class:type_name -> conductord.v1.Class
+	4,  // 12: conductord.v1.command:type_name -> conductord.v1.Rule
+	4,  // 13: conductord.v1.call:type_name -> conductord.v1.Rule
+	0,  // 14: conductord.v1.form:type_name -> conductord.v1.Form
+	5,  // 15: conductord.v1.scope:type_name -> conductord.v1.Scope
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	11, // [11:16] is the sub-list for extension type_name
+	2,  // [2:11] is the sub-list for extension extendee
+	0,  // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_options_proto_init() }
@@ -255,14 +681,15 @@ func file_conductord_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_options_proto_rawDesc), len(file_conductord_v1_options_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   0,
-			NumExtensions: 4,
+			NumEnums:      4,
+			NumMessages:   2,
+			NumExtensions: 9,
 			NumServices:   0,
 		},
 		GoTypes:           file_conductord_v1_options_proto_goTypes,
 		DependencyIndexes: file_conductord_v1_options_proto_depIdxs,
 		EnumInfos:         file_conductord_v1_options_proto_enumTypes,
+		MessageInfos:      file_conductord_v1_options_proto_msgTypes,
 		ExtensionInfos:    file_conductord_v1_options_proto_extTypes,
 	}.Build()
 	File_conductord_v1_options_proto = out.File

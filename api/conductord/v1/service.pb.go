@@ -7004,40 +7004,41 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"^\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"f\n" +
 	"\x0eFindIDsRequest\x12\x18\n" +
 	"\x04noun\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04noun\x12\x1c\n" +
 	"\x06prefix\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06prefix\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"=\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x02\"=\n" +
 	"\x0fFindIDsResponse\x12\x16\n" +
 	"\x03ids\x18\x01 \x03(\tB\x04\xe8\x9d&\x01R\x03ids\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"C\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"R\n" +
 	"\x0fGetBoardRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\">\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale:\r\x82\x9e&\t\b\x04\x12\x05board\">\n" +
 	"\x10GetBoardResponse\x12*\n" +
-	"\x05board\x18\x01 \x01(\v2\x14.conductord.v1.BoardR\x05board\"[\n" +
+	"\x05board\x18\x01 \x01(\v2\x14.conductord.v1.BoardR\x05board\"c\n" +
 	"\x11ListBoardsRequest\x12\x1a\n" +
 	"\x05after\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"\\\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x02\"\\\n" +
 	"\x12ListBoardsResponse\x12,\n" +
 	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"]\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"c\n" +
 	"\vPostRequest\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\x12\x14\n" +
-	"\x05brief\x18\x02 \x01(\bR\x05brief:\x04\xf8\x9d&\x01\"F\n" +
+	"\x05brief\x18\x02 \x01(\bR\x05brief:\n" +
+	"\xf8\x9d&\x01\x82\x9e&\x02\b\x02\"F\n" +
 	"\fPostResponse\x120\n" +
 	"\x06posted\x18\x01 \x03(\v2\x18.conductord.v1.PostedJobR\x06posted:\x04\xf8\x9d&\x01\"w\n" +
 	"\tPostedJob\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\x12*\n" +
-	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"A\n" +
+	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"K\n" +
 	"\rGetJobRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale:\x04\xf8\x9d&\x01\"<\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale:\x0e\xf8\x9d&\x01\x82\x9e&\x06\b\b\x12\x02id\"<\n" +
 	"\x0eGetJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"\xd0\x04\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"\xdf\x04\n" +
 	"\x0fListJobsRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1c\n" +
 	"\x06states\x18\x02 \x03(\tB\x04\xe8\x9d&\x01R\x06states\x12\x18\n" +
@@ -7058,19 +7059,20 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\rfinished_from\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedFrom\x12;\n" +
 	"\vfinished_to\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedTo\x12\x1a\n" +
-	"\x05order\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\x05order\"j\n" +
+	"\x05order\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\x05order:\r\x82\x9e&\t\b\x06\x12\x05board\"j\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.conductord.v1.JobR\x04jobs\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\x12\x14\n" +
-	"\x05scans\x18\x03 \x01(\bR\x05scans\"a\n" +
+	"\x05scans\x18\x03 \x01(\bR\x05scans\"k\n" +
 	"\x0eWaitJobRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x123\n" +
-	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout:\x04\xf8\x9d&\x01\"=\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout:\x0e\xf8\x9d&\x01\x82\x9e&\x06\b\b\x12\x02id\"=\n" +
 	"\x0fWaitJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"<\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"H\n" +
 	"\x0eExplainRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"v\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale:\n" +
+	"\x82\x9e&\x06\b\b\x12\x02id\"v\n" +
 	"\x06Remedy\x12\x18\n" +
 	"\x04verb\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04verb\x12\x1c\n" +
 	"\x06target\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06target\x12\x1a\n" +
@@ -7082,12 +7084,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05cause\x12\x18\n" +
 	"\x04text\x18\x04 \x01(\tB\x04\xe8\x9d&\x03R\x04text\x120\n" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12-\n" +
-	"\x06remedy\x18\x06 \x01(\v2\x15.conductord.v1.RemedyR\x06remedy\"\x8e\x01\n" +
+	"\x06remedy\x18\x06 \x01(\v2\x15.conductord.v1.RemedyR\x06remedy\"\x9b\x01\n" +
 	"\x0fReadLogsRequest\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1a\n" +
 	"\x05after\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xbd\x01\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait:\v\x82\x9e&\a\b\b\x12\x03job\"\xbd\x01\n" +
 	"\aLogLine\x12\x18\n" +
 	"\x04step\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
@@ -7099,7 +7101,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.conductord.v1.LogLineR\x05lines\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\bR\arunning\x12\x18\n" +
-	"\x04node\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x04node\"\xe4\x02\n" +
+	"\x04node\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x04node\"\xec\x02\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
@@ -7113,27 +7115,27 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04tags\x18\n" +
 	" \x03(\tB\x04\xe8\x9d&\x01R\x04tags\x12\x1a\n" +
 	"\bsessions\x18\v \x01(\bR\bsessions\x12\x16\n" +
-	"\x06others\x18\f \x01(\bR\x06others\"r\n" +
+	"\x06others\x18\f \x01(\bR\x06others:\x06\x82\x9e&\x02\b\x02\"r\n" +
 	"\rWatchResponse\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.conductord.v1.EventR\x06events\x123\n" +
 	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"G\n" +
 	"\rClaimResponse\x120\n" +
-	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed:\x04\xf8\x9d&\x01\"~\n" +
+	"\aclaimed\x18\x01 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed:\x04\xf8\x9d&\x01\"\xa1\x01\n" +
 	"\x10ClaimNextRequest\x125\n" +
 	"\x05claim\x18\x01 \x01(\v2\x1f.conductord.v1.ClaimNextCommandR\x05claim\x12-\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait:\x04\xf8\x9d&\x01\"K\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait:'\xf8\x9d&\x01\x82\x9e&\x1f\b\x04\x12\fclaim.boards2\rclaim.session\"K\n" +
 	"\x11ClaimNextResponse\x120\n" +
-	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed:\x04\xf8\x9d&\x01\"\xb5\x01\n" +
+	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed:\x04\xf8\x9d&\x01\"\xc9\x01\n" +
 	"\x11ListClaimsRequest\x12\x1a\n" +
 	"\x05owner\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05owner\x12\x1e\n" +
 	"\asession\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12\x1a\n" +
 	"\x05board\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
 	"\x05after\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x16\n" +
-	"\x03job\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"`\n" +
+	"\x03job\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x12\x82\x9e&\x0e\b\x06\x12\x05board\x1a\x03job\"`\n" +
 	"\x12ListClaimsResponse\x120\n" +
 	"\x06claims\x18\x01 \x03(\v2\x18.conductord.v1.HeldClaimR\x06claims\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\xf1\x02\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x85\x03\n" +
 	"\x11ListErrorsRequest\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
@@ -7147,19 +7149,19 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05after\x18\n" +
 	" \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\v \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\f \x01(\bR\x05staleB\a\n" +
+	"\x05stale\x18\f \x01(\bR\x05stale:\x12\x82\x9e&\x0e\b\x06\x12\x05board\x1a\x03jobB\a\n" +
 	"\x05_code\"u\n" +
 	"\x12ListErrorsResponse\x12/\n" +
 	"\x06errors\x18\x01 \x03(\v2\x17.conductord.v1.JobErrorR\x06errors\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\x12\x14\n" +
-	"\x05scans\x18\x03 \x01(\bR\x05scans\"\xc6\x01\n" +
+	"\x05scans\x18\x03 \x01(\bR\x05scans\"\xdb\x01\n" +
 	"\vBulkRequest\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x124\n" +
 	"\x05query\x18\x02 \x01(\v2\x1e.conductord.v1.ListJobsRequestR\x05query\x12\x14\n" +
 	"\x02by\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
 	"\x06reason\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\x12\x16\n" +
 	"\x06revert\x18\x05 \x01(\bR\x06revert\x12\x17\n" +
-	"\adry_run\x18\x06 \x01(\bR\x06dryRun\"\xa2\x01\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRun:\x13\x82\x9e&\x0f\b\x05\x12\vquery.board\"\xa2\x01\n" +
 	"\fBulkResponse\x12\x18\n" +
 	"\amatched\x18\x01 \x01(\rR\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\rR\x04done\x124\n" +
@@ -7168,125 +7170,127 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05scans\x18\x05 \x01(\bR\x05scans\"Q\n" +
 	"\vBulkRefusal\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
-	"\x05error\x18\x02 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"J\n" +
+	"\x05error\x18\x02 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"P\n" +
 	"\x0eExecuteRequest\x122\n" +
-	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands:\x04\xf8\x9d&\x01\"H\n" +
+	"\bcommands\x18\x01 \x03(\v2\x16.conductord.v1.CommandR\bcommands:\n" +
+	"\xf8\x9d&\x01\x82\x9e&\x02\b\x02\"H\n" +
 	"\x0fExecuteResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults:\x04\xf8\x9d&\x01\"E\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.conductord.v1.ResultR\aresults:\x04\xf8\x9d&\x01\"M\n" +
 	"\x11ListDrainsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x1a\n" +
-	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\"\\\n" +
+	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after:\x06\x82\x9e&\x02\b\x02\"\\\n" +
 	"\x12ListDrainsResponse\x12,\n" +
 	"\x06drains\x18\x01 \x03(\v2\x14.conductord.v1.DrainR\x06drains\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"?\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"G\n" +
 	"\vOpenRequest\x120\n" +
-	"\aopening\x18\x01 \x01(\v2\x16.conductord.v1.OpeningR\aopening\"@\n" +
+	"\aopening\x18\x01 \x01(\v2\x16.conductord.v1.OpeningR\aopening:\x06\x82\x9e&\x02\b\x03\"@\n" +
 	"\fOpenResponse\x120\n" +
-	"\asession\x18\x01 \x01(\v2\x16.conductord.v1.SessionR\asession\"8\n" +
+	"\asession\x18\x01 \x01(\v2\x16.conductord.v1.SessionR\asession\"G\n" +
 	"\x10KeepAliveRequest\x12\x1e\n" +
-	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession:\x04\xf8\x9d&\x01\"]\n" +
+	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession:\x13\xf8\x9d&\x01\x82\x9e&\v\b\x032\asession\"e\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x1a\n" +
 	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"d\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit:\x06\x82\x9e&\x02\b\x02\"d\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.conductord.v1.SessionR\bsessions\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x91\x01\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x99\x01\n" +
 	"\x13ListEntitiesRequest\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x1a\n" +
 	"\x05after\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x18\n" +
-	"\x04name\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x04name\"c\n" +
+	"\x04name\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x06\x82\x9e&\x02\b\x02\"c\n" +
 	"\x14ListEntitiesResponse\x121\n" +
 	"\bentities\x18\x01 \x03(\v2\x15.conductord.v1.EntityR\bentities\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"P\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\\\n" +
 	"\x0eGetBookRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x12\n" +
-	"\x04skip\x18\x03 \x01(\rR\x04skip\"N\n" +
+	"\x04skip\x18\x03 \x01(\rR\x04skip:\n" +
+	"\x82\x9e&\x06\b\v\x12\x02id\"N\n" +
 	"\x0fGetBookResponse\x12'\n" +
 	"\x04book\x18\x01 \x01(\v2\x13.conductord.v1.BookR\x04book\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"Z\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"b\n" +
 	"\x10ListBooksRequest\x12\x1a\n" +
 	"\x05after\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"X\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x02\"X\n" +
 	"\x11ListBooksResponse\x12)\n" +
 	"\x05books\x18\x01 \x03(\v2\x13.conductord.v1.BookR\x05books\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"u\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x7f\n" +
 	"\x0eGetFlowRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x12\n" +
 	"\x04skip\x18\x02 \x01(\rR\x04skip\x12\x14\n" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\x12\x1d\n" +
 	"\n" +
-	"atoms_only\x18\x04 \x01(\bR\tatomsOnly:\x04\xf8\x9d&\x01\"r\n" +
+	"atoms_only\x18\x04 \x01(\bR\tatomsOnly:\x0e\xf8\x9d&\x01\x82\x9e&\x06\b\t\x12\x02id\"r\n" +
 	"\x0fGetFlowResponse\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
-	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"E\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"M\n" +
 	"\x12UpdateFlowsRequest\x12/\n" +
-	"\aupdates\x18\x01 \x03(\v2\x15.conductord.v1.UpdateR\aupdates\"I\n" +
+	"\aupdates\x18\x01 \x03(\v2\x15.conductord.v1.UpdateR\aupdates:\x06\x82\x9e&\x02\b\x02\"I\n" +
 	"\x13UpdateFlowsResponse\x122\n" +
 	"\bverdicts\x18\x01 \x03(\v2\x16.conductord.v1.VerdictR\bverdicts\"5\n" +
 	"\aVerdict\x12*\n" +
-	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"J\n" +
+	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"b\n" +
 	"\x13SaveScheduleRequest\x123\n" +
-	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"K\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule:\x16\x82\x9e&\x12\b\x04\x12\x0eschedule.board\"K\n" +
 	"\x14SaveScheduleResponse\x123\n" +
-	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"\x96\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\"\xa5\x01\n" +
 	"\x12GetScheduleRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
 	"\bupcoming\x18\x03 \x01(\rR\bupcoming\x12\x18\n" +
 	"\ahistory\x18\x04 \x01(\rR\ahistory\x12\x14\n" +
-	"\x05stale\x18\x05 \x01(\bR\x05stale\"\xb7\x01\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale:\r\x82\x9e&\t\b\x04\x12\x05board\"\xb7\x01\n" +
 	"\x13GetScheduleResponse\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x126\n" +
 	"\bupcoming\x18\x02 \x03(\v2\x1a.google.protobuf.TimestampR\bupcoming\x123\n" +
-	"\ahistory\x18\x03 \x03(\v2\x19.conductord.v1.SlotRecordR\ahistory\"z\n" +
+	"\ahistory\x18\x03 \x03(\v2\x19.conductord.v1.SlotRecordR\ahistory\"\x89\x01\n" +
 	"\x14ListSchedulesRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
 	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x05 \x01(\bR\x05stale\"h\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale:\r\x82\x9e&\t\b\x06\x12\x05board\"h\n" +
 	"\x15ListSchedulesResponse\x125\n" +
 	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"M\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\\\n" +
 	"\x15ResumeScheduleRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
-	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\"|\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\r\x82\x9e&\t\b\x04\x12\x05board\"\x8b\x01\n" +
 	"\x12RunScheduleRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
 	"\x05nonce\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\x12\x14\n" +
-	"\x02by\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02by\"D\n" +
+	"\x02by\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02by:\r\x82\x9e&\t\b\x04\x12\x05board\"D\n" +
 	"\x13RunScheduleResponse\x12-\n" +
-	"\x04slot\x18\x01 \x01(\v2\x19.conductord.v1.SlotRecordR\x04slot\"\xdd\x01\n" +
+	"\x04slot\x18\x01 \x01(\v2\x19.conductord.v1.SlotRecordR\x04slot\"\xec\x01\n" +
 	"\x17BackfillScheduleRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12.\n" +
 	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
 	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1a\n" +
-	"\x05nonce\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce\"{\n" +
+	"\x05nonce\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x05nonce:\r\x82\x9e&\t\b\x04\x12\x05board\"{\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"I\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"Q\n" +
 	"\x15ListPrincipalsRequest\x12\x1a\n" +
 	"\x05after\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"l\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x01\"l\n" +
 	"\x16ListPrincipalsResponse\x128\n" +
 	"\n" +
 	"principals\x18\x01 \x03(\v2\x18.conductord.v1.PrincipalR\n" +
 	"principals\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"E\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"M\n" +
 	"\x11ListQuotasRequest\x12\x1a\n" +
 	"\x05after\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"\\\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x01\"\\\n" +
 	"\x12ListQuotasResponse\x12,\n" +
 	"\x06quotas\x18\x01 \x03(\v2\x14.conductord.v1.QuotaR\x06quotas\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x92\x02\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x9a\x02\n" +
 	"\x10ListAuditRequest\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x18\n" +
 	"\x04verb\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04verb\x12\x1c\n" +
@@ -7295,24 +7299,25 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x1a\n" +
 	"\x05after\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
 	"\x05limit\x18\a \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\b \x01(\bR\x05stale\"c\n" +
+	"\x05stale\x18\b \x01(\bR\x05stale:\x06\x82\x9e&\x02\b\x01\"c\n" +
 	"\x11ListAuditResponse\x124\n" +
 	"\arecords\x18\x01 \x03(\v2\x1a.conductord.v1.AuditRecordR\arecords\x12\x18\n" +
-	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x15\n" +
-	"\x13ListRefusalsRequest\"O\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\x1d\n" +
+	"\x13ListRefusalsRequest:\x06\x82\x9e&\x02\b\x01\"O\n" +
 	"\x14ListRefusalsResponse\x127\n" +
-	"\brefusals\x18\x01 \x03(\v2\x1b.conductord.v1.AuditRefusalR\brefusals\"\x0f\n" +
-	"\rWhoAmIRequest\"\xc1\x01\n" +
+	"\brefusals\x18\x01 \x03(\v2\x1b.conductord.v1.AuditRefusalR\brefusals\"\x17\n" +
+	"\rWhoAmIRequest:\x06\x82\x9e&\x02\b\x02\"\xc1\x01\n" +
 	"\x0eWhoAmIResponse\x12\x1a\n" +
 	"\benforced\x18\x01 \x01(\bR\benforced\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x03 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x04 \x01(\bR\n" +
 	"hideValues\x12*\n" +
-	"\x05quota\x18\x05 \x01(\v2\x14.conductord.v1.QuotaR\x05quota\"b\n" +
+	"\x05quota\x18\x05 \x01(\v2\x14.conductord.v1.QuotaR\x05quota\"h\n" +
 	"\fCarryRequest\x121\n" +
 	"\x05calls\x18\x01 \x03(\v2\x1b.conductord.v1.StreamedCallR\x05calls\x12\x19\n" +
-	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp:\x04\xf8\x9d&\x01\"\xa6\x01\n" +
+	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp:\n" +
+	"\xf8\x9d&\x01\x82\x9e&\x02\b\x02\"\xa6\x01\n" +
 	"\fStreamedCall\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\"\n" +
 	"\tprocedure\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\tprocedure\x12\x1e\n" +
@@ -7335,8 +7340,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x18\n" +
 	"\x04text\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x04text\x12*\n" +
 	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12\x16\n" +
-	"\x03age\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x03age\"\x11\n" +
-	"\x0fActivityRequest\"\xa6\x01\n" +
+	"\x03age\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x03age\"\x19\n" +
+	"\x0fActivityRequest:\x06\x82\x9e&\x02\b\x01\"\xa6\x01\n" +
 	"\x10ActivityResponse\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
 	"\x04slot\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04slot\x121\n" +
@@ -7344,11 +7349,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fActivitySlot\x12\x16\n" +
 	"\x06posted\x18\x01 \x01(\x04R\x06posted\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\x04R\bfinished\x12\x16\n" +
-	"\x06failed\x18\x03 \x01(\x04R\x06failed\"\x10\n" +
-	"\x0eUpgradeRequest\"+\n" +
+	"\x06failed\x18\x03 \x01(\x04R\x06failed\"\x18\n" +
+	"\x0eUpgradeRequest:\x06\x82\x9e&\x02\b\x01\"+\n" +
 	"\x0fUpgradeResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"\x0f\n" +
-	"\rVerifyRequest\"\\\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\x17\n" +
+	"\rVerifyRequest:\x06\x82\x9e&\x02\b\x01\"\\\n" +
 	"\x0eVerifyResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
 	"\amembers\x18\x02 \x03(\v2\x1a.conductord.v1.MemberCheckR\amembers\"w\n" +
@@ -7356,11 +7361,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x12\n" +
 	"\x04same\x18\x02 \x01(\bR\x04same\x12\x1e\n" +
 	"\adiffers\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\adiffers\x12\x1a\n" +
-	"\x05error\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x05error\"(\n" +
+	"\x05error\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x05error\"0\n" +
 	"\x10TableSumsRequest\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"@\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index:\x06\x82\x9e&\x02\b\x01\"@\n" +
 	"\x11TableSumsResponse\x12+\n" +
-	"\x04sums\x18\x01 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"\xe0\x01\n" +
+	"\x04sums\x18\x01 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"\xf0\x01\n" +
 	"\x10AddMemberRequest\x12\x1e\n" +
 	"\acluster\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\acluster\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12 \n" +
@@ -7368,39 +7373,39 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\vraftAddress\x12%\n" +
 	"\vapi_address\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"apiAddress\x12 \n" +
-	"\breplaces\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\breplaces\"\x84\x01\n" +
+	"\breplaces\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\breplaces:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"\x84\x01\n" +
 	"\x11AddMemberResponse\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x1c\n" +
 	"\x06origin\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06origin\x121\n" +
-	"\bfounders\x18\x03 \x03(\v2\x15.conductord.v1.MemberR\bfounders\"/\n" +
+	"\bfounders\x18\x03 \x03(\v2\x15.conductord.v1.MemberR\bfounders\"?\n" +
 	"\x13RemoveMemberRequest\x12\x18\n" +
-	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\"G\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"G\n" +
 	"\x14RemoveMemberResponse\x12/\n" +
-	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"`\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"p\n" +
 	"\x0eSetVoteRequest\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x12\n" +
 	"\x04vote\x18\x02 \x01(\bR\x04vote\x12 \n" +
-	"\breplaces\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\breplaces\"B\n" +
+	"\breplaces\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\breplaces:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"B\n" +
 	"\x0fSetVoteResponse\x12/\n" +
-	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"}\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"\x8d\x01\n" +
 	"\x11MoveMemberRequest\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12'\n" +
 	"\fraft_address\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\vraftAddress\x12%\n" +
 	"\vapi_address\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"apiAddress\"E\n" +
+	"apiAddress:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"E\n" +
 	"\x12MoveMemberResponse\x12/\n" +
-	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"-\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\";\n" +
 	"\x15TransferLeaderRequest\x12\x14\n" +
-	"\x02to\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02to\"6\n" +
+	"\x02to\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02to:\f\x82\x9e&\x02\b\x01\x8a\x9e&\x02to\"6\n" +
 	"\x16TransferLeaderResponse\x12\x1c\n" +
-	"\x06leader\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06leader\"\x0f\n" +
-	"\rBackupRequest\"*\n" +
+	"\x06leader\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06leader\"\x17\n" +
+	"\rBackupRequest:\x06\x82\x9e&\x02\b\x01\"*\n" +
 	"\x0eBackupResponse\x12\x18\n" +
-	"\x04part\x18\x01 \x01(\fB\x04\xe8\x9d&\x01R\x04part\")\n" +
+	"\x04part\x18\x01 \x01(\fB\x04\xe8\x9d&\x01R\x04part\"1\n" +
 	"\rStatusRequest\x12\x18\n" +
-	"\x04node\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04node\"\x98\v\n" +
+	"\x04node\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04node:\x06\x82\x9e&\x02\b\x02\"\x98\v\n" +
 	"\x0eStatusResponse\x12\x1e\n" +
 	"\acluster\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\acluster\x12\x1e\n" +
 	"\n" +
@@ -7457,10 +7462,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\vraftAddress\x12%\n" +
 	"\vapi_address\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter\"L\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\"[\n" +
 	"\x12ListWorkersRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
-	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\"d\n" +
+	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after:\r\x82\x9e&\t\b\x02\x12\x05board\"d\n" +
 	"\x13ListWorkersResponse\x123\n" +
 	"\aworkers\x18\x01 \x03(\v2\x19.conductord.v1.LiveWorkerR\aworkers\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"\xff\x01\n" +
@@ -7471,25 +7476,25 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05heard\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05heard\x12\x16\n" +
 	"\x06failed\x18\x04 \x01(\rR\x06failed\x120\n" +
 	"\x05aside\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05aside\x120\n" +
-	"\x05trial\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05trial\"\xbe\x01\n" +
+	"\x05trial\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05trial\"\xcf\x01\n" +
 	"\x10PullStepsRequest\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12-\n" +
 	"\x05holds\x18\x03 \x03(\v2\x17.conductord.v1.HeldStepR\x05holds\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
-	"\x06refill\x18\x05 \x01(\bR\x06refill\"R\n" +
+	"\x06refill\x18\x05 \x01(\bR\x06refill:\x0f\x82\x9e&\v\b\x032\asession\"R\n" +
 	"\bHeldStep\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x1a\n" +
 	"\bstopping\x18\x02 \x01(\bR\bstopping\"p\n" +
 	"\x11PullStepsResponse\x12+\n" +
 	"\x04work\x18\x01 \x03(\v2\x17.conductord.v1.StepWorkR\x04work\x12.\n" +
-	"\x04stop\x18\x02 \x03(\v2\x1a.conductord.v1.StepAttemptR\x04stop\"\x98\x01\n" +
+	"\x04stop\x18\x02 \x03(\v2\x1a.conductord.v1.StepAttemptR\x04stop\"\xa9\x01\n" +
 	"\x11ReportStepRequest\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x124\n" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12-\n" +
-	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"0\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait:\x0f\x82\x9e&\v\b\x032\asession\"0\n" +
 	"\x12ReportStepResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xbe\x02\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xd9\x02\n" +
 	"\x10OfferStepRequest\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12+\n" +
 	"\x04work\x18\x02 \x01(\v2\x17.conductord.v1.StepWorkR\x04work\x12\x1c\n" +
@@ -7498,115 +7503,118 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12'\n" +
 	"\fonly_session\x18\a \x01(\tB\x04\xe8\x9d&\x01R\vonlySession\x12!\n" +
-	"\tonly_name\x18\b \x01(\tB\x04\xe8\x9d&\x01R\bonlyName\"\xa2\x01\n" +
+	"\tonly_name\x18\b \x01(\tB\x04\xe8\x9d&\x01R\bonlyName:\x19\x82\x9e&\x15\b\b\x12\bwork.job2\asession\"\xa2\x01\n" +
 	"\x11OfferStepResponse\x12\x1c\n" +
 	"\x06worker\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06worker\x124\n" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\x84\x12\n" +
-	"\fBoardService\x12?\n" +
-	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
-	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
-	"\bListJobs\x12\x1e.conductord.v1.ListJobsRequest\x1a\x1f.conductord.v1.ListJobsResponse\x12H\n" +
-	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\x12H\n" +
-	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12K\n" +
-	"\bReadLogs\x12\x1e.conductord.v1.ReadLogsRequest\x1a\x1f.conductord.v1.ReadLogsResponse\x12D\n" +
-	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse0\x01\x12B\n" +
-	"\x05Claim\x12\x1b.conductord.v1.ClaimCommand\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
-	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12@\n" +
-	"\x06Extend\x12!.conductord.v1.ExtendClaimCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"workerName2\xac\x15\n" +
+	"\fBoardService\x12G\n" +
+	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
+	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
+	"\bListJobs\x12\x1e.conductord.v1.ListJobsRequest\x1a\x1f.conductord.v1.ListJobsResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
+	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
+	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
+	"\bReadLogs\x12\x1e.conductord.v1.ReadLogsRequest\x1a\x1f.conductord.v1.ReadLogsResponse\"\x06\xea\x9d&\x02\b\x01\x12L\n" +
+	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse\"\x06\xea\x9d&\x02\b\x010\x01\x12J\n" +
+	"\x05Claim\x12\x1b.conductord.v1.ClaimCommand\x1a\x1c.conductord.v1.ClaimResponse\"\x06\xea\x9d&\x02\b\x03\x12X\n" +
+	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\"\b\xea\x9d&\x04\b\x03(\x01\x12T\n" +
+	"\x06Extend\x12!.conductord.v1.ExtendClaimCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fextend_claim\x12Y\n" +
 	"\n" +
-	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\x125\n" +
-	"\aConsume\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x125\n" +
-	"\aAbandon\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x123\n" +
-	"\x05Trash\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\x129\n" +
-	"\aSuspend\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x128\n" +
-	"\x06Resume\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x128\n" +
-	"\x06Cancel\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x12:\n" +
-	"\bTransfer\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x124\n" +
-	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\x12H\n" +
-	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\x127\n" +
-	"\x05Retry\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x127\n" +
-	"\x05Purge\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"ListClaims\x12 .conductord.v1.ListClaimsRequest\x1a!.conductord.v1.ListClaimsResponse\"\x06\xea\x9d&\x02\b\x01\x12D\n" +
+	"\aConsume\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\"\r\xea\x9d&\t\x12\aconsume\x12D\n" +
+	"\aAbandon\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\"\r\xea\x9d&\t\x12\aabandon\x12@\n" +
+	"\x05Trash\x12\x15.conductord.v1.Ending\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05trash\x12H\n" +
+	"\aSuspend\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\r\xea\x9d&\t\x12\asuspend\x12F\n" +
+	"\x06Resume\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06resume\x12F\n" +
+	"\x06Cancel\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06cancel\x12J\n" +
+	"\bTransfer\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0e\xea\x9d&\n" +
+	"\x12\btransfer\x12B\n" +
+	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06change\x12Y\n" +
+	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\"\x0f\xea\x9d&\v\x12\tintervene\x12D\n" +
+	"\x05Retry\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05retry\x12D\n" +
+	"\x05Purge\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05purge\x12Y\n" +
 	"\n" +
-	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12H\n" +
-	"\aFindIDs\x12\x1d.conductord.v1.FindIDsRequest\x1a\x1e.conductord.v1.FindIDsResponse\x12?\n" +
-	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\x12H\n" +
-	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12?\n" +
-	"\vCreateBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12K\n" +
-	"\bGetBoard\x12\x1e.conductord.v1.GetBoardRequest\x1a\x1f.conductord.v1.GetBoardResponse\x12Q\n" +
+	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
+	"\aFindIDs\x12\x1d.conductord.v1.FindIDsRequest\x1a\x1e.conductord.v1.FindIDsResponse\"\x06\xea\x9d&\x02\b\x01\x12G\n" +
+	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\"\x06\xea\x9d&\x02\b\x04\x12P\n" +
+	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\"\x06\xea\x9d&\x02\b\x03\x12S\n" +
+	"\vCreateBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fcreate_board\x12S\n" +
+	"\bGetBoard\x12\x1e.conductord.v1.GetBoardRequest\x1a\x1f.conductord.v1.GetBoardResponse\"\x06\xea\x9d&\x02\b\x01\x12Y\n" +
 	"\n" +
-	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\x12C\n" +
+	"ListBoards\x12 .conductord.v1.ListBoardsRequest\x1a!.conductord.v1.ListBoardsResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
 	"\n" +
-	"LimitBoard\x12 .conductord.v1.LimitBoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
-	"\bAgeBoard\x12\x1e.conductord.v1.AgeBoardCommand\x1a\x13.conductord.v1.Done\x12>\n" +
+	"LimitBoard\x12 .conductord.v1.LimitBoardCommand\x1a\x13.conductord.v1.Done\"\x11\xea\x9d&\r\x12\vlimit_board\x12P\n" +
+	"\bAgeBoard\x12\x1e.conductord.v1.AgeBoardCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tage_board\x12Q\n" +
 	"\n" +
-	"PauseBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
-	"\vResumeBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12?\n" +
-	"\vDeleteBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done2\xa6\x05\n" +
-	"\x0eSessionService\x12?\n" +
-	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\x12A\n" +
-	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a\x13.conductord.v1.Done\x12@\n" +
-	"\x05Close\x12\".conductord.v1.CloseSessionCommand\x1a\x13.conductord.v1.Done\x12?\n" +
-	"\bRegister\x12\x1e.conductord.v1.RegisterCommand\x1a\x13.conductord.v1.Done\x12W\n" +
-	"\fListSessions\x12\".conductord.v1.ListSessionsRequest\x1a#.conductord.v1.ListSessionsResponse\x12W\n" +
-	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse\x12B\n" +
-	"\x0eDrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\x12D\n" +
-	"\x10UndrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"PauseBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\"\x11\xea\x9d&\r\x12\vpause_board\x12S\n" +
+	"\vResumeBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fresume_board\x12S\n" +
+	"\vDeleteBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fdelete_board2\xa3\x06\n" +
+	"\x0eSessionService\x12G\n" +
+	"\x04Open\x12\x1a.conductord.v1.OpenRequest\x1a\x1b.conductord.v1.OpenResponse\"\x06\xea\x9d&\x02\b\x03\x12I\n" +
+	"\tKeepAlive\x12\x1f.conductord.v1.KeepAliveRequest\x1a\x13.conductord.v1.Done\"\x06\xea\x9d&\x02\b\x03\x12U\n" +
+	"\x05Close\x12\".conductord.v1.CloseSessionCommand\x1a\x13.conductord.v1.Done\"\x13\xea\x9d&\x0f\x12\rclose_session\x12O\n" +
+	"\bRegister\x12\x1e.conductord.v1.RegisterCommand\x1a\x13.conductord.v1.Done\"\x0e\xea\x9d&\n" +
+	"\x12\bregister\x12_\n" +
+	"\fListSessions\x12\".conductord.v1.ListSessionsRequest\x1a#.conductord.v1.ListSessionsResponse\"\x06\xea\x9d&\x02\b\x01\x12_\n" +
+	"\fListEntities\x12\".conductord.v1.ListEntitiesRequest\x1a#.conductord.v1.ListEntitiesResponse\"\x06\xea\x9d&\x02\b\x01\x12Y\n" +
+	"\x0eDrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x15\xea\x9d&\x11\x12\x0fdrain_conductor\x12]\n" +
+	"\x10UndrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x17\xea\x9d&\x13\x12\x11undrain_conductor\x12Y\n" +
 	"\n" +
-	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse2\xc7\x03\n" +
-	"\x0eLogbookService\x124\n" +
-	"\bSaveBook\x12\x13.conductord.v1.Book\x1a\x13.conductord.v1.Done\x12H\n" +
-	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\x12N\n" +
-	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\x12H\n" +
-	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\x12T\n" +
-	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\x12E\n" +
-	"\vDestroyBook\x12!.conductord.v1.DestroyBookCommand\x1a\x13.conductord.v1.Done2\xfb\x04\n" +
-	"\x0fScheduleService\x12O\n" +
-	"\x04Save\x12\".conductord.v1.SaveScheduleRequest\x1a#.conductord.v1.SaveScheduleResponse\x12C\n" +
-	"\x06Delete\x12$.conductord.v1.DeleteScheduleCommand\x1a\x13.conductord.v1.Done\x12L\n" +
-	"\x03Get\x12!.conductord.v1.GetScheduleRequest\x1a\".conductord.v1.GetScheduleResponse\x12Q\n" +
-	"\x04List\x12#.conductord.v1.ListSchedulesRequest\x1a$.conductord.v1.ListSchedulesResponse\x12A\n" +
-	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\x12C\n" +
-	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\x12L\n" +
-	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
-	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xfe\a\n" +
-	"\rAccessService\x12I\n" +
-	"\rSavePrincipal\x12#.conductord.v1.SavePrincipalCommand\x1a\x13.conductord.v1.Done\x12M\n" +
-	"\x0fDeletePrincipal\x12%.conductord.v1.DeletePrincipalCommand\x1a\x13.conductord.v1.Done\x12K\n" +
-	"\x0eAddAccessToken\x12$.conductord.v1.AddAccessTokenCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
-	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\x12I\n" +
-	"\rNoteTokenUses\x12#.conductord.v1.NoteTokenUsesCommand\x1a\x13.conductord.v1.Done\x12]\n" +
-	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\x12A\n" +
-	"\tSaveQuota\x12\x1f.conductord.v1.SaveQuotaCommand\x1a\x13.conductord.v1.Done\x12E\n" +
-	"\vDeleteQuota\x12!.conductord.v1.DeleteQuotaCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse\"\x06\xea\x9d&\x02\b\x012\x8c\x04\n" +
+	"\x0eLogbookService\x12E\n" +
+	"\bSaveBook\x12\x13.conductord.v1.Book\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tsave_book\x12P\n" +
+	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
+	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
+	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\"\x06\xea\x9d&\x02\b\x01\x12\\\n" +
+	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\"\x06\xea\x9d&\x02\b\x03\x12Y\n" +
+	"\vDestroyBook\x12!.conductord.v1.DestroyBookCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fdestroy_book2\xd8\x05\n" +
+	"\x0fScheduleService\x12W\n" +
+	"\x04Save\x12\".conductord.v1.SaveScheduleRequest\x1a#.conductord.v1.SaveScheduleResponse\"\x06\xea\x9d&\x02\b\x04\x12Z\n" +
+	"\x06Delete\x12$.conductord.v1.DeleteScheduleCommand\x1a\x13.conductord.v1.Done\"\x15\xea\x9d&\x11\x12\x0fdelete_schedule\x12T\n" +
+	"\x03Get\x12!.conductord.v1.GetScheduleRequest\x1a\".conductord.v1.GetScheduleResponse\"\x06\xea\x9d&\x02\b\x01\x12Y\n" +
+	"\x04List\x12#.conductord.v1.ListSchedulesRequest\x1a$.conductord.v1.ListSchedulesResponse\"\x06\xea\x9d&\x02\b\x01\x12W\n" +
+	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\"\x14\xea\x9d&\x10\x12\x0epause_schedule\x12K\n" +
+	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\"\x06\xea\x9d&\x02\b\x04\x12T\n" +
+	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\"\x06\xea\x9d&\x02\b\x04\x12c\n" +
+	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse\"\x06\xea\x9d&\x02\b\x042\xcc\t\n" +
+	"\rAccessService\x12_\n" +
+	"\rSavePrincipal\x12#.conductord.v1.SavePrincipalCommand\x1a\x13.conductord.v1.Done\"\x14\xea\x9d&\x10\x12\x0esave_principal\x12e\n" +
+	"\x0fDeletePrincipal\x12%.conductord.v1.DeletePrincipalCommand\x1a\x13.conductord.v1.Done\"\x16\xea\x9d&\x12\x12\x10delete_principal\x12c\n" +
+	"\x0eAddAccessToken\x12$.conductord.v1.AddAccessTokenCommand\x1a\x13.conductord.v1.Done\"\x16\xea\x9d&\x12\x12\x10add_access_token\x12l\n" +
+	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\"\x19\xea\x9d&\x15\x12\x13revoke_access_token\x12`\n" +
+	"\rNoteTokenUses\x12#.conductord.v1.NoteTokenUsesCommand\x1a\x13.conductord.v1.Done\"\x15\xea\x9d&\x11\x12\x0fnote_token_uses\x12e\n" +
+	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\"\x06\xea\x9d&\x02\b\x05\x12S\n" +
+	"\tSaveQuota\x12\x1f.conductord.v1.SaveQuotaCommand\x1a\x13.conductord.v1.Done\"\x10\xea\x9d&\f\x12\n" +
+	"save_quota\x12Y\n" +
+	"\vDeleteQuota\x12!.conductord.v1.DeleteQuotaCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fdelete_quota\x12Y\n" +
 	"\n" +
-	"ListQuotas\x12 .conductord.v1.ListQuotasRequest\x1a!.conductord.v1.ListQuotasResponse\x12N\n" +
-	"\tListAudit\x12\x1f.conductord.v1.ListAuditRequest\x1a .conductord.v1.ListAuditResponse\x12W\n" +
-	"\fListRefusals\x12\".conductord.v1.ListRefusalsRequest\x1a#.conductord.v1.ListRefusalsResponse\x12<\n" +
-	"\tRecordAct\x12\x1a.conductord.v1.AuditRecord\x1a\x13.conductord.v1.Done\x12E\n" +
-	"\x06WhoAmI\x12\x1c.conductord.v1.WhoAmIRequest\x1a\x1d.conductord.v1.WhoAmIResponse2W\n" +
-	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xf3\x06\n" +
-	"\x0eClusterService\x12E\n" +
-	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
-	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
-	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12H\n" +
-	"\aUpgrade\x12\x1d.conductord.v1.UpgradeRequest\x1a\x1e.conductord.v1.UpgradeResponse\x12K\n" +
-	"\bActivity\x12\x1e.conductord.v1.ActivityRequest\x1a\x1f.conductord.v1.ActivityResponse\x12E\n" +
-	"\x06Verify\x12\x1c.conductord.v1.VerifyRequest\x1a\x1d.conductord.v1.VerifyResponse\x12N\n" +
-	"\tTableSums\x12\x1f.conductord.v1.TableSumsRequest\x1a .conductord.v1.TableSumsResponse\x12N\n" +
-	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\x12W\n" +
-	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\x12H\n" +
-	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\x12Q\n" +
+	"ListQuotas\x12 .conductord.v1.ListQuotasRequest\x1a!.conductord.v1.ListQuotasResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
+	"\tListAudit\x12\x1f.conductord.v1.ListAuditRequest\x1a .conductord.v1.ListAuditResponse\"\x06\xea\x9d&\x02\b\x05\x12_\n" +
+	"\fListRefusals\x12\".conductord.v1.ListRefusalsRequest\x1a#.conductord.v1.ListRefusalsResponse\"\x06\xea\x9d&\x02\b\x05\x12D\n" +
+	"\tRecordAct\x12\x1a.conductord.v1.AuditRecord\x1a\x13.conductord.v1.Done\"\x06\xea\x9d&\x02\b\x05\x12M\n" +
+	"\x06WhoAmI\x12\x1c.conductord.v1.WhoAmIRequest\x1a\x1d.conductord.v1.WhoAmIResponse\"\x06\xea\x9d&\x02\b\x012_\n" +
+	"\rStreamService\x12N\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse\"\x06\xea\x9d&\x02\b\a(\x010\x012\xcb\a\n" +
+	"\x0eClusterService\x12M\n" +
+	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\"\x06\xea\x9d&\x02\b\x01\x12O\n" +
+	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse\"\x06\xea\x9d&\x02\b\x050\x01\x12e\n" +
+	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\"\x06\xea\x9d&\x02\b\x05\x12P\n" +
+	"\aUpgrade\x12\x1d.conductord.v1.UpgradeRequest\x1a\x1e.conductord.v1.UpgradeResponse\"\x06\xea\x9d&\x02\b\x05\x12S\n" +
+	"\bActivity\x12\x1e.conductord.v1.ActivityRequest\x1a\x1f.conductord.v1.ActivityResponse\"\x06\xea\x9d&\x02\b\x01\x12M\n" +
+	"\x06Verify\x12\x1c.conductord.v1.VerifyRequest\x1a\x1d.conductord.v1.VerifyResponse\"\x06\xea\x9d&\x02\b\x05\x12V\n" +
+	"\tTableSums\x12\x1f.conductord.v1.TableSumsRequest\x1a .conductord.v1.TableSumsResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
+	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\"\x06\xea\x9d&\x02\b\x05\x12_\n" +
+	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\"\x06\xea\x9d&\x02\b\x05\x12P\n" +
+	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\"\x06\xea\x9d&\x02\b\x05\x12Y\n" +
 	"\n" +
-	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponse2\xc4\x02\n" +
-	"\rWorkerService\x12I\n" +
-	"\x04Pull\x12\x1f.conductord.v1.PullStepsRequest\x1a .conductord.v1.PullStepsResponse\x12M\n" +
-	"\x06Report\x12 .conductord.v1.ReportStepRequest\x1a!.conductord.v1.ReportStepResponse\x12J\n" +
-	"\x05Offer\x12\x1f.conductord.v1.OfferStepRequest\x1a .conductord.v1.OfferStepResponse\x12M\n" +
-	"\x04List\x12!.conductord.v1.ListWorkersRequest\x1a\".conductord.v1.ListWorkersResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponse\"\x06\xea\x9d&\x02\b\x052\xe4\x02\n" +
+	"\rWorkerService\x12Q\n" +
+	"\x04Pull\x12\x1f.conductord.v1.PullStepsRequest\x1a .conductord.v1.PullStepsResponse\"\x06\xea\x9d&\x02\b\x03\x12U\n" +
+	"\x06Report\x12 .conductord.v1.ReportStepRequest\x1a!.conductord.v1.ReportStepResponse\"\x06\xea\x9d&\x02\b\x03\x12R\n" +
+	"\x05Offer\x12\x1f.conductord.v1.OfferStepRequest\x1a .conductord.v1.OfferStepResponse\"\x06\xea\x9d&\x02\b\x03\x12U\n" +
+	"\x04List\x12!.conductord.v1.ListWorkersRequest\x1a\".conductord.v1.ListWorkersResponse\"\x06\xea\x9d&\x02\b\x01BAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_service_proto_rawDescOnce sync.Once
