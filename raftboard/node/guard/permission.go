@@ -15,7 +15,6 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -76,17 +75,10 @@ func (g *Guard) Allow(ctx context.Context, verb string, needed command.Permissio
 // does not forward. A conductor waits on boards that are elsewhere, a posting is forwarded, and
 // a board that changes clusters is created before the topology says so.
 func (g *Guard) RefuseElsewhere(verb string, message any) error {
-	if g.Elsewhere == nil || verb == "create_board" {
-		return nil
-	}
-	switch message.(type) {
-	case *conductordv1.ClaimNextRequest, *conductordv1.ClaimNextCommand, *conductordv1.RegisterCommand, *conductordv1.Posting:
+	if g.Elsewhere == nil || command.RuleOf(verb).GetElsewhere() {
 		return nil
 	}
 	scope, err := g.scopeOf(message)
-	if m, ok := message.(interface{ GetBoard() string }); ok && scope.parts { // a list whose answer is filtered
-		scope = listing(m.GetBoard())
-	}
 	for _, board := range scope.boards {
 		if err == nil && board != access.AllBoards {
 			err = g.Elsewhere(board)
@@ -137,172 +129,6 @@ func (g *Guard) allowSession(ctx context.Context, text string) error {
 		return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
 	return err
-}
-
-// scope is what a call acts on.
-type scope struct {
-	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
-	anywhere bool     // on what the caller owns: a role on any board is enough
-	session  string   // the id of a session that the caller must own too
-	boards   []string // all of them, first that of the noun; access.AllBoards: all boards, or what belongs to none
-	noun, id string   // what is on the board; empty: the board itself
-	missing  bool     // there is none of that id
-	fresh    *scope   // of a call that makes what does not exist for the caller
-	listing  bool     // another request could name a board
-}
-
-// allow answers for what the principal may not read as for what does not exist. Nothing else answers
-// for it: the call begins only when it is allowed.
-func (s *scope) allow(p *access.Principal, needed command.Permission) error {
-	switch absent := s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]); {
-	case s.parts:
-		return nil
-	case s.anywhere:
-		return refusal(p, needed, "any board", mayAnywhere(p, needed))
-	case absent && s.fresh != nil:
-		return s.fresh.allow(p, needed)
-	case absent:
-		return fmt.Errorf("%s %s: %w", s.noun, s.id, jobs.ErrNotFound)
-	}
-	for _, board := range s.boards {
-		where := fmt.Sprintf("board %q", board)
-		if board == access.AllBoards {
-			where = "all boards"
-			if s.listing {
-				where += ": name one"
-			}
-		}
-		if err := refusal(p, needed, where, may(p, needed, board)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scopeOf finds what a message acts on. Messages that are not listed act on the cluster.
-func (g *Guard) scopeOf(message any) (scope, error) {
-	if m, ok := message.(proto.Message); ok {
-		message = m.ProtoReflect().Interface() // of a message whose type is known when the program runs
-	}
-	switch m := message.(type) {
-	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
-		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
-		*conductordv1.ListWorkersRequest, *conductordv1.ListBooksRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
-		return scope{parts: true}, nil
-	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.CloseSessionCommand:
-		return scope{anywhere: true, session: m.(interface{ GetSession() string }).GetSession()}, nil
-	case *conductordv1.OfferStepRequest:
-		s, err := inState("job", m.GetWork().GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
-		s.session = m.GetSession()
-		return s, err
-	case *conductordv1.OpenRequest, *conductordv1.Opening:
-		return scope{anywhere: true}, nil
-	case *conductordv1.RegisterCommand:
-		s := scope{anywhere: true} // a worker without boards works for those of its principal
-		if entity := m.GetEntity(); len(entity.GetBoards()) > 0 || entity.GetKind() == jobs.EntityConductor {
-			s = ofBoards(entity.GetBoards())
-		}
-		s.session = m.GetSession()
-		return s, nil
-	case *conductordv1.Update:
-		if m.GetToken() != nil {
-			return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfWork)
-		}
-		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
-	case *conductordv1.ClaimNextRequest:
-		return g.scopeOf(m.GetClaim())
-	case *conductordv1.ClaimNextCommand:
-		s := ofBoards(m.GetBoards())
-		s.session = m.GetSession()
-		return s, nil
-	case *conductordv1.BulkRequest:
-		return listing(m.GetQuery().GetBoard()), nil
-	case *conductordv1.ListErrorsRequest, *conductordv1.ListClaimsRequest:
-		if m := m.(interface{ GetJob() string }); m.GetJob() != "" {
-			return inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
-		}
-		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
-	case *conductordv1.ListJobsRequest, *conductordv1.ListSchedulesRequest:
-		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
-	case *conductordv1.SaveScheduleRequest, *conductordv1.SaveScheduleCommand:
-		return ofBoards([]string{m.(interface{ GetSchedule() *conductordv1.Schedule }).GetSchedule().GetBoard()}), nil
-	case *conductordv1.Intervention:
-		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
-	case *conductordv1.GetFlowRequest:
-		return inState("flow", m.GetId(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
-	case *conductordv1.GetBookRequest:
-		return inState("book", m.GetId(), logbook.ParseBookID, g.Machine.BoardOfBook)
-	case *conductordv1.DestroyBookCommand:
-		return inState("book", m.GetBook(), logbook.ParseBookID, g.Machine.BoardOfBook)
-	case *conductordv1.Book:
-		return g.scopeOfBook(m)
-	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
-		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.Machine.BoardOfJob)
-	case *conductordv1.ClaimCommand:
-		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
-		s.session = m.GetSession()
-		return s, err
-	case *conductordv1.JobCommand, *conductordv1.ReadLogsRequest, *conductordv1.ExtendClaimCommand, *conductordv1.Ending:
-		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
-	case *conductordv1.Change:
-		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
-		if m.GetBoard() != "" {
-			s.boards = append(s.boards, m.GetBoard())
-		}
-		return s, err
-	case interface{ GetBoard() string }: // of one board, whose empty name is the default board's
-		return ofBoards([]string{m.GetBoard()}), nil
-	}
-	return scope{boards: []string{access.AllBoards}}, nil
-}
-
-// scopeOfBook is the board of a book that is saved: its own, or the one that a new one says. The
-// state machine refuses the id of another tenant's book.
-func (g *Guard) scopeOfBook(m *conductordv1.Book) (scope, error) {
-	s, err := inState("book", m.GetId(), logbook.ParseBookID, g.Machine.BoardOfBook)
-	fresh := listing(m.GetBoard())
-	if s.fresh = &fresh; s.missing {
-		s.boards = fresh.boards
-	}
-	return s, err
-}
-
-// ofBoards is the scope of named boards; none is the default board.
-func ofBoards(names []string) scope {
-	boards := []string{jobs.DefaultBoard}
-	if len(names) > 0 {
-		boards = make([]string, len(names))
-	}
-	for i, name := range names {
-		boards[i] = cmp.Or(name, jobs.DefaultBoard)
-	}
-	return scope{boards: boards}
-}
-
-// listing is the scope of a list: one board, or all.
-func listing(board string) scope {
-	return scope{boards: []string{cmp.Or(board, access.AllBoards)}, listing: true}
-}
-
-// readable is the scope of a list of one board, or of all that the caller may read: the answer is
-// filtered.
-func readable(board string) scope {
-	if board == "" {
-		return scope{parts: true}
-	}
-	return listing(board)
-}
-
-// inState is the scope of what has an id, by the board on which it is.
-func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf func(ID) (string, bool, error)) (scope, error) {
-	parsed, err := parse(id)
-	if err != nil {
-		return scope{}, err
-	}
-	board, found, err := boardOf(parsed)
-	s := listing(board)
-	s.noun, s.id, s.missing = noun, id, !found
-	return s, err
 }
 
 // Sign writes the caller's name into a command, over what the caller has written there, and

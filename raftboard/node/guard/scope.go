@@ -1,0 +1,170 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// scope is what a call acts on.
+type scope struct {
+	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
+	anywhere bool     // on what the caller owns: a role on any board is enough
+	session  string   // the id of a session that the caller must own too
+	boards   []string // all of them, first that of the noun; access.AllBoards: all boards, or what belongs to none
+	noun, id string   // what is on the board; empty: the board itself
+	missing  bool     // there is none of that id
+	fresh    *scope   // of a call that makes what does not exist for the caller
+	listing  bool     // another request could name a board
+}
+
+// allow answers for what the principal may not read as for what does not exist. Nothing else answers
+// for it: the call begins only when it is allowed.
+func (s *scope) allow(p *access.Principal, needed command.Permission) error {
+	switch absent := s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]); {
+	case s.parts:
+		return nil
+	case s.anywhere:
+		return refusal(p, needed, "any board", mayAnywhere(p, needed))
+	case absent && s.fresh != nil:
+		return s.fresh.allow(p, needed)
+	case absent:
+		return fmt.Errorf("%s %s: %w", s.noun, s.id, jobs.ErrNotFound)
+	}
+	for _, board := range s.boards {
+		where := fmt.Sprintf("board %q", board)
+		if board == access.AllBoards {
+			where = "all boards"
+			if s.listing {
+				where += ": name one"
+			}
+		}
+		if err := refusal(p, needed, where, may(p, needed, board)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statedScope is the scope that a message states in its .proto file.
+type statedScope struct {
+	on                               conductordv1.On
+	field, job, also, fresh, session command.Path
+}
+
+// statedScopes are those of all messages. They are read once: reading an option costs more than a
+// look into a map.
+var statedScopes = sync.OnceValue(func() map[protoreflect.FullName]statedScope {
+	all := map[protoreflect.FullName]statedScope{}
+	for message := range command.Messages() {
+		said := proto.GetExtension(message.Options(), conductordv1.E_Scope).(*conductordv1.Scope)
+		path := func(text string) command.Path { return command.PathOf(message, text) }
+		all[message.FullName()] = statedScope{
+			on: said.GetOn(), field: path(said.GetField()), job: path(said.GetJob()), also: path(said.GetAlso()), fresh: path(said.GetFresh()),
+			session: path(said.GetSession()),
+		}
+	}
+	return all
+})
+
+// scopeOf finds what a message acts on. Without a stated scope it acts on the cluster.
+func (g *Guard) scopeOf(message any) (scope, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return scope{boards: []string{access.AllBoards}}, nil
+	}
+	reflected := m.ProtoReflect()
+	stated := statedScopes()[reflected.Descriptor().FullName()]
+	s, err := g.scopeOn(stated, reflected)
+	s.session = stated.session.Text(reflected)
+	if also := stated.also.Text(reflected); also != "" {
+		s.boards = append(s.boards, also)
+	}
+	return s, err
+}
+
+func (g *Guard) scopeOn(stated statedScope, m protoreflect.Message) (scope, error) {
+	if job := stated.job.Text(m); job != "" {
+		return inState("job", job, jobs.ParseJobID, g.Machine.BoardOfJob)
+	}
+	text := stated.field.Text(m)
+	switch stated.on {
+	case conductordv1.On_PARTS:
+		s := listing(text)
+		s.parts = true
+		return s, nil
+	case conductordv1.On_OWN:
+		return scope{anywhere: true}, nil
+	case conductordv1.On_BOARD:
+		return ofBoards(stated.field.Texts(m)), nil
+	case conductordv1.On_LIST:
+		return listing(text), nil
+	case conductordv1.On_READABLE:
+		s := listing(text)
+		s.parts = text == ""
+		return s, nil
+	case conductordv1.On_SERVED:
+		served := stated.field.Texts(m)
+		if kind := m.Interface().(*conductordv1.RegisterCommand).GetEntity().GetKind(); len(served) == 0 && kind != jobs.EntityConductor {
+			return scope{anywhere: true}, nil
+		}
+		return ofBoards(served), nil
+	case conductordv1.On_JOB:
+		return inState("job", text, jobs.ParseJobID, g.Machine.BoardOfJob)
+	case conductordv1.On_WORK_ON:
+		if m.Interface().(*conductordv1.Update).GetToken() != nil {
+			return inState("flow", text, logbook.ParseFlowID, g.Machine.BoardOfWork)
+		}
+		return inState("flow", text, logbook.ParseFlowID, g.Machine.BoardOfFlow)
+	case conductordv1.On_FLOW:
+		return inState("flow", text, logbook.ParseFlowID, g.Machine.BoardOfFlow)
+	case conductordv1.On_BOOK:
+		s, err := inState("book", text, logbook.ParseBookID, g.Machine.BoardOfBook)
+		if stated.fresh != nil { // the state machine refuses the id of another tenant's book
+			fresh := listing(stated.fresh.Text(m))
+			if s.fresh = &fresh; s.missing {
+				s.boards = fresh.boards
+			}
+		}
+		return s, err
+	}
+	return scope{boards: []string{access.AllBoards}}, nil
+}
+
+// ofBoards is the scope of named boards; none is the default board.
+func ofBoards(names []string) scope {
+	boards := []string{jobs.DefaultBoard}
+	if len(names) > 0 {
+		boards = make([]string, len(names))
+	}
+	for i, name := range names {
+		boards[i] = cmp.Or(name, jobs.DefaultBoard)
+	}
+	return scope{boards: boards}
+}
+
+// listing is the scope of a list: one board, or all.
+func listing(board string) scope {
+	return scope{boards: []string{cmp.Or(board, access.AllBoards)}, listing: true}
+}
+
+// inState is the scope of what has an id, by the board on which it is.
+func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf func(ID) (string, bool, error)) (scope, error) {
+	parsed, err := parse(id)
+	if err != nil {
+		return scope{}, err
+	}
+	board, found, err := boardOf(parsed)
+	s := listing(board)
+	s.noun, s.id, s.missing = noun, id, !found
+	return s, err
+}
