@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -25,12 +26,43 @@ const (
 	maxChange = 128 << 10
 )
 
-// targetFields name what a message acts on.
-var targetFields = []protoreflect.Name{"board", "name", "job", "flow", "book", "step", "kind", "conductor", "principal", "boards", "to", "node", "version"}
+// recorded are the options of a message that decide what the audit log keeps of it.
+type recorded struct {
+	target []targetField
+	untold []bool // by the indexes of fields: no record has the field
+	value  bool   // it is a value of a program
+}
 
-// untold are the fields that no record has: the caller, which has a place of its own, and what
-// programs make for each other.
-var untold = []protoreflect.Name{"by", "hash", "nonce", "token", "at", "revision", "skipped", "next"}
+// targetField is a field that names the target of a message, under a name of its own if it has one.
+type targetField struct {
+	name string
+	path Path
+}
+
+// records are those of all messages. They are read once: reading an option costs more than a look
+// into a map, and one entry can have a thousand records.
+var records = sync.OnceValue(func() map[protoreflect.FullName]recorded {
+	all := map[protoreflect.FullName]recorded{}
+	for message := range Messages() {
+		one := recorded{value: proto.GetExtension(message.Options(), v1.E_IsValue).(bool)}
+		for part := range strings.FieldsSeq(proto.GetExtension(message.Options(), v1.E_Target).(string)) {
+			name, path, renamed := strings.Cut(part, "=")
+			if !renamed {
+				name, path = part[strings.LastIndexByte(part, '.')+1:], part
+			}
+			one.target = append(one.target, targetField{name, PathOf(message, path)})
+		}
+		for i := range message.Fields().Len() {
+			options := message.Fields().Get(i).Options()
+			isText := proto.GetExtension(options, v1.E_Class).(v1.Class) > v1.Class_SHOWN // of a program
+			one.untold = append(one.untold, isText || proto.GetExtension(options, v1.E_Untold).(bool))
+		}
+		all[message.FullName()] = one
+	}
+	return all
+})
+
+func recordOf(message protoreflect.MessageDescriptor) recorded { return records()[message.FullName()] }
 
 // unseen are the spaces and the marks of format and direction, from the first to the last of each span.
 var unseen = [][2]rune{
@@ -41,30 +73,16 @@ var unseen = [][2]rune{
 // Audited reports whether what the verb does stands in the audit log: all that no event of
 // a job tells.
 func (v *Verb) Audited() bool {
-	return v.Permission != Work && v.Name != "post" && v.Name != "note_token_uses"
+	return !v.Rule.GetUnaudited()
 }
 
 // Target is what a message acts on, as the audit log shows it.
 func Target(message proto.Message) string {
 	var target []byte
-	add := func(name, value string) {
-		if value != "" && len(target) < maxTarget {
-			target = fmt.Appendf(target, "%s=%s ", name, auditText(value))
+	for _, field := range recordOf(message.ProtoReflect().Descriptor()).target {
+		if value := field.path.Text(message.ProtoReflect()); value != "" && len(target) < maxTarget {
+			target = fmt.Appendf(target, "%s=%s ", field.name, auditText(value))
 		}
-	}
-	if book, ok := message.(*v1.Book); ok {
-		add("book", book.GetId())
-	}
-	reflected := message.ProtoReflect()
-	fields := reflected.Descriptor().Fields()
-	for _, name := range targetFields {
-		if field := fields.ByName(name); field != nil && field.Message() == nil && !field.IsList() && reflected.Has(field) {
-			add(string(name), reflected.Get(field).String())
-		}
-	}
-	if schedule := fields.ByName("schedule"); schedule != nil && schedule.Message() != nil {
-		target = append(target, Target(reflected.Get(schedule).Message().Interface())...)
-		target = append(target, ' ')
 	}
 	return text(strings.TrimRight(string(target[:min(len(target), maxTarget)]), " "))
 }
@@ -74,16 +92,17 @@ func Target(message proto.Message) string {
 // all nodes record the same.
 func ChangeOf(message proto.Message) string {
 	reflected := message.ProtoReflect()
+	target := recordOf(reflected.Descriptor()).target
 	return strings.Join(changes(reflected, func(field protoreflect.FieldDescriptor) bool {
-		return slices.Contains(targetFields, field.Name()) && field.Message() == nil && !field.IsList()
+		return slices.ContainsFunc(target, func(of targetField) bool { return of.path[0] == field && of.name == string(field.Name()) })
 	}), " ")
 }
 
 func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescriptor) bool) (told []string) {
-	size := 0
-	for i := range message.Descriptor().Fields().Len() {
+	size, untold := 0, recordOf(message.Descriptor()).untold
+	for i := range untold {
 		field := message.Descriptor().Fields().Get(i)
-		if leaveOut(field) || slices.Contains(untold, field.Name()) || !field.IsList() && !message.Has(field) {
+		if leaveOut(field) || untold[i] || !field.IsList() && !message.Has(field) {
 			continue
 		}
 		value := changed(field, message.Get(field))
@@ -102,7 +121,7 @@ func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescr
 // changed is the text of a field; empty: it is not told.
 func changed(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	switch {
-	case field.IsMap(), field.Kind() == protoreflect.BytesKind:
+	case field.IsMap(), field.Kind() == protoreflect.BytesKind, field.Message() != nil && recordOf(field.Message()).value:
 		return ""
 	case field.IsList() && (field.Message() == nil || field.Message().Name() == "Grant"):
 		items := make([]string, value.List().Len())
@@ -110,7 +129,7 @@ func changed(field protoreflect.FieldDescriptor, value protoreflect.Value) strin
 			items[i] = changedItem(field, value.List().Get(i))
 		}
 		return "[" + strings.Join(items, ",") + "]"
-	case field.IsList() && (field.Message().Name() == "NamedValue" || value.List().Len() == 0):
+	case field.IsList() && value.List().Len() == 0:
 		return ""
 	case field.IsList():
 		return fmt.Sprint(value.List().Len())
@@ -123,8 +142,6 @@ func changedItem(field protoreflect.FieldDescriptor, value protoreflect.Value) s
 		return auditText(value.String())
 	}
 	switch m := value.Message().Interface().(type) {
-	case *v1.Value:
-		return ""
 	case *v1.Grant:
 		return auditText(m.GetRole()) + ":" + auditText(m.GetBoards())
 	case *durationpb.Duration:

@@ -2,16 +2,20 @@ package command_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/filled"
 )
 
 // TestRecordsSayWhatWasDone is what the audit log has of a command: what it was done to, and what was
@@ -61,5 +65,50 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 		if strings.Contains(change, "a value") || strings.Contains(change, "hash") {
 			t.Errorf("%T: it tells a value: %s", row.message, change)
 		}
+	}
+}
+
+// TestEveryRecord fills the message of every command and of every administrator's call about the cluster. The
+// file has what the audit log keeps of each: no value, no text of a program, and no secret.
+func TestEveryRecord(t *testing.T) {
+	const path = "testdata/records.txt"
+	var records strings.Builder
+	write := func(name string, of protoreflect.MessageType, audited bool) {
+		if !audited {
+			fmt.Fprintf(&records, "%s: no record\n", name)
+			return
+		}
+		message := filled.Messages(of, func(field protoreflect.FieldDescriptor) string {
+			switch name := field.FullName(); {
+			case name.Parent() == "conductord.v1.Value", strings.HasPrefix(string(name), "conductord.v1.Failure."), name.Name() == "hash":
+				return "canary"
+			}
+			return "t" + fmt.Sprint(field.Number())
+		})[0]
+		target, change := command.Target(message), command.ChangeOf(message)
+		fmt.Fprintf(&records, "%s: %s | %s\n", name, target, change)
+		if strings.Contains(target+change, "canary") {
+			t.Errorf("%s: the record has a value: %s | %s", name, target, change)
+		}
+	}
+	for _, verb := range command.Verbs() {
+		write(verb.Name, verb.Request().ProtoReflect().Type(), verb.Audited())
+	}
+	for name, call := range filled.Calls(v1.File_conductord_v1_service_proto) {
+		of, err := protoregistry.GlobalTypes.FindMessageByName(call.Input().FullName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(name, "ClusterService/") && command.PermissionOf(name) == command.Administer {
+			write(name, of, true)
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(records.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != records.String() {
+		t.Errorf("the records differ from %s (%v); -rewrite writes them anew:\n%s", path, err, records.String())
 	}
 }
