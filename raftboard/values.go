@@ -1,8 +1,8 @@
 package raftboard
 
 import (
-	"fmt"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -48,39 +48,49 @@ func (c *core) decrypt(message proto.Message) {
 // textPlace is the place of all texts: nodes copy them between a job, its flow and their records.
 var textPlace = valuekeys.Place{Field: "text"}
 
-// inside returns the place of a message's values, given the place of the message around it.
-func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
-	switch m := message.(type) {
-	case *v1.Posting:
-		return valuekeys.Place{Owner: m.GetId()}
-	case *v1.Job:
-		return valuekeys.Place{Owner: m.GetId()}
-	case *v1.Book:
-		return valuekeys.Place{Owner: m.GetId()}
-	case *v1.FlowDetail:
-		return valuekeys.Place{Owner: m.GetId()}
-	case *v1.Update:
-		return valuekeys.Place{Owner: m.GetFlow()}
-	case *v1.StepWork: // as the same attempt of the flow has them
-		return placeOfStep(m.GetId())
-	case *v1.StepOutcome:
-		return placeOfStep(m.GetId())
-	case *v1.Intervention:
-		return valuekeys.Place{Owner: m.GetFlow(), Step: m.GetStep(), Name: m.GetId()}
-	case *v1.Failure:
-		return valuekeys.Place{} // nodes copy failures between a job, its flow and their records
-	case *v1.AtomDetail:
-		at.Step = m.GetName()
-	case *v1.AtomChange:
-		at.Step = m.GetName()
-	case *v1.Attempt:
-		at.Name = fmt.Sprintf("%s %d", m.GetAction(), m.GetNumber())
-	}
-	return at
+// statedPlace is the place of the values in a message, as its .proto file states it.
+type statedPlace struct {
+	within      bool
+	owner, step command.Path
+	name        []command.Path
 }
 
-func placeOfStep(id *v1.StepAttempt) valuekeys.Place {
-	return valuekeys.Place{Owner: id.GetFlow(), Step: id.GetStep(), Name: fmt.Sprintf("%s %d", id.GetAction(), id.GetAttempt())}
+// statedPlaces are those of the messages with a place of their own. They are read once: reading an
+// option costs more than a look into a map.
+var statedPlaces = sync.OnceValue(func() map[protoreflect.FullName]statedPlace {
+	all := map[protoreflect.FullName]statedPlace{}
+	for message := range command.Messages() {
+		if said := proto.GetExtension(message.Options(), v1.E_Place).(*v1.Place); said != nil {
+			place := statedPlace{within: said.GetWithin(), owner: command.PathOf(message, said.GetOwner()), step: command.PathOf(message, said.GetStep())}
+			for name := range strings.FieldsSeq(said.GetName()) {
+				place.name = append(place.name, command.PathOf(message, name))
+			}
+			all[message.FullName()] = place
+		}
+	}
+	return all
+})
+
+// inside returns the place of a message's values, given the place of the message around it.
+func inside(message protoreflect.Message, at valuekeys.Place) valuekeys.Place {
+	stated, found := statedPlaces()[message.Descriptor().FullName()]
+	if !found {
+		return at
+	}
+	if !stated.within {
+		at = valuekeys.Place{Owner: stated.owner.Text(message)}
+	}
+	if stated.step != nil {
+		at.Step = stated.step.Text(message)
+	}
+	for i, name := range stated.name {
+		if i == 0 {
+			at.Name = name.Text(message)
+		} else {
+			at.Name += " " + name.Text(message)
+		}
+	}
+	return at
 }
 
 func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
@@ -95,7 +105,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 			cutStderr(m)
 		}
 	}
-	at = inside(message.Interface(), at)
+	at = inside(message, at)
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case wire.ClassOf(field) != v1.Class_SHOWN:

@@ -30,6 +30,7 @@ func check(files linker.Files) (fast []string, err error) {
 	for _, file := range files {
 		for i := range file.Messages().Len() {
 			message := file.Messages().Get(i)
+			c.paths(message)
 			if c.option(message, "fast").Bool() {
 				fast = append(fast, string(message.Name()))
 			}
@@ -70,7 +71,9 @@ func (c *checker) option(of protoreflect.Descriptor, name string) protoreflect.V
 // rule is the rule of a call or a command: what it needs, what it applies, and whether it is audited.
 func (c *checker) rule(of protoreflect.Descriptor, name string) (needs protoreflect.Name, applies string, audited bool) {
 	rule := c.option(of, name).Message()
-	field := func(name protoreflect.Name) protoreflect.FieldDescriptor { return rule.Descriptor().Fields().ByName(name) }
+	field := func(name protoreflect.Name) protoreflect.FieldDescriptor {
+		return rule.Descriptor().Fields().ByName(name)
+	}
 	needed := field("needs").Enum().Values().ByNumber(rule.Get(field("needs")).Enum())
 	return needed.Name(), rule.Get(field("applies")).String(), !rule.Get(field("unaudited")).Bool()
 }
@@ -111,17 +114,25 @@ func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
 	}
 }
 
-// scope checks that a message states its scope, and that the paths in its options lead to texts.
+// scope checks that a message states its scope.
 func (c *checker) scope(message protoreflect.MessageDescriptor) {
 	scope := c.option(message, "scope").Message()
-	scope.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		if field.Kind() == protoreflect.StringKind {
-			c.path(message, value.String())
-		}
-		return true
-	})
 	if scope.Get(scope.Descriptor().Fields().ByName("on")).Enum() == 0 {
 		c.fault("message %s: no scope; write option (scope) = {on: …} (options.proto explains the scopes)", message.Name())
+	}
+}
+
+// paths checks that the paths in the options of a message lead to fields that are no messages.
+func (c *checker) paths(message protoreflect.MessageDescriptor) {
+	for _, option := range []string{"scope", "place"} {
+		c.option(message, option).Message().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+			if field.Kind() == protoreflect.StringKind {
+				for path := range strings.FieldsSeq(value.String()) {
+					c.path(message, path)
+				}
+			}
+			return true
+		})
 	}
 	for part := range strings.FieldsSeq(c.option(message, "target").String()) {
 		_, path, renamed := strings.Cut(part, "=")

@@ -435,6 +435,76 @@ func (x *Scope) GetSession() string {
 	return ""
 }
 
+// Place is where a value is, by the paths of the fields that tell it. Nodes copy failures between a job,
+// its flow and their records, so values of failures have an empty place.
+type Place struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Within        bool                   `protobuf:"varint,1,opt,name=within,proto3" json:"within,omitempty"` // beside the place of the message around; otherwise instead of it
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`    // of a job, a flow or a book: its id
+	Step          string                 `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of the value among those of the step; several fields are joined by a space
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Place) Reset() {
+	*x = Place{}
+	mi := &file_conductord_v1_options_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Place) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Place) ProtoMessage() {}
+
+func (x *Place) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_options_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Place.ProtoReflect.Descriptor instead.
+func (*Place) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_options_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Place) GetWithin() bool {
+	if x != nil {
+		return x.Within
+	}
+	return false
+}
+
+func (x *Place) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Place) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *Place) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
@@ -508,6 +578,14 @@ var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "bytes,78305,opt,name=target",
 		Filename:      "conductord/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*Place)(nil),
+		Field:         78306,
+		Name:          "conductord.v1.place",
+		Tag:           "bytes,78306,opt,name=place",
+		Filename:      "conductord/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -554,6 +632,10 @@ var (
 	//
 	// optional string target = 78305;
 	E_Target = &file_conductord_v1_options_proto_extTypes[8]
+	// The place of the values in the message, to which their encryption is bound.
+	//
+	// optional conductord.v1.Place place = 78306;
+	E_Place = &file_conductord_v1_options_proto_extTypes[9]
 )
 
 var File_conductord_v1_options_proto protoreflect.FileDescriptor
@@ -573,7 +655,12 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
 	"\x04also\x18\x04 \x01(\tR\x04also\x12\x14\n" +
 	"\x05fresh\x18\x05 \x01(\tR\x05fresh\x12\x18\n" +
-	"\asession\x18\x06 \x01(\tR\asession*0\n" +
+	"\asession\x18\x06 \x01(\tR\asession\"]\n" +
+	"\x05Place\x12\x16\n" +
+	"\x06within\x18\x01 \x01(\bR\x06within\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\tR\x04step\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name*0\n" +
 	"\x04Form\x12\n" +
 	"\n" +
 	"\x06OBJECT\x10\x00\x12\a\n" +
@@ -620,7 +707,8 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x04form\x12\x1f.google.protobuf.MessageOptions\x18\xde\xe3\x04 \x01(\x0e2\x13.conductord.v1.FormR\x04form:5\n" +
 	"\x04fast\x12\x1f.google.protobuf.MessageOptions\x18\xdf\xe3\x04 \x01(\bR\x04fast:M\n" +
 	"\x05scope\x12\x1f.google.protobuf.MessageOptions\x18\xe0\xe3\x04 \x01(\v2\x14.conductord.v1.ScopeR\x05scope:9\n" +
-	"\x06target\x12\x1f.google.protobuf.MessageOptions\x18\xe1\xe3\x04 \x01(\tR\x06targetBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x06target\x12\x1f.google.protobuf.MessageOptions\x18\xe1\xe3\x04 \x01(\tR\x06target:M\n" +
+	"\x05place\x12\x1f.google.protobuf.MessageOptions\x18\xe2\xe3\x04 \x01(\v2\x14.conductord.v1.PlaceR\x05placeBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_options_proto_rawDescOnce sync.Once
@@ -635,7 +723,7 @@ func file_conductord_v1_options_proto_rawDescGZIP() []byte {
 }
 
 var file_conductord_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_conductord_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_conductord_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_conductord_v1_options_proto_goTypes = []any{
 	(Form)(0),                           // 0: conductord.v1.Form
 	(Class)(0),                          // 1: conductord.v1.Class
@@ -643,31 +731,34 @@ var file_conductord_v1_options_proto_goTypes = []any{
 	(On)(0),                             // 3: conductord.v1.On
 	(*Rule)(nil),                        // 4: conductord.v1.Rule
 	(*Scope)(nil),                       // 5: conductord.v1.Scope
-	(*descriptorpb.FieldOptions)(nil),   // 6: google.protobuf.FieldOptions
-	(*descriptorpb.MethodOptions)(nil),  // 7: google.protobuf.MethodOptions
-	(*descriptorpb.MessageOptions)(nil), // 8: google.protobuf.MessageOptions
+	(*Place)(nil),                       // 6: conductord.v1.Place
+	(*descriptorpb.FieldOptions)(nil),   // 7: google.protobuf.FieldOptions
+	(*descriptorpb.MethodOptions)(nil),  // 8: google.protobuf.MethodOptions
+	(*descriptorpb.MessageOptions)(nil), // 9: google.protobuf.MessageOptions
 }
 var file_conductord_v1_options_proto_depIdxs = []int32{
 	2,  // 0: conductord.v1.Rule.needs:type_name -> conductord.v1.Permission
 	3,  // 1: conductord.v1.Scope.on:type_name -> conductord.v1.On
-	6,  // 2: conductord.v1.class:extendee -> google.protobuf.FieldOptions
-	6,  // 3: conductord.v1.command:extendee -> google.protobuf.FieldOptions
-	6,  // 4: conductord.v1.untold:extendee -> google.protobuf.FieldOptions
-	7,  // 5: conductord.v1.call:extendee -> google.protobuf.MethodOptions
-	8,  // 6: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
-	8,  // 7: conductord.v1.form:extendee -> google.protobuf.MessageOptions
-	8,  // 8: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
-	8,  // 9: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
-	8,  // 10: conductord.v1.target:extendee -> google.protobuf.MessageOptions
-	1,  // 11: conductord.v1.class:type_name -> conductord.v1.Class
-	4,  // 12: conductord.v1.command:type_name -> conductord.v1.Rule
-	4,  // 13: conductord.v1.call:type_name -> conductord.v1.Rule
-	0,  // 14: conductord.v1.form:type_name -> conductord.v1.Form
-	5,  // 15: conductord.v1.scope:type_name -> conductord.v1.Scope
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	11, // [11:16] is the sub-list for extension type_name
-	2,  // [2:11] is the sub-list for extension extendee
+	7,  // 2: conductord.v1.class:extendee -> google.protobuf.FieldOptions
+	7,  // 3: conductord.v1.command:extendee -> google.protobuf.FieldOptions
+	7,  // 4: conductord.v1.untold:extendee -> google.protobuf.FieldOptions
+	8,  // 5: conductord.v1.call:extendee -> google.protobuf.MethodOptions
+	9,  // 6: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
+	9,  // 7: conductord.v1.form:extendee -> google.protobuf.MessageOptions
+	9,  // 8: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
+	9,  // 9: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
+	9,  // 10: conductord.v1.target:extendee -> google.protobuf.MessageOptions
+	9,  // 11: conductord.v1.place:extendee -> google.protobuf.MessageOptions
+	1,  // 12: conductord.v1.class:type_name -> conductord.v1.Class
+	4,  // 13: conductord.v1.command:type_name -> conductord.v1.Rule
+	4,  // 14: conductord.v1.call:type_name -> conductord.v1.Rule
+	0,  // 15: conductord.v1.form:type_name -> conductord.v1.Form
+	5,  // 16: conductord.v1.scope:type_name -> conductord.v1.Scope
+	6,  // 17: conductord.v1.place:type_name -> conductord.v1.Place
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	12, // [12:18] is the sub-list for extension type_name
+	2,  // [2:12] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -682,8 +773,8 @@ func file_conductord_v1_options_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_options_proto_rawDesc), len(file_conductord_v1_options_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   2,
-			NumExtensions: 9,
+			NumMessages:   3,
+			NumExtensions: 10,
 			NumServices:   0,
 		},
 		GoTypes:           file_conductord_v1_options_proto_goTypes,

@@ -5722,7 +5722,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index:\x04\xf0\x9d&\x02\"\x96\x02\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index:\x04\xf0\x9d&\x02\"\x9a\x02\n" +
 	"\aFailure\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x1e\n" +
 	"\amessage\x18\x02 \x01(\tB\x04\xe8\x9d&\x02R\amessage\x12\x18\n" +
@@ -5731,7 +5731,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tpermanent\x18\x05 \x01(\bR\tpermanent\x12\x1a\n" +
 	"\x05stack\x18\x06 \x01(\tB\x04\xe8\x9d&\x02R\x05stack\x12.\n" +
 	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\x123\n" +
-	"\adetails\x18\b \x03(\v2\x19.conductord.v1.NamedValueR\adetails:\x04\xf8\x9d&\x01\"\xd5\x02\n" +
+	"\adetails\x18\b \x03(\v2\x19.conductord.v1.NamedValueR\adetails:\b\xf8\x9d&\x01\x92\x9e&\x00\"\xdd\x02\n" +
 	"\x04Book\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12-\n" +
@@ -5741,7 +5741,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12/\n" +
 	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\x12\x1a\n" +
-	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:+\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\"\xba\x02\n" +
+	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:3\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\x92\x9e&\x04\x12\x02id\"\xba\x02\n" +
 	"\tPrincipal\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
@@ -5798,7 +5798,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tlast_used\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"M\n" +
 	"\aFactory\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xd6\x06\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xde\x06\n" +
 	"\n" +
 	"FlowDetail\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
@@ -5826,11 +5826,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vended_token\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\n" +
 	"endedToken\x125\n" +
 	"\vbegun_token\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\n" +
-	"begunToken:\x04\xf8\x9d&\x01\">\n" +
+	"begunToken:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02id\">\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
-	"\x06packed\x18\x02 \x01(\fR\x06packed:\x04\xe8\x9d&\x01\"\xf4\x02\n" +
+	"\x06packed\x18\x02 \x01(\fR\x06packed:\x04\xe8\x9d&\x01\"\x88\x03\n" +
 	"\fIntervention\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
 	"\x04flow\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
@@ -5842,7 +5842,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04hold\x18\b \x01(\bR\x04hold\x120\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x02at\x120\n" +
 	"\x05token\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:\"\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\"\xf5\x02\n" +
+	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\x81\x03\n" +
 	"\n" +
 	"AtomDetail\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -5853,7 +5853,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
 	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12-\n" +
-	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded:\x04\xf8\x9d&\x01\"\x8a\x01\n" +
+	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x8a\x01\n" +
 	"\x06Folded\x12\x1e\n" +
 	"\n" +
 	"executions\x18\x01 \x01(\rR\n" +
@@ -5866,7 +5866,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x89\x05\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x9e\x05\n" +
 	"\aAttempt\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -5887,13 +5887,13 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06worker\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x06worker\x12%\n" +
 	"\vworker_name\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"workerName\x12\x18\n" +
-	"\aunbegun\x18\x11 \x01(\bR\aunbegun:\x04\xf8\x9d&\x01\"\x8f\x01\n" +
+	"\aunbegun\x18\x11 \x01(\bR\aunbegun:\x19\xf8\x9d&\x01\x92\x9e&\x11\b\x01\"\raction number\"\x8f\x01\n" +
 	"\vStepAttempt\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xa9\x04\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xd7\x04\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -5910,7 +5910,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x10\n" +
 	"\x03try\x18\r \x01(\rR\x03try\x12\x14\n" +
 	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x1a\n" +
-	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board\"\xd2\x02\n" +
+	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board:,\x92\x9e&(\x12\aid.flow\x1a\aid.step\"\x14id.action id.attempt\"\x80\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -5919,7 +5919,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\x06output\x18\a \x01(\tB\x04\xe8\x9d&\x02R\x06output\x12\x1c\n" +
-	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr\"\xd9\x02\n" +
+	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr:,\x92\x9e&(\x12\aid.flow\x1a\aid.step\"\x14id.action id.attempt\"\xe3\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
@@ -5930,8 +5930,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\a \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12)\n" +
-	"\rdefinition_id\x18\b \x01(\fB\x04\xe8\x9d&\x01R\fdefinitionId:\f\x82\x9e&\b\b\n" +
-	"\x12\x04flow\"\xc0\x02\n" +
+	"\rdefinition_id\x18\b \x01(\fB\x04\xe8\x9d&\x01R\fdefinitionId:\x16\x82\x9e&\b\b\n" +
+	"\x12\x04flow\x92\x9e&\x06\x12\x04flow\"\xce\x02\n" +
 	"\n" +
 	"AtomChange\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -5941,7 +5941,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\x82\x06\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\x8a\x06\n" +
 	"\aPosting\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -5966,7 +5966,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
 	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
-	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x11\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\"\xc8\x02\n" +
+	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xc8\x02\n" +
 	"\vRetryPolicy\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
@@ -5976,7 +5976,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x1a\n" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\"\xe0\x0e\n" +
+	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\"\xe8\x0e\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6032,7 +6032,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x12#\n" +
 	"\n" +
 	"last_owner\x18: \x01(\tB\x04\xe8\x9d&\x01R\tlastOwner\x122\n" +
-	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01:\x04\xf8\x9d&\x01B\x15\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
 	"\x13_effective_priority\"\xd7\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x16\n" +
