@@ -27,17 +27,32 @@ const MaxTimerWork = 10_000
 // posting a verdict of its own calls CheckPosting first, and leaves out those that it
 // refuses.
 func Check(limits logbook.Limits, c *v1.Command) error {
+	if err := checkFrame(limits, c); err != nil {
+		return err
+	}
+	return VerbOf(c).check(limits, c)
+}
+
+// CheckClaimNext is Check of a claim_next. It returns the request, so the caller need not convert it again.
+func CheckClaimNext(limits logbook.Limits, c *v1.Command) (jobs.ClaimRequest, error) {
+	if err := checkFrame(limits, c); err != nil {
+		return jobs.ClaimRequest{}, err
+	}
+	return claimRequest(limits, c.GetClaimNext())
+}
+
+// checkFrame checks what all commands have in common.
+func checkFrame(limits logbook.Limits, c *v1.Command) error {
 	if size := Size(c); size > limits.Command {
 		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
 	}
-	known := VerbOf(c)
-	if known == nil {
+	if VerbOf(c) == nil {
 		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
 	}
 	if name, found := c.UnknownField(); found {
 		return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
 	}
-	return known.check(limits, c)
+	return nil
 }
 
 // CheckPosting checks one posting. It requires its id: without one, a posting in the
@@ -84,14 +99,20 @@ func checkClaim(_ logbook.Limits, c *v1.ClaimCommand) error {
 }
 
 func checkClaimNext(limits logbook.Limits, c *v1.ClaimNextCommand) error {
+	_, err := claimRequest(limits, c)
+	return err
+}
+
+// claimRequest converts a claim_next, and checks it.
+func claimRequest(limits logbook.Limits, c *v1.ClaimNextCommand) (jobs.ClaimRequest, error) {
 	if err := checkIDs(field{"claim session", c.GetSession()}, field{"claim nonce", c.GetNonce()}); err != nil {
-		return err
+		return jobs.ClaimRequest{}, err
 	}
 	request, err := ClaimRequestFromProto(c)
 	if err != nil {
-		return err
+		return jobs.ClaimRequest{}, err
 	}
-	return jobs.CheckClaimRequest(limits, &request)
+	return request, jobs.CheckClaimRequest(limits, &request)
 }
 
 func checkExtend(_ logbook.Limits, c *v1.ExtendClaimCommand) error {

@@ -111,10 +111,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	if err := s.submit.guard.Sign(ctx, claim); err != nil { // also of one that is piggybacked
 		return nil, 0, err
 	}
-	if err := command.Check(s.limits, claim); err != nil {
-		return nil, 0, err
-	}
-	request, err := command.ClaimRequestFromProto(claim.GetClaimNext())
+	request, err := command.CheckClaimNext(s.limits, claim)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -137,7 +134,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	for {
 		waiter = s.polls.Add(request, claim, waiter)
 		waiter.Still = still
-		granted, index, err := s.tryClaim(ctx, request, claim)
+		granted, index, err := s.tryClaim(ctx, waiter, claim)
 		if errors.Is(err, errClaimantDrained) {
 			s.polls.ExcludeDrained(waiter)
 			s.polls.Wake(passOn) // for waiters that may take it
@@ -254,10 +251,10 @@ func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Comman
 // errClaimantDrained: the caller's conductor is drained. No call is answered with it.
 var errClaimantDrained = errors.New("the conductor is drained")
 
-// tryClaim claims if there is anything to claim, or if the nonce may have been
-// answered before.
-func (s *claimService) tryClaim(ctx context.Context, request jobs.ClaimRequest, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
-	prospect, err := s.machine.MayClaim(request)
+// tryClaim claims if there is anything to claim, or if the nonce may have been answered before. The
+// claim was signed and checked before it waited; its caller must still have the right to it.
+func (s *claimService) tryClaim(ctx context.Context, waiter *polls.Waiter, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
+	prospect, err := s.machine.MayClaim(waiter.Request)
 	switch {
 	case err != nil:
 		return nil, 0, err
@@ -266,8 +263,11 @@ func (s *claimService) tryClaim(ctx context.Context, request jobs.ClaimRequest, 
 	case prospect == fsm.NothingToClaim:
 		return nil, 0, nil
 	}
-	index, result, err := s.submit.one(ctx, claim)
-	return result.GetClaim().GetGranted(), index, err
+	if err := waiter.Still(); err != nil {
+		return nil, 0, err
+	}
+	index, results, err := s.proposer.Propose(ctx, claim)
+	return grantedOf(proposer.Outcome{Index: index, Results: results, Err: err})
 }
 
 // pollTime reads how long a call may wait.

@@ -131,19 +131,20 @@ func (g *Guard) allowSession(ctx context.Context, text string) error {
 	return err
 }
 
-// Sign writes the caller's name into a command, over what the caller has written there, and
-// returns an error unless the caller may send it.
+// Sign writes the caller's name into a command, over what the caller has written there. It returns an
+// error unless the caller may send it, to this cluster.
 func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	c.Principal, c.From = "", ""
-	who := admission.CallerOf(ctx)
-	if who == nil {
+	who, verb := admission.CallerOf(ctx), command.VerbOf(c)
+	switch {
+	case verb == nil: // which the check of the command refuses
 		return nil
+	case who == nil && verb.Permission == command.Lead:
+		return nil
+	case who == nil:
+		return g.RefuseElsewhere(verb.Name, verb.Message(c))
 	}
 	c.Principal, c.From = who.Name, who.From
-	verb := command.VerbOf(c)
-	if verb == nil {
-		return nil // which the check of the command refuses
-	}
 	message := verb.Message(c)
 	if by := message.ProtoReflect().Descriptor().Fields().ByName("by"); by != nil {
 		message.ProtoReflect().Set(by, protoreflect.ValueOfString(who.Name))
