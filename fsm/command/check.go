@@ -41,6 +41,15 @@ func CheckClaimNext(limits logbook.Limits, c *v1.Command) (jobs.ClaimRequest, er
 	return claimRequest(limits, c.GetClaimNext())
 }
 
+// CheckPost is Check of a post. Each posting that passes goes to also, with its place, before the next one
+// is checked. It returns how many passed both, and the error of the first that did not.
+func CheckPost(limits logbook.Limits, c *v1.Command, also func(place int, posting *jobs.Posting) error) (passed int, err error) {
+	if err := checkFrame(limits, c); err != nil {
+		return 0, err
+	}
+	return checkPostings(limits, c.GetPost(), also)
+}
+
 // checkFrame checks what all commands have in common.
 func checkFrame(limits logbook.Limits, c *v1.Command) error {
 	if size := Size(c); size > limits.Command {
@@ -50,47 +59,63 @@ func checkFrame(limits logbook.Limits, c *v1.Command) error {
 		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
 	}
 	if name, found := c.UnknownField(); found {
-		return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
+		return unknownField(name)
 	}
 	return nil
 }
 
-// CheckPosting checks one posting. It requires its id: without one, a posting in the
+// CheckPosting checks one posting, and returns it as a value of the domain. It requires its id: without one, a posting in the
 // log could not be told from its repeat. A posting that it accepts fits into a command
 // of its own.
-func CheckPosting(limits logbook.Limits, p *v1.Posting) error {
+func CheckPosting(limits logbook.Limits, p *v1.Posting) (jobs.Posting, error) {
 	alone := &v1.Command{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{p}}}}
 	if size := Size(alone); size > limits.Command {
-		return &logbook.LimitError{Field: "posting", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
+		return jobs.Posting{}, &logbook.LimitError{Field: "posting", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
+	}
+	if name, found := p.UnknownField(); found {
+		return jobs.Posting{}, unknownField(name)
 	}
 	return checkPosting(limits, p)
 }
 
+func unknownField(name string) error {
+	return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
+}
+
 // checkPosting checks one posting of a command whose size has been checked.
-func checkPosting(limits logbook.Limits, p *v1.Posting) error {
+func checkPosting(limits logbook.Limits, p *v1.Posting) (jobs.Posting, error) {
 	posting, err := PostingFromProto(p)
-	if err != nil {
-		return err
+	if err == nil && posting.ID.IsZero() {
+		err = &logbook.InvalidError{Field: "job id", Reason: "unset"}
 	}
-	if posting.ID.IsZero() {
-		return &logbook.InvalidError{Field: "job id", Reason: "unset"}
+	if err == nil {
+		err = jobs.CheckPosting(limits, &posting)
 	}
-	return jobs.CheckPosting(limits, &posting)
+	return posting, err
 }
 
 func checkPost(limits logbook.Limits, c *v1.PostCommand) error {
+	_, err := checkPostings(limits, c, func(int, *jobs.Posting) error { return nil })
+	return err
+}
+
+func checkPostings(limits logbook.Limits, c *v1.PostCommand, also func(place int, posting *jobs.Posting) error) (passed int, err error) {
 	switch n := len(c.GetPostings()); {
 	case n == 0:
-		return &logbook.InvalidError{Field: "postings", Reason: "none"}
+		return 0, &logbook.InvalidError{Field: "postings", Reason: "none"}
 	case n > MaxPostings:
-		return &logbook.LimitError{Field: "postings", Limit: MaxPostings, Size: int64(n), Unit: "postings"}
+		return 0, &logbook.LimitError{Field: "postings", Limit: MaxPostings, Size: int64(n), Unit: "postings"}
 	}
 	for i, p := range c.GetPostings() {
-		if err := checkPosting(limits, p); err != nil {
-			return fmt.Errorf("posting %d of %d: %w", i+1, len(c.GetPostings()), err)
+		posting, err := checkPosting(limits, p)
+		if err == nil {
+			err = also(i, &posting)
+		}
+		if err != nil {
+			return i, fmt.Errorf("posting %d of %d: %w", i+1, len(c.GetPostings()), err)
 		}
 	}
-	return nil
+	return len(c.GetPostings()), nil
 }
 
 func checkClaim(_ logbook.Limits, c *v1.ClaimCommand) error {

@@ -186,13 +186,13 @@ func TestCheckAtTheLimitOfPostings(t *testing.T) {
 }
 
 func TestCheckPostingJudgesOne(t *testing.T) {
-	if err := command.CheckPosting(logbook.MaxLimits, samplePosting()); err != nil {
+	if _, err := command.CheckPosting(logbook.MaxLimits, samplePosting()); err != nil {
 		t.Errorf("the sample: %v", err)
 	}
 	bad := samplePosting()
 	bad.Name = "a\tb"
 	err := command.Check(logbook.MaxLimits, postOf(samplePosting(), bad))
-	if alone := command.CheckPosting(logbook.MaxLimits, bad); alone == nil || !strings.HasSuffix(err.Error(), alone.Error()) ||
+	if _, alone := command.CheckPosting(logbook.MaxLimits, bad); alone == nil || !strings.HasSuffix(err.Error(), alone.Error()) ||
 		!strings.HasPrefix(err.Error(), "posting 2 of 2: ") {
 		t.Errorf("alone %v, in a command %v", alone, err)
 	}
@@ -201,12 +201,12 @@ func TestCheckPostingJudgesOne(t *testing.T) {
 func TestCheckPostingAtTheLimitOfACommand(t *testing.T) {
 	limits := logbook.MaxLimits
 	limits.Command = command.Size(postOf(samplePosting()))
-	if err := command.CheckPosting(limits, samplePosting()); err != nil {
+	if _, err := command.CheckPosting(limits, samplePosting()); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
 	limits.Command--
 	var limit *logbook.LimitError
-	err := command.CheckPosting(limits, samplePosting())
+	_, err := command.CheckPosting(limits, samplePosting())
 	if !errors.As(err, &limit) || limit.Field != "posting" || limit.Size != int64(limits.Command)+1 {
 		t.Errorf("over the limit: %v", err)
 	}

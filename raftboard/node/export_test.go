@@ -261,8 +261,7 @@ func NewFlowChecks(cost time.Duration) func(principal string) error {
 		check: func(*logbook.FlowDetail, logbook.Values) error { spent += cost; return nil },
 		spent: func() time.Duration { return spent }, paid: make(map[string]time.Time),
 	}
-	id, book := logbook.NewFlowID().String(), logbook.NewBookID().String()
-	posting := &conductordv1.Posting{Book: &conductordv1.Book{Id: book, Name: "b", Flows: []*conductordv1.FlowDetail{{Id: id, Book: book, Name: "f", Factory: &conductordv1.Factory{Name: "k"}}}}}
+	posting := &jobs.Posting{Book: &logbook.Book{ID: logbook.NewBookID(), Flows: []logbook.FlowDetail{{ID: logbook.NewFlowID()}}}}
 	return func(principal string) error {
 		return checks.posting(admission.WithCaller(context.Background(), &admission.Caller{Name: principal}), posting)
 	}

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
@@ -36,18 +35,15 @@ type flowChecks struct {
 // posting finds the faults of the flow that a posting brings, if the rest of the
 // posting has none. A flow that was saved earlier is not checked here, nor one whose
 // arguments are encrypted.
-func (c *flowChecks) posting(ctx context.Context, posting *conductordv1.Posting) error {
-	if c.check == nil {
+func (c *flowChecks) posting(ctx context.Context, posting *jobs.Posting) error {
+	if c.check == nil || posting.Book == nil {
 		return nil
 	}
-	flows := posting.GetBook().GetFlows()
-	for _, message := range flows {
-		if message.GetId() != posting.GetFlow() && len(flows) > 1 {
+	flows := posting.Book.Flows
+	for i := range flows {
+		detail := &flows[i]
+		if detail.ID != posting.Flow && len(flows) > 1 {
 			continue
-		}
-		detail, err := command.FlowDetailFromProto(message)
-		if err != nil {
-			return err
 		}
 		if _, encrypted := valuekeys.KeyID(detail.Factory.Args); encrypted {
 			return nil
@@ -59,7 +55,7 @@ func (c *flowChecks) posting(ctx context.Context, posting *conductordv1.Posting)
 		defer runtime.UnlockOSThread()
 		began := c.spent()
 		defer func() { c.charge(ctx, c.spent()-began) }()
-		return c.check(&detail, command.ValuesFromProto(posting.GetStore()))
+		return c.check(detail, posting.Store)
 	}
 	return nil
 }

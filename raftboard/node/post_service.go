@@ -20,9 +20,6 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// postingRule bounds the postings of one command.
-var postingRule = wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, Bytes: proposer.MaxEntryBytes}}
-
 // postService answers calls that post jobs.
 type postService struct {
 	limits   logbook.Limits
@@ -76,13 +73,16 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
-	passed := 0
-	if signed == nil && command.Size(whole) <= proposer.MaxEntryBytes && command.Check(s.limits, whole) == nil {
-		if passed = s.flowsPass(ctx, request.Postings); passed == len(request.Postings) {
-			return s.postChecked(ctx, whole)
-		}
+	if signed != nil || command.Size(whole) > proposer.MaxEntryBytes {
+		return s.postApart(ctx, whole, 0)
 	}
-	return s.postApart(ctx, request, passed)
+	passed, err := command.CheckPost(s.limits, whole, func(place int, posting *jobs.Posting) error {
+		return s.checkFlow(ctx, request.Postings[place], posting, place)
+	})
+	if err != nil {
+		return s.postApart(ctx, whole, passed)
+	}
+	return s.postChecked(ctx, whole)
 }
 
 // postChecked posts what has been checked. Waiting claims that match are piggybacked,
@@ -106,30 +106,27 @@ func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) 
 	return &conductordv1.PostResponse{Posted: posted}, index, err
 }
 
-// postApart gives each posting its own verdict: those that cannot pass never
-// reach the log, and the others share a command. The flows of the first ones have passed.
-func (s *postService) postApart(ctx context.Context, request *conductordv1.PostRequest, passed int) (*conductordv1.PostResponse, uint64, error) {
-	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
+// postApart gives each posting of a signed command its own verdict: those that cannot pass never
+// reach the log, and the others share a command. The first ones have passed.
+func (s *postService) postApart(ctx context.Context, whole *conductordv1.Command, passed int) (*conductordv1.PostResponse, uint64, error) {
+	postings := whole.GetPost().GetPostings()
+	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(postings))}
 	var commands []*conductordv1.Command
 	var places [][]int
 	var load wire.Load // of the last command
+	rule := wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, Bytes: min(proposer.MaxEntryBytes, s.limits.Command)}}
 	accepted := 0
-	for i, posting := range request.Postings {
-		err := s.submit.guard.Allow(ctx, "post", command.Post, posting)
-		if err == nil {
-			err = command.CheckPosting(s.limits, posting)
-		}
-		if err == nil && i >= passed {
-			err = s.checkFlow(ctx, posting, accepted)
-		}
-		if err != nil {
+	for i, posting := range postings {
+		if err := s.checkPosting(ctx, posting, accepted, i < passed); err != nil {
 			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
 			continue
 		}
 		accepted++
-		own := wire.Load{Commands: 1, Bytes: command.SizeOf(posting)}
-		if len(commands) == 0 || postingRule.Full(load, own) {
-			commands, places, load = append(commands, postCommand(nil)), append(places, nil), wire.Load{}
+		own := wire.Load{Commands: 1, Bytes: command.Size(postCommand([]*conductordv1.Posting{posting}))}
+		if len(commands) == 0 || rule.Full(load, own) {
+			c := postCommand(nil)
+			c.Principal, c.From = whole.Principal, whole.From
+			commands, places, load = append(commands, c), append(places, nil), wire.Load{}
 		}
 		load = load.Plus(own)
 		last := len(commands) - 1
@@ -138,11 +135,14 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 	}
 	index := s.machine.AppliedIndex()
 	err := inTurn(len(commands), func(i int) (err error) {
-		var result *conductordv1.Result
-		if index, result, err = s.submit.one(ctx, commands[i]); err != nil {
+		var results []*conductordv1.Result
+		if index, results, err = s.proposer.Propose(ctx, commands[i]); err != nil {
 			return err
 		}
-		posted, err := s.postedJobs(ctx, result.GetPost().GetPosted())
+		if err := command.ErrorFromProto(results[0].GetError()); err != nil {
+			return err
+		}
+		posted, err := s.postedJobs(ctx, results[0].GetPost().GetPosted())
 		if err != nil {
 			return err
 		}
@@ -219,21 +219,26 @@ func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob 
 	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
 }
 
-// flowsPass returns how many postings come before the first whose flow does not pass.
-func (s *postService) flowsPass(ctx context.Context, postings []*conductordv1.Posting) int {
-	for i, posting := range postings {
-		if s.checkFlow(ctx, posting, i) != nil {
-			return i
-		}
+// checkPosting authorizes and checks a posting with its flow, unless it has passed.
+func (s *postService) checkPosting(ctx context.Context, message *conductordv1.Posting, ahead int, passed bool) error {
+	if passed {
+		return nil
 	}
-	return len(postings)
+	if err := s.submit.guard.Allow(ctx, "post", command.Post, message); err != nil {
+		return err
+	}
+	posting, err := command.CheckPosting(s.limits, message)
+	if err != nil {
+		return err
+	}
+	return s.checkFlow(ctx, message, &posting, ahead)
 }
 
 // checkFlow finds the faults of the flow that a posting brings. The check may cost much more than the posting, so a
 // quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
-func (s *postService) checkFlow(ctx context.Context, posting *conductordv1.Posting, ahead int) error {
-	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(posting.GetBook().GetFlows()) > 0 {
-		if err := s.machine.RoomFor(who.Name, posting, uint64(ahead), s.submit.guard.Now()); err != nil {
+func (s *postService) checkFlow(ctx context.Context, message *conductordv1.Posting, posting *jobs.Posting, ahead int) error {
+	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(message.GetBook().GetFlows()) > 0 {
+		if err := s.machine.RoomFor(who.Name, message, uint64(ahead), s.submit.guard.Now()); err != nil {
 			return err
 		}
 	}

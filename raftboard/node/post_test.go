@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
@@ -88,6 +91,55 @@ func TestPartsOfACall(t *testing.T) {
 		refused := errors.Is(err, jobs.ErrUnavailable)
 		if !errors.Is(err, row.want) || done != row.done || refused != (row.want == jobs.ErrUnavailable) {
 			t.Errorf("%s: %v after %d parts", row.what, err, done)
+		}
+	}
+}
+
+// TestPostingsOverTheLimitOfACommand: postings that fit into commands of their own are accepted in one
+// call, although they do not fit into one command together.
+func TestPostingsOverTheLimitOfACommand(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(o *node.Options) { o.Limits = logbook.MaxLimits; o.Limits.Command = 4 << 10 }).startAll()
+	board := conductordv1connect.NewBoardServiceClient(http.DefaultClient, c.endpointURL())
+	request := &conductordv1.PostRequest{}
+	for range 10 {
+		details := []byte(`"` + strings.Repeat("d", 1<<10) + `"`)
+		request.Postings = append(request.Postings, &conductordv1.Posting{Id: jobs.NewJobID().String(), Name: "j", Kind: "k", Details: &conductordv1.Value{Json: details}})
+	}
+	answer, err := board.Post(t.Context(), connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, posted := range answer.Msg.Posted {
+		if posted.Error != nil {
+			t.Errorf("posting %d: %v", i, posted.Error)
+		}
+	}
+}
+
+// TestPostingsOfNewerPrograms: a field that this program does not know gets into no log, because it would
+// stop every node. The other postings of the call are accepted.
+func TestPostingsOfNewerPrograms(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	board := conductordv1connect.NewBoardServiceClient(http.DefaultClient, c.endpointURL())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	request := &conductordv1.PostRequest{}
+	for i := range 3 {
+		posting := &conductordv1.Posting{Id: jobs.NewJobID().String(), Name: "j", Kind: "k"}
+		if i == 1 {
+			posting.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 9_999, protowire.VarintType), 1))
+		}
+		request.Postings = append(request.Postings, posting)
+	}
+	answer, err := board.Post(ctx, connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, posted := range answer.Msg.Posted {
+		if refused := strings.Contains(posted.GetError().GetMessage(), "does not know"); refused != (i == 1) {
+			t.Errorf("posting %d: %v", i, posted.GetError())
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (s *scheduleService) planSave(ctx context.Context, given *schedules.Schedul
 	}
 	// With a flow that cannot be built, every slot would post a job that is trashed.
 	expanded := given.Expand(jobs.NewJobID(), now)
-	if err := s.checks.posting(ctx, command.PostingToProto(&expanded)); err != nil {
+	if err := s.checks.posting(ctx, &expanded); err != nil {
 		return nil, err
 	}
 	known, _, err := s.machine.Schedule(schedules.Ref{Board: given.Board, Name: given.Name}, 0)
