@@ -117,8 +117,13 @@ func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
 // scope checks that a message states its scope.
 func (c *checker) scope(message protoreflect.MessageDescriptor) {
 	scope := c.option(message, "scope").Message()
-	if scope.Get(scope.Descriptor().Fields().ByName("on")).Enum() == 0 {
+	fields := scope.Descriptor().Fields()
+	on := fields.ByName("on").Enum().Values().ByNumber(scope.Get(fields.ByName("on")).Enum()).Name()
+	switch hasField := scope.Has(fields.ByName("field")); {
+	case on == "UNSCOPED":
 		c.fault("message %s: no scope; write option (scope) = {on: …} (options.proto explains the scopes)", message.Name())
+	case !hasField && on != "CLUSTER" && on != "PARTS" && on != "OWN":
+		c.fault("message %s: its scope %s names no field; write option (scope) = {on: %s, field: …}", message.Name(), on, on)
 	}
 }
 

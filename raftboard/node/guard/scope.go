@@ -63,12 +63,12 @@ type statedScope struct {
 
 // statedScopes are those of all messages. They are read once: reading an option costs more than a
 // look into a map.
-var statedScopes = sync.OnceValue(func() map[protoreflect.FullName]statedScope {
-	all := map[protoreflect.FullName]statedScope{}
+var statedScopes = sync.OnceValue(func() map[protoreflect.FullName]*statedScope {
+	all := map[protoreflect.FullName]*statedScope{}
 	for message := range command.Messages() {
 		said := proto.GetExtension(message.Options(), conductordv1.E_Scope).(*conductordv1.Scope)
 		path := func(text string) command.Path { return command.PathOf(message, text) }
-		all[message.FullName()] = statedScope{
+		all[message.FullName()] = &statedScope{
 			on: said.GetOn(), field: path(said.GetField()), job: path(said.GetJob()), also: path(said.GetAlso()), fresh: path(said.GetFresh()),
 			session: path(said.GetSession()),
 		}
@@ -80,10 +80,13 @@ var statedScopes = sync.OnceValue(func() map[protoreflect.FullName]statedScope {
 func (g *Guard) scopeOf(message any) (scope, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
-		return scope{boards: []string{access.AllBoards}}, nil
+		return ofCluster(), nil
 	}
 	reflected := m.ProtoReflect()
 	stated := statedScopes()[reflected.Descriptor().FullName()]
+	if stated == nil {
+		return ofCluster(), nil
+	}
 	s, err := g.scopeOn(stated, reflected)
 	s.session = stated.session.Text(reflected)
 	if also := stated.also.Text(reflected); also != "" {
@@ -92,7 +95,7 @@ func (g *Guard) scopeOf(message any) (scope, error) {
 	return s, err
 }
 
-func (g *Guard) scopeOn(stated statedScope, m protoreflect.Message) (scope, error) {
+func (g *Guard) scopeOn(stated *statedScope, m protoreflect.Message) (scope, error) {
 	if job := stated.job.Text(m); job != "" {
 		return inState("job", job, jobs.ParseJobID, g.Machine.BoardOfJob)
 	}
@@ -137,19 +140,21 @@ func (g *Guard) scopeOn(stated statedScope, m protoreflect.Message) (scope, erro
 		}
 		return s, err
 	}
-	return scope{boards: []string{access.AllBoards}}, nil
+	return ofCluster(), nil
 }
 
-// ofBoards is the scope of named boards; none is the default board.
+// ofCluster is the scope of what belongs to no board.
+func ofCluster() scope { return scope{boards: []string{access.AllBoards}} }
+
+// ofBoards is the scope of named boards, which it keeps; none is the default board.
 func ofBoards(names []string) scope {
-	boards := []string{jobs.DefaultBoard}
-	if len(names) > 0 {
-		boards = make([]string, len(names))
+	if len(names) == 0 {
+		names = []string{""}
 	}
-	for i, name := range names {
-		boards[i] = cmp.Or(name, jobs.DefaultBoard)
+	for i := range names {
+		names[i] = cmp.Or(names[i], jobs.DefaultBoard)
 	}
-	return scope{boards: boards}
+	return scope{boards: names}
 }
 
 // listing is the scope of a list: one board, or all.
