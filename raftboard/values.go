@@ -2,7 +2,6 @@ package raftboard
 
 import (
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -11,7 +10,6 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -48,47 +46,26 @@ func (c *core) decrypt(message proto.Message) {
 // textPlace is the place of all texts: nodes copy them between a job, its flow and their records.
 var textPlace = valuekeys.Place{Field: "text"}
 
-// statedPlace is the place of the values in a message, as its .proto file states it.
-type statedPlace struct {
-	within      bool
-	owner, step command.Path
-	name        []command.Path
-}
-
-// statedPlaces are those of the messages with a place of their own. They are read once: reading an
-// option costs more than a look into a map.
-var statedPlaces = sync.OnceValue(func() map[protoreflect.FullName]statedPlace {
-	all := map[protoreflect.FullName]statedPlace{}
-	for message := range command.Messages() {
-		if said := proto.GetExtension(message.Options(), v1.E_Place).(*v1.Place); said != nil {
-			place := statedPlace{within: said.GetWithin(), owner: command.PathOf(message, said.GetOwner()), step: command.PathOf(message, said.GetStep())}
-			for name := range strings.FieldsSeq(said.GetName()) {
-				place.name = append(place.name, command.PathOf(message, name))
-			}
-			all[message.FullName()] = place
-		}
-	}
-	return all
-})
-
 // inside returns the place of a message's values, given the place of the message around it.
 func inside(message protoreflect.Message, at valuekeys.Place) valuekeys.Place {
-	stated, found := statedPlaces()[message.Descriptor().FullName()]
-	if !found {
+	options := command.OptionsOf(message.Descriptor())
+	stated := options.Place
+	switch {
+	case stated == nil:
 		return at
+	case !stated.GetWithin():
+		at = valuekeys.Place{Owner: options.Text(message, stated.GetOwner())}
 	}
-	if !stated.within {
-		at = valuekeys.Place{Owner: stated.owner.Text(message)}
+	if stated.GetStep() != "" {
+		at.Step = options.Text(message, stated.GetStep())
 	}
-	if stated.step != nil {
-		at.Step = stated.step.Text(message)
-	}
-	for i, name := range stated.name {
+	for i, name := range stated.GetName() {
 		if i == 0 {
-			at.Name = name.Text(message)
+			at.Name = ""
 		} else {
-			at.Name += " " + name.Text(message)
+			at.Name += " "
 		}
+		at.Name += options.Text(message, name)
 	}
 	return at
 }
@@ -108,7 +85,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 	at = inside(message, at)
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case wire.ClassOf(field) != v1.Class_SHOWN:
+		case command.ClassOf(field) != v1.Class_SHOWN:
 			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():

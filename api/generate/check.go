@@ -131,10 +131,13 @@ func (c *checker) scope(message protoreflect.MessageDescriptor) {
 func (c *checker) paths(message protoreflect.MessageDescriptor) {
 	for _, option := range []string{"scope", "place"} {
 		c.option(message, option).Message().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-			if field.Kind() == protoreflect.StringKind {
-				for path := range strings.FieldsSeq(value.String()) {
-					c.path(message, path)
+			switch {
+			case field.IsList():
+				for i := range value.List().Len() {
+					c.path(message, value.List().Get(i).String())
 				}
+			case field.Kind() == protoreflect.StringKind:
+				c.path(message, value.String())
 			}
 			return true
 		})

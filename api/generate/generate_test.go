@@ -27,7 +27,7 @@ func TestTextsAreClassified(t *testing.T) {
 		{"service", `{on: LIST, field: "query.board"}`, `{on: LIST, field: "query.boards"}`, `message BulkRequest: an option names "query.boards", and there is no such field`},
 		{"service", `{on: LIST, field: "query.board"}`, `{on: LIST}`, "message BulkRequest: its scope LIST names no field"},
 		{"service", `{on: LIST, field: "query.board"}`, `{on: LIST, field: "query"}`, `message BulkRequest: an option names "query", which is a message`},
-		{"types", `name: "id.action id.attempt"`, `name: "id.action id.number"`, `message StepWork: an option names "id.number", and there is no such field`},
+		{"types", `"id.attempt"`, `"id.number"`, `message StepWork: an option names "id.number", and there is no such field`},
 		{"command", `option (scope) = {on: JOB, field: "job"};`, "", "message ExtendClaimCommand: no scope"},
 		{"types", `option (scope) = {on: BOARD, field: "board"};`, "", "message Posting: no scope"},
 		{"service", " { option (call).needs = OPERATE; }", ";", "call BoardService.Bulk: no permission; write option (call).needs"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -26,44 +25,6 @@ const (
 	maxChange = 128 << 10
 )
 
-// recorded are the options of a message that decide what the audit log keeps of it.
-type recorded struct {
-	target []targetField
-	untold []bool // by the indexes of fields: no record has the field
-	value  bool   // it is a value of a program
-}
-
-// targetField is a field that names the target of a message, under a name of its own if it has one.
-type targetField struct {
-	name string
-	path Path
-}
-
-// records are those of all messages. They are read once: reading an option costs more than a look
-// into a map, and one entry can have a thousand records.
-var records = sync.OnceValue(func() map[protoreflect.FullName]recorded {
-	all := map[protoreflect.FullName]recorded{}
-	for message := range Messages() {
-		one := recorded{value: proto.GetExtension(message.Options(), v1.E_IsValue).(bool)}
-		for part := range strings.FieldsSeq(proto.GetExtension(message.Options(), v1.E_Target).(string)) {
-			name, path, renamed := strings.Cut(part, "=")
-			if !renamed {
-				name, path = part[strings.LastIndexByte(part, '.')+1:], part
-			}
-			one.target = append(one.target, targetField{name, PathOf(message, path)})
-		}
-		for i := range message.Fields().Len() {
-			options := message.Fields().Get(i).Options()
-			isText := proto.GetExtension(options, v1.E_Class).(v1.Class) > v1.Class_SHOWN // of a program
-			one.untold = append(one.untold, isText || proto.GetExtension(options, v1.E_Untold).(bool))
-		}
-		all[message.FullName()] = one
-	}
-	return all
-})
-
-func recordOf(message protoreflect.MessageDescriptor) recorded { return records()[message.FullName()] }
-
 // unseen are the spaces and the marks of format and direction, from the first to the last of each span.
 var unseen = [][2]rune{
 	{0xa0, 0xa0}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x1680, 0x1680}, {0x180b, 0x180f}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f},
@@ -79,8 +40,9 @@ func (v *Verb) Audited() bool {
 // Target is what a message acts on, as the audit log shows it.
 func Target(message proto.Message) string {
 	var target []byte
-	for _, field := range recordOf(message.ProtoReflect().Descriptor()).target {
-		if value := field.path.Text(message.ProtoReflect()); value != "" && len(target) < maxTarget {
+	options := OptionsOf(message.ProtoReflect().Descriptor())
+	for _, field := range options.target {
+		if value := options.Text(message.ProtoReflect(), field.path); value != "" && len(target) < maxTarget {
 			target = fmt.Appendf(target, "%s=%s ", field.name, auditText(value))
 		}
 	}
@@ -92,14 +54,14 @@ func Target(message proto.Message) string {
 // all nodes record the same.
 func ChangeOf(message proto.Message) string {
 	reflected := message.ProtoReflect()
-	target := recordOf(reflected.Descriptor()).target
+	target := OptionsOf(reflected.Descriptor()).target
 	return strings.Join(changes(reflected, func(field protoreflect.FieldDescriptor) bool {
-		return slices.ContainsFunc(target, func(of targetField) bool { return of.path[0] == field && of.name == string(field.Name()) })
+		return slices.ContainsFunc(target, func(of targetField) bool { return of.name == string(field.Name()) && of.path == of.name })
 	}), " ")
 }
 
 func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescriptor) bool) (told []string) {
-	size, untold := 0, recordOf(message.Descriptor()).untold
+	size, untold := 0, OptionsOf(message.Descriptor()).untold
 	for i := range untold {
 		field := message.Descriptor().Fields().Get(i)
 		if leaveOut(field) || untold[i] || !field.IsList() && !message.Has(field) {
@@ -121,7 +83,7 @@ func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescr
 // changed is the text of a field; empty: it is not told.
 func changed(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	switch {
-	case field.IsMap(), field.Kind() == protoreflect.BytesKind, field.Message() != nil && recordOf(field.Message()).value:
+	case field.IsMap(), field.Kind() == protoreflect.BytesKind, HasValues(field):
 		return ""
 	case field.IsList() && (field.Message() == nil || field.Message().Name() == "Grant"):
 		items := make([]string, value.List().Len())

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -121,9 +123,19 @@ func jsonDepth(data []byte) int {
 
 // form converts between the JSON of protojson and the form that a message states.
 type form struct {
-	from  func(out *bytes.Buffer, written []byte) error // from the output of protojson
-	to    func(out *bytes.Buffer, given []byte) error   // to the input of protojson
-	named bool                                          // the form is of a list of the messages, instead of one
+	from func(out *bytes.Buffer, written []byte) error // from the output of protojson
+	to   func(out *bytes.Buffer, given []byte) error   // to the input of protojson
+}
+
+// formOf is the form of a message that has another one than protojson's.
+func formOf(message protoreflect.MessageDescriptor) form {
+	switch command.OptionsOf(message).Form {
+	case v1.Form_RAW:
+		return form{unwrapValue, wrapValue}
+	case v1.Form_PAIR:
+		return pairForm(message.Fields().Get(0).TextName(), message.Fields().Get(1).TextName())
+	}
+	return form{}
 }
 
 // pairForm writes a message of two numbers as the text "FIRST-SECOND".
@@ -211,7 +223,7 @@ type walker struct {
 // message copies a message of the given type. A value that is not the object that
 // the type wants is left to protojson, which has the better error.
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
-	if ours := stated().forms[kind.FullName()]; ours.to != nil {
+	if ours := formOf(kind); ours.to != nil {
 		w.peek()
 		if w.reads {
 			return ours.to(&w.out, w.next())
@@ -236,7 +248,7 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 
 // field copies the value of a field, which may be a list or a map.
 func (w *walker) field(field protoreflect.FieldDescriptor) error {
-	named := field.IsList() && field.Message() != nil && stated().forms[field.Message().FullName()].named
+	named := field.IsList() && field.Message() != nil && command.OptionsOf(field.Message()).Form == v1.Form_NAMED
 	switch {
 	case named && w.reads && w.peek() == '{':
 		return w.readNamed(field)

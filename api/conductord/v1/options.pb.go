@@ -442,7 +442,7 @@ type Place struct {
 	Within        bool                   `protobuf:"varint,1,opt,name=within,proto3" json:"within,omitempty"` // beside the place of the message around; otherwise instead of it
 	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`    // of a job, a flow or a book: its id
 	Step          string                 `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of the value among those of the step; several fields are joined by a space
+	Name          []string               `protobuf:"bytes,4,rep,name=name,proto3" json:"name,omitempty"` // of the value among those of the step: fields, joined by spaces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,11 +498,11 @@ func (x *Place) GetStep() string {
 	return ""
 }
 
-func (x *Place) GetName() string {
+func (x *Place) GetName() []string {
 	if x != nil {
 		return x.Name
 	}
-	return ""
+	return nil
 }
 
 var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
@@ -660,7 +660,7 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x06within\x18\x01 \x01(\bR\x06within\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\tR\x04step\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name*0\n" +
+	"\x04name\x18\x04 \x03(\tR\x04name*0\n" +
 	"\x04Form\x12\n" +
 	"\n" +
 	"\x06OBJECT\x10\x00\x12\a\n" +

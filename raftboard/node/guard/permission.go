@@ -16,7 +16,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // may reports whether a principal has a permission on a board; on access.AllBoards: for all
@@ -275,7 +274,7 @@ func (g *Guard) HidesValuesFrom(ctx context.Context) string {
 func withoutValues(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case wire.ClassOf(field) == conductordv1.Class_HIDDEN, wire.HasValues(field):
+		case command.ClassOf(field) == conductordv1.Class_HIDDEN, command.HasValues(field):
 			message.Clear(field)
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():

@@ -3,7 +3,6 @@ package guard
 import (
 	"cmp"
 	"fmt"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -55,27 +54,6 @@ func (s *scope) allow(p *access.Principal, needed command.Permission) error {
 	return nil
 }
 
-// statedScope is the scope that a message states in its .proto file.
-type statedScope struct {
-	on                               conductordv1.On
-	field, job, also, fresh, session command.Path
-}
-
-// statedScopes are those of all messages. They are read once: reading an option costs more than a
-// look into a map.
-var statedScopes = sync.OnceValue(func() map[protoreflect.FullName]*statedScope {
-	all := map[protoreflect.FullName]*statedScope{}
-	for message := range command.Messages() {
-		said := proto.GetExtension(message.Options(), conductordv1.E_Scope).(*conductordv1.Scope)
-		path := func(text string) command.Path { return command.PathOf(message, text) }
-		all[message.FullName()] = &statedScope{
-			on: said.GetOn(), field: path(said.GetField()), job: path(said.GetJob()), also: path(said.GetAlso()), fresh: path(said.GetFresh()),
-			session: path(said.GetSession()),
-		}
-	}
-	return all
-})
-
 // scopeOf finds what a message acts on. Without a stated scope it acts on the cluster.
 func (g *Guard) scopeOf(message any) (scope, error) {
 	m, ok := message.(proto.Message)
@@ -83,24 +61,22 @@ func (g *Guard) scopeOf(message any) (scope, error) {
 		return ofCluster(), nil
 	}
 	reflected := m.ProtoReflect()
-	stated := statedScopes()[reflected.Descriptor().FullName()]
-	if stated == nil {
-		return ofCluster(), nil
-	}
-	s, err := g.scopeOn(stated, reflected)
-	s.session = stated.session.Text(reflected)
-	if also := stated.also.Text(reflected); also != "" {
+	options := command.OptionsOf(reflected.Descriptor())
+	s, err := g.scopeOn(options, reflected)
+	s.session = options.Text(reflected, options.Scope.GetSession())
+	if also := options.Text(reflected, options.Scope.GetAlso()); also != "" {
 		s.boards = append(s.boards, also)
 	}
 	return s, err
 }
 
-func (g *Guard) scopeOn(stated *statedScope, m protoreflect.Message) (scope, error) {
-	if job := stated.job.Text(m); job != "" {
+func (g *Guard) scopeOn(options *command.Options, m protoreflect.Message) (scope, error) {
+	stated := options.Scope
+	if job := options.Text(m, stated.GetJob()); job != "" {
 		return inState("job", job, jobs.ParseJobID, g.Machine.BoardOfJob)
 	}
-	text := stated.field.Text(m)
-	switch stated.on {
+	text := options.Text(m, stated.GetField())
+	switch stated.GetOn() {
 	case conductordv1.On_PARTS:
 		s := listing(text)
 		s.parts = true
@@ -108,7 +84,7 @@ func (g *Guard) scopeOn(stated *statedScope, m protoreflect.Message) (scope, err
 	case conductordv1.On_OWN:
 		return scope{anywhere: true}, nil
 	case conductordv1.On_BOARD:
-		return ofBoards(stated.field.Texts(m)), nil
+		return ofBoards(options.Texts(m, stated.GetField())), nil
 	case conductordv1.On_LIST:
 		return listing(text), nil
 	case conductordv1.On_READABLE:
@@ -116,7 +92,7 @@ func (g *Guard) scopeOn(stated *statedScope, m protoreflect.Message) (scope, err
 		s.parts = text == ""
 		return s, nil
 	case conductordv1.On_SERVED:
-		served := stated.field.Texts(m)
+		served := options.Texts(m, stated.GetField())
 		if kind := m.Interface().(*conductordv1.RegisterCommand).GetEntity().GetKind(); len(served) == 0 && kind != jobs.EntityConductor {
 			return scope{anywhere: true}, nil
 		}
@@ -132,8 +108,8 @@ func (g *Guard) scopeOn(stated *statedScope, m protoreflect.Message) (scope, err
 		return inState("flow", text, logbook.ParseFlowID, g.Machine.BoardOfFlow)
 	case conductordv1.On_BOOK:
 		s, err := inState("book", text, logbook.ParseBookID, g.Machine.BoardOfBook)
-		if stated.fresh != nil { // the state machine refuses the id of another tenant's book
-			fresh := listing(stated.fresh.Text(m))
+		if stated.GetFresh() != "" { // the state machine refuses the id of another tenant's book
+			fresh := listing(options.Text(m, stated.GetFresh()))
 			if s.fresh = &fresh; s.missing {
 				s.boards = fresh.boards
 			}

@@ -1,0 +1,130 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// Options are the options that the .proto file of a message states. Their comments are in options.proto.
+type Options struct {
+	IsValue bool
+	Form    v1.Form
+	Scope   *v1.Scope
+	Place   *v1.Place // nil: values have the place of the message around
+	target  []targetField
+	classes []v1.Class // by the indexes of fields
+	untold  []bool     // by the indexes of fields; also the texts of programs
+	paths   map[string][]protoreflect.FieldDescriptor
+}
+
+// targetField is a field that names the target of a message, under a name of its own if it has one.
+type targetField struct{ name, path string }
+
+// options are those of all messages. They are read once: reading an option costs more than a look into a map.
+var options = sync.OnceValue(func() map[protoreflect.FullName]*Options {
+	all := map[protoreflect.FullName]*Options{}
+	for _, file := range []protoreflect.FileDescriptor{v1.File_conductord_v1_types_proto, v1.File_conductord_v1_command_proto, v1.File_conductord_v1_service_proto} {
+		for i := range file.Messages().Len() {
+			all[file.Messages().Get(i).FullName()] = readOptions(file.Messages().Get(i))
+		}
+	}
+	return all
+})
+
+func readOptions(message protoreflect.MessageDescriptor) *Options {
+	said := message.Options()
+	o := &Options{
+		IsValue: proto.GetExtension(said, v1.E_IsValue).(bool), Form: proto.GetExtension(said, v1.E_Form).(v1.Form),
+		Scope: proto.GetExtension(said, v1.E_Scope).(*v1.Scope), Place: proto.GetExtension(said, v1.E_Place).(*v1.Place),
+		paths: map[string][]protoreflect.FieldDescriptor{},
+	}
+	paths := []string{o.Scope.GetField(), o.Scope.GetJob(), o.Scope.GetAlso(), o.Scope.GetFresh(), o.Scope.GetSession(), o.Place.GetOwner(), o.Place.GetStep()}
+	paths = append(paths, o.Place.GetName()...)
+	for _, part := range strings.Fields(proto.GetExtension(said, v1.E_Target).(string)) {
+		name, path, renamed := strings.Cut(part, "=")
+		if !renamed {
+			name, path = part[strings.LastIndexByte(part, '.')+1:], part
+		}
+		o.target, paths = append(o.target, targetField{name, path}), append(paths, path)
+	}
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		at := message
+		for name := range strings.SplitSeq(path, ".") {
+			if path != "" {
+				field := at.Fields().ByName(protoreflect.Name(name))
+				o.paths[path], at = append(o.paths[path], field), field.Message()
+			}
+		}
+	}
+	for i := range message.Fields().Len() {
+		field := message.Fields().Get(i).Options()
+		o.classes = append(o.classes, proto.GetExtension(field, v1.E_Class).(v1.Class))
+		o.untold = append(o.untold, o.classes[i] > v1.Class_SHOWN || proto.GetExtension(field, v1.E_Untold).(bool))
+	}
+	return o
+}
+
+// OptionsOf are the options of a message of the API or the log; of another message there are none.
+func OptionsOf(message protoreflect.MessageDescriptor) *Options {
+	if known := options()[message.FullName()]; known != nil {
+		return known
+	}
+	return noOptions
+}
+
+var noOptions = new(Options)
+
+// ClassOf is HIDDEN or REDUCED for a field with texts of programs. Clients with keys for values encrypt both.
+func ClassOf(field protoreflect.FieldDescriptor) v1.Class {
+	if classes := OptionsOf(field.ContainingMessage()).classes; len(classes) > 0 {
+		return max(classes[field.Index()], v1.Class_SHOWN)
+	}
+	return v1.Class_SHOWN
+}
+
+// HasValues reports whether a field is of a type with values of programs.
+func HasValues(field protoreflect.FieldDescriptor) bool {
+	return field.Message() != nil && OptionsOf(field.Message()).IsValue
+}
+
+// Text is the text of the field to which a path of the options leads; empty without a path, and of a list.
+func (o *Options) Text(message protoreflect.Message, path string) string {
+	value, isList := o.value(message, path)
+	if !value.IsValid() || isList {
+		return ""
+	}
+	return value.String()
+}
+
+// Texts are the text of the field, or those of its list.
+func (o *Options) Texts(message protoreflect.Message, path string) []string {
+	value, isList := o.value(message, path)
+	if !isList {
+		return []string{value.String()}
+	}
+	texts := make([]string, value.List().Len())
+	for i := range texts {
+		texts[i] = value.List().Get(i).String()
+	}
+	return texts
+}
+
+func (o *Options) value(message protoreflect.Message, path string) (value protoreflect.Value, isList bool) {
+	if path == "" {
+		return value, false
+	}
+	for _, field := range o.paths[path] {
+		if value.IsValid() {
+			message = value.Message()
+		}
+		value, isList = message.Get(field), field.IsList()
+	}
+	return value, isList
+}
