@@ -107,11 +107,11 @@ func TestInterventions(t *testing.T) {
 		{"failure", "rerun", "u", "not_found", `no step "u"`},
 		{"reverted", "rerun", "", "", ""},
 		{"reverted", "rerun", "x", "", ""},
-		{"reverted", "retry-revert", "", "conflict", "it is reverted"},
-		{"reverted", "skip", "x", "conflict", "it is reverted"},
-		{"reverted", "complete", "x", "conflict", "it is reverted"},
-		{"success", "rerun", "", "conflict", "it is success"},
-		{"success", "complete", "y", "conflict", "it is success"},
+		{"reverted", "retry-revert", "", "conflict", "is in the state reverted"},
+		{"reverted", "skip", "x", "conflict", "is in the state reverted"},
+		{"reverted", "complete", "x", "conflict", "is in the state reverted"},
+		{"success", "rerun", "", "conflict", "is in the state success"},
+		{"success", "complete", "y", "conflict", "is in the state success"},
 	} {
 		t.Run(strings.TrimSpace(row.kind+" "+row.step)+" in "+row.flow, func(t *testing.T) {
 			r := stuck(t, row.flow)
