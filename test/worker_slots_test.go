@@ -21,7 +21,7 @@ func TestAbsentWorkersBlockNobody(t *testing.T) {
 	f.ends(f.run("name = \"b\"\nhandler = \"quick\""), jobs.OutcomeSuccess)
 	for _, job := range waiting {
 		eventually(t, "the wait is explained", func() bool {
-			return strings.Contains(ran(t, "job", "explain", job, f.all), `for a worker that does "slow", and none is live`)
+			return strings.Contains(ran(t, "job", "explain", job, f.all), `for a worker of the type "slow", and no live worker runs it`)
 		})
 	}
 	f.release()

@@ -201,7 +201,7 @@ func TestBadWorker(t *testing.T) {
 	job := f.run("name = \"a\"\nhandler = \"odd\"\nworker_labels = [\"x\"]\nno_worker_timeout = \"3s\"\nretry = {attempts = 1}")
 	eventually(t, "explain says what it waits for", func() bool {
 		said := ran(t, "job", "explain", job, f.all)
-		return strings.Contains(said, `for a worker that does "odd" and offers "x", and none is live`) &&
+		return strings.Contains(said, `for a worker of the type "odd" with the labels "x", and no live worker runs it`) &&
 			strings.Contains(said, "conductord worker --handlers DIRECTORY --types odd --labels x")
 	})
 	one, other := register("odd"), register("even")
