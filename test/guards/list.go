@@ -102,7 +102,7 @@ var guards = []guard{
 		pkg: "fsm", test: "TestQuotaOfPrincipal",
 	},
 	{
-		name: "keys", holds: "no finished job comes back while another unfinished job has its key",
+		name: "keys", holds: "a finished job cannot be retried while an unfinished job has the same key",
 		file: "fsm/board.go", keep: "if err := t.checkKey(j, j.Board); err != nil {", remove: "if err := t.checkKey(j, j.Board); false {",
 		pkg: "fsm", test: "TestNoJobComesBackToATakenKey",
 	},
