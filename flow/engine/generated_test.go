@@ -452,6 +452,8 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 				continue
 			case f.end.State == logbook.FlowFailure && attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureCrash:
 				continue // it was cut off, and its end is when the flow failed for good
+			case attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureAtMostOnce:
+				continue // it was cut off, and its end is when the next conductor found it
 			case end.IsZero():
 				end = attempt.StartedAt.Add(step.Deadline())
 			}
