@@ -29,15 +29,25 @@ const (
 
 // How many connections hosts may open a second, for each processor. Hosts where a caller was
 // authenticated recently are bounded apart from all others, so strangers cannot keep them out.
+// A TLS handshake costs a millisecond, so strangers take at most 5 % of a processor. Without
+// access control no caller is authenticated, and all hosts have the rate of known ones.
 const (
-	handshakeRate = 100 // TLS handshakes: a millisecond each; more wait
-	acceptRate    = 150 // new connections with TLS; more are closed
+	handshakeRate         = 100 // TLS handshakes; more wait
+	strangerHandshakeRate = 50
+	acceptRate            = 150 // new connections with TLS; more are closed
 )
 
 // entry bounds how often hosts open connections.
 type entry struct{ accepts, handshakes *meter }
 
-func newEntry() entry { return entry{newMeter(acceptRate), newMeter(handshakeRate)} }
+// newEntries are the bounds of known hosts and of all others.
+func newEntries(apart bool) (known, others entry) {
+	rate := int64(handshakeRate)
+	if apart {
+		rate = strangerHandshakeRate
+	}
+	return entry{newMeter(acceptRate), newMeter(handshakeRate)}, entry{newMeter(acceptRate), newMeter(rate)}
+}
 
 // connections are the connections to the HTTP port, except those by the socket and those of
 // nodes, which have no bound. A connection counts for the address of its client until a caller is
@@ -58,8 +68,9 @@ type connections struct {
 }
 
 func newConnections(logger hclog.Logger, apart bool) *connections {
+	known, others := newEntries(apart)
 	return &connections{
-		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), ofKnown: newEntry(), ofOthers: newEntry(),
+		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), ofKnown: known, ofOthers: others,
 		callers: pool{limit: maxConnections, holders: make(map[string]*holder)}, strangers: pool{limit: maxStrangers, holders: make(map[string]*holder)},
 	}
 }

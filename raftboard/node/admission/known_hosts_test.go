@@ -45,12 +45,18 @@ func TestKnownHosts(t *testing.T) {
 func TestStrangersKeepNoKnownHostOut(t *testing.T) {
 	t.Parallel()
 	alone, beside, now := admission.NewEntries(), admission.NewEntries(), time.Now()
-	count := func(entries admission.Entries) (n int) {
-		entries.Authenticated("known", now)
-		for entries.Shake("known", now) {
+	shakes := func(entries admission.Entries, host string) (n int) {
+		for entries.Shake(host, now) {
 			n++
 		}
 		return n
+	}
+	count := func(entries admission.Entries) int {
+		entries.Authenticated("known", now)
+		return shakes(entries, "known")
+	}
+	if known, strangers := count(admission.NewEntries()), shakes(admission.NewEntries(), "stranger"); strangers > known/2 {
+		t.Errorf("a known host may begin %d handshakes, and strangers %d", known, strangers)
 	}
 	for i := range 100 {
 		for beside.Shake(fmt.Sprint("stranger", i), now) {

@@ -5,6 +5,8 @@
 // can do. The command fails if a flood leaves less than -least of the posts.
 //
 //	go run ./test/attack/floods -only PING
+//
+// With -elections, it measures how long the cluster is without a leader instead.
 package main
 
 import (
@@ -37,6 +39,7 @@ var (
 	only        = flag.String("only", "", "a regular expression of the floods to make; empty: all")
 	seconds     = flag.Duration("time", time.Second, "how long each measurement takes")
 	pairs       = flag.Int("pairs", 4, "measurements of each flood, each beside one without")
+	elections   = flag.Int("elections", 0, "kill the leader so often beside each flood, and so often without, instead of measuring rates")
 	connections = flag.Int("connections", 64, "connections of a flood")
 	least       = flag.Float64("least", 0.8, "the part of the posts that a flood must leave")
 	api         = flag.String("api", "", "of the process that floods: the node")
@@ -115,6 +118,9 @@ func measure() error {
 		return err
 	}
 	defer c.Close()
+	if *elections > 0 {
+		return measureElections(ctx, c, dir, wanted)
+	}
 	closing, stop, err := startClosing()
 	if err != nil {
 		return err
@@ -177,18 +183,23 @@ func startClosing() (address string, stop func(), err error) {
 	return address, func() { _ = command.Process.Kill(); _ = command.Wait() }, command.Start()
 }
 
-// ratesBeside measures at a node beside a flood of an address.
-func ratesBeside(ctx context.Context, c *attack.Cluster, node *local.Node, dir string, number int, flooded string) rates {
-	target := c.Target(node.API)
+// startFlood starts a process that floods an address. It returns once the flood has begun.
+func startFlood(token, dir string, number int, flooded string) (stop func()) {
 	self, _ := os.Executable()
-	command := exec.Command(self, "-api", flooded, "-flood", fmt.Sprint(number), "-connections", fmt.Sprint(*connections), "-ca", filepath.Join(dir, "ca.pem"), "-token", target.Token)
+	command := exec.Command(self, "-api", flooded, "-flood", fmt.Sprint(number), "-connections", fmt.Sprint(*connections), "-ca", filepath.Join(dir, "ca.pem"), "-token", token)
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
 		panic(err)
 	}
-	defer func() { _ = command.Process.Kill(); _ = command.Wait(); time.Sleep(300 * time.Millisecond) }()
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, command.Process.Pid, others)
 	time.Sleep(700 * time.Millisecond)
+	return func() { _ = command.Process.Kill(); _ = command.Wait(); time.Sleep(300 * time.Millisecond) }
+}
+
+// ratesBeside measures at a node beside a flood of an address.
+func ratesBeside(ctx context.Context, c *attack.Cluster, node *local.Node, dir string, number int, flooded string) rates {
+	target := c.Target(node.API)
+	defer startFlood(target.Token, dir, number, flooded)()
 
 	used := ticks(node)
 	ctx, cancel := context.WithTimeout(ctx, *seconds)
@@ -224,8 +235,9 @@ func ratesBeside(ctx context.Context, c *attack.Cluster, node *local.Node, dir s
 	return rates{float64(posts.Load()), float64(fresh.Load()), time.Duration(slowest.Load()), memory(node), (ticks(node) - used) / seconds.Seconds()}
 }
 
+// leader waits until a node leads.
 func leader(ctx context.Context, c *attack.Cluster) *local.Node {
-	for ; ; time.Sleep(50 * time.Millisecond) {
+	for ; ; time.Sleep(20 * time.Millisecond) {
 		for _, node := range c.Nodes {
 			if status, err := c.Honest.Status(ctx, node.API); err == nil && status.State == "leader" {
 				return node
