@@ -118,45 +118,9 @@ func RevokedToken(c *v1.RevokeAccessTokenCommand) (access.TokenID, error) {
 	return id, r.err
 }
 
-// QuotaToProto converts a quota; nil stays nil.
-func QuotaToProto(q *access.Quota) *v1.Quota {
-	if q == nil {
-		return nil
-	}
-	return &v1.Quota{
-		Principal: q.Principal, Boards: q.Boards, Limits: amountsToProto(q.Limits), Used: amountsToProto(q.Used),
-		UpdatedAt: TimeToProto(q.UpdatedAt), By: q.By,
-	}
-}
-
-// QuotaFromProto converts a quota. Nil is the zero quota.
-func QuotaFromProto(message *v1.Quota) (access.Quota, error) {
-	var r reader
-	q := access.Quota{
-		Subject: access.Subject{Principal: message.GetPrincipal(), Boards: message.GetBoards()},
-		Limits:  amountsFromProto(message.GetLimits()), Used: amountsFromProto(message.GetUsed()),
-		UpdatedAt: r.time("quota updated_at", message.GetUpdatedAt()), By: message.GetBy(),
-	}
-	return q, r.err
-}
-
-func amountsToProto(a access.Amounts) *v1.Amounts {
-	if a == (access.Amounts{}) {
-		return nil
-	}
-	return &v1.Amounts{Jobs: a.Jobs, Bytes: a.Bytes, PostingsPerSecond: a.PostingsPerSecond, Sessions: a.Sessions, Watches: a.Watches}
-}
-
-func amountsFromProto(message *v1.Amounts) access.Amounts {
-	return access.Amounts{
-		Jobs: message.GetJobs(), Bytes: message.GetBytes(), PostingsPerSecond: message.GetPostingsPerSecond(),
-		Sessions: message.GetSessions(), Watches: message.GetWatches(),
-	}
-}
-
 // SaveQuotaToProto makes the command that saves a quota.
 func SaveQuotaToProto(q *access.Quota) *v1.SaveQuotaCommand {
-	return &v1.SaveQuotaCommand{Principal: q.Principal, Boards: q.Boards, Limits: amountsToProto(q.Limits)}
+	return &v1.SaveQuotaCommand{Principal: q.Principal, Boards: q.Boards, Limits: amountsToProto(&q.Limits)}
 }
 
 // SavedQuota is the quota that a command saves.

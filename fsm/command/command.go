@@ -9,6 +9,7 @@
 // what the message's form allows and the domain does not: ids, words and
 // times, with a *logbook.InvalidError that names the field. Unset and zero are
 // the same. What a field may hold, and whether it may be unset, is for Check.
+// Where both types have the same shape, fsm/command/generate writes the conversions.
 //
 // The encoding of an entry begins with a version. A node that meets a version,
 // a command or a field that it does not know must stop: skipping one would

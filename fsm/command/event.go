@@ -50,39 +50,6 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 	message.Steps = steps
 }
 
-// EventFromProto converts an event. Nil is the zero event. The states of flows
-// and steps are not checked: they are shown to people and nobody acts on them.
-func EventFromProto(message *v1.Event) (jobs.Event, error) {
-	var r reader
-	request, err := OperatorRequestFromProto(message.GetRequest())
-	e := jobs.Event{
-		Position:  PositionFromProto(message.GetPosition()),
-		Kind:      word(&r, "event kind", message.GetKind(), knownEventKind),
-		Time:      r.time("event time", message.GetTime()),
-		Board:     message.GetBoard(),
-		Job:       jobs.JobID{UUID: r.id("event job", message.GetJob())},
-		Name:      message.GetName(),
-		State:     word(&r, "event state", message.GetState(), knownJobState),
-		Owner:     message.GetOwner(),
-		Token:     TokenFromProto(message.GetToken()),
-		Outcome:   word(&r, "event outcome", message.GetOutcome(), knownOutcome),
-		Reason:    message.GetReason(),
-		FlowState: message.GetFlowState(),
-		Request:   keep(&r, request, err),
-
-		JobKind: message.GetJobKind(), Key: message.GetKey(), Tags: slices.Clone(message.GetTags()),
-		Session:    jobs.SessionID{UUID: r.id("event session", message.GetSession())},
-		EntityKind: message.GetEntityKind(), Entity: message.GetEntity(), By: message.GetBy(),
-	}
-	for _, step := range message.GetSteps() {
-		e.Steps = append(e.Steps, jobs.StepEvent{Name: step.GetName(), State: step.GetState()})
-	}
-	if r.err != nil {
-		return jobs.Event{}, r.err
-	}
-	return e, nil
-}
-
 // PositionToProto converts a position. Also the zero position is set, since a
 // request without one asks for something else: the events from now on.
 func PositionToProto(p jobs.Position) *v1.Position {

@@ -12,88 +12,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ScheduleToProto converts a schedule; nil stays nil.
-func ScheduleToProto(s *schedules.Schedule) *v1.Schedule {
-	if s == nil {
-		return nil
-	}
-	message := &v1.Schedule{
-		Board: s.Board, Name: s.Name, Rule: s.Rule, Zone: s.Zone,
-		Posting: PostingToProto(&s.Posting), Overlap: string(s.Overlap),
-		Missed: string(s.Missed.Policy), MissedLast: countOf(s.Missed.Last), MissedWindow: DurationToProto(s.Missed.Window),
-		Start: TimeToProto(s.Start), End: TimeToProto(s.End),
-		Id: idText(s.ID.UUID), Revision: s.Revision,
-		CreatedAt: TimeToProto(s.CreatedAt), UpdatedAt: TimeToProto(s.UpdatedAt),
-		Decided: TimeToProto(s.Decided), Next: TimeToProto(s.Next),
-		Active: countOf(s.Active), Waiting: countOf(s.Waiting), Posted: s.Posted, Skipped: s.Skipped,
-		Records: countOf(s.Records), SavedBy: s.SavedBy, Error: s.Error,
-	}
-	if s.Pause != nil {
-		message.Pause = &v1.SchedulePause{By: s.Pause.By, Reason: text(s.Pause.Reason), At: TimeToProto(s.Pause.At)}
-	}
-	return message
-}
-
-// ScheduleFromProto converts a schedule. Nil is the zero schedule.
-func ScheduleFromProto(message *v1.Schedule) (schedules.Schedule, error) {
-	var r reader
-	posting, err := PostingFromProto(message.GetPosting())
-	window, windowErr := DurationFromProto("schedule missed_window", message.GetMissedWindow())
-	s := schedules.Schedule{
-		Board: message.GetBoard(), Name: message.GetName(), Rule: message.GetRule(), Zone: message.GetZone(),
-		Posting: keep(&r, posting, err), Overlap: schedules.Overlap(message.GetOverlap()),
-		Missed: schedules.Missed{
-			Policy: schedules.MissedPolicy(message.GetMissed()), Last: r.count("schedule missed_last", message.GetMissedLast()),
-			Window: keep(&r, window, windowErr),
-		},
-		Start: r.time("schedule start", message.GetStart()), End: r.time("schedule end", message.GetEnd()),
-		ID: schedules.ID{UUID: r.id("schedule id", message.GetId())}, Revision: message.GetRevision(),
-		CreatedAt: r.time("schedule created_at", message.GetCreatedAt()),
-		UpdatedAt: r.time("schedule updated_at", message.GetUpdatedAt()),
-		Decided:   r.time("schedule decided", message.GetDecided()), Next: r.time("schedule next", message.GetNext()),
-		Active: r.count("schedule active", message.GetActive()), Waiting: r.count("schedule waiting", message.GetWaiting()),
-		Posted: message.GetPosted(), Skipped: message.GetSkipped(),
-		Records: r.count("schedule records", message.GetRecords()), SavedBy: message.GetSavedBy(), Error: message.GetError(),
-	}
-	if pause := message.GetPause(); pause != nil {
-		s.Pause = &schedules.Pause{By: pause.GetBy(), Reason: pause.GetReason(), At: r.time("schedule pause", pause.GetAt())}
-	}
-	if r.err != nil {
-		return schedules.Schedule{}, r.err
-	}
-	return s, nil
-}
-
-// SlotRecordToProto converts what became of a slot; nil stays nil.
-func SlotRecordToProto(s *schedules.SlotRecord) *v1.SlotRecord {
-	if s == nil {
-		return nil
-	}
-	return &v1.SlotRecord{
-		Number: s.Number, Slot: TimeToProto(s.Slot), Through: TimeToProto(s.Through), Count: s.Count,
-		State: string(s.State), Job: idText(s.Job.UUID), Reason: text(s.Reason), At: TimeToProto(s.At),
-		Trigger: string(s.Trigger), By: s.By, Request: idText(s.Request.UUID),
-	}
-}
-
-// SlotRecordFromProto converts what became of a slot. Nil is the zero record.
-func SlotRecordFromProto(message *v1.SlotRecord) (schedules.SlotRecord, error) {
-	var r reader
-	s := schedules.SlotRecord{
-		Number: message.GetNumber(), Slot: r.time("slot", message.GetSlot()),
-		Through: r.time("slot through", message.GetThrough()), Count: message.GetCount(),
-		State: word(&r, "slot state", message.GetState(), knownSlotState),
-		Job:   jobs.JobID{UUID: r.id("slot job", message.GetJob())}, Reason: message.GetReason(),
-		At:      r.time("slot at", message.GetAt()),
-		Trigger: word(&r, "slot trigger", message.GetTrigger(), knownTrigger), By: message.GetBy(),
-		Request: jobs.Nonce{UUID: r.id("slot request", message.GetRequest())},
-	}
-	if r.err != nil {
-		return schedules.SlotRecord{}, r.err
-	}
-	return s, nil
-}
-
 // SlotRecordsFromProto converts several.
 func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]schedules.SlotRecord, error) {
 	var records []schedules.SlotRecord
@@ -114,28 +32,6 @@ func SlotRecordsToProto(records []schedules.SlotRecord) []*v1.SlotRecord {
 		messages = append(messages, SlotRecordToProto(&records[i]))
 	}
 	return messages
-}
-
-// SlotDecisionToProto converts what is to become of a slot; nil stays nil.
-func SlotDecisionToProto(d *schedules.SlotDecision) *v1.SlotDecision {
-	if d == nil {
-		return nil
-	}
-	return &v1.SlotDecision{Slot: TimeToProto(d.Slot), Through: TimeToProto(d.Through), Count: d.Count, Skip: text(d.Skip)}
-}
-
-// SlotDecisionFromProto converts what is to become of a slot. Nil is the zero
-// decision.
-func SlotDecisionFromProto(message *v1.SlotDecision) (schedules.SlotDecision, error) {
-	var r reader
-	d := schedules.SlotDecision{
-		Slot: r.time("slot", message.GetSlot()), Through: r.time("slot through", message.GetThrough()),
-		Count: message.GetCount(), Skip: message.GetSkip(),
-	}
-	if r.err != nil {
-		return schedules.SlotDecision{}, r.err
-	}
-	return d, nil
 }
 
 func knownSlotState(s schedules.SlotState) bool {

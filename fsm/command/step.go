@@ -73,25 +73,6 @@ func StepWorkFromProto(message *v1.StepWork) (steps.Work, error) {
 	return w, r.err
 }
 
-// LiveWorkerToProto converts a worker in a list.
-func LiveWorkerToProto(w *steps.Live) *v1.LiveWorker {
-	return &v1.LiveWorker{
-		Entity: EntityToProto(&w.Entity), Holds: countOf(w.Holds), Heard: TimeToProto(w.Heard), Failed: countOf(w.Failed),
-		Aside: TimeToProto(w.Aside), Trial: TimeToProto(w.Trial),
-	}
-}
-
-// LiveWorkerFromProto converts a worker in a list.
-func LiveWorkerFromProto(message *v1.LiveWorker) (steps.Live, error) {
-	var r reader
-	entity, err := EntityFromProto(message.GetEntity())
-	w := steps.Live{
-		Entity: keep(&r, entity, err), Holds: r.count("holds", message.GetHolds()), Heard: r.time("heard", message.GetHeard()),
-		Failed: r.count("failed", message.GetFailed()), Aside: r.time("aside", message.GetAside()), Trial: r.time("trial", message.GetTrial()),
-	}
-	return w, r.err
-}
-
 // StepOutcomeToProto converts a report.
 func StepOutcomeToProto(o *steps.Outcome) *v1.StepOutcome {
 	message := &v1.StepOutcome{
