@@ -58,32 +58,32 @@ func nodeSettings() []setting {
 		{key: "data_dir", target: func(c *Config) any { return &c.DataDir }, path: true,
 			doc: "Directory for this node's log, snapshots and identity"},
 		{key: "raft_listen", target: func(c *Config) any { return &c.RaftListen },
-			doc: "Address to listen on for other members; default: the member's raft address"},
+			doc: "Address to listen on for other members. Default: the member's raft address"},
 		{key: "api_listen", target: func(c *Config) any { return &c.APIListen },
-			doc: "Address to listen on for clients; default: the member's API address"},
+			doc: "Address to listen on for clients. Default: the member's API address"},
 		{key: "drain_timeout", target: func(c *Config) any { return &c.DrainTimeout }, low: 0, high: hour,
-			doc: "Time for running steps to finish when the node stops; then it kills them and releases their jobs. 500ms allows a hand-over within a second"},
+			doc: "Time for running steps to finish when the node stops. After this time, the node kills these steps and releases their jobs. With 500ms, a hand-over takes less than a second"},
 		{key: "log_store", target: func(c *Config) any { return &c.LogStore },
 			doc: "Store of raft's log: bolt (raft-boltdb) or wal (raft-wal, faster and younger). To change the store of an existing node, run conductord log-store convert"},
 		{key: "disk_reserve", target: func(c *Config) any { return &c.DiskReserve }, low: 1 << 20, high: 1 << 40,
-			doc: "Free disk, in bytes, that new work requires, in addition to space for the node's snapshots. An empty node needs 2.5 times as much, and 64 MiB more with log_store wal"},
+			doc: "Free disk space, in bytes, that new work requires, in addition to space for the node's snapshots. An empty node needs 2.5 times this value, and 64 MiB more with log_store wal"},
 		{key: "memory", target: func(c *Config) any { return &c.Memory }, low: 256 << 20, high: 1 << 40,
-			doc: "Memory of the process, in bytes, without the mapped state file. Queues get shares of it; near the limit, calls fail as overloaded"},
+			doc: "Memory budget of the process, in bytes, without the mapped state file. Queues get shares of the budget. Near the limit, calls fail as overloaded"},
 		{key: "insecure", target: func(c *Config) any { return &c.Insecure },
-			doc: "Allow plain text on addresses that are not loopback: everybody who reaches them can read, cancel and run everything"},
+			doc: "Allow plain text on addresses that are not loopback. Everybody who can connect to these addresses can read, cancel and run all jobs"},
 		{key: "access_control", target: func(c *Config) any { return &c.AccessControl },
-			doc: "Require callers to authenticate, and limit them to the roles of their principals. Needs tls; without it everybody may do everything"},
+			doc: "Authenticate callers, and limit them to the roles of their principals. Needs tls. With false, everybody may do everything"},
 	}
 }
 
 func tlsSettings() []setting {
 	return []setting{
 		{key: "tls.ca", target: func(c *Config) any { return &c.TLS.CA }, path: true,
-			doc: "PEM file of the authorities for certificates of nodes and clients. Read again when it changes, like tls.cert and tls.key"},
+			doc: "PEM file of the authorities for certificates of nodes and clients. If this file, tls.cert or tls.key changes, the node reads the file again"},
 		{key: "tls.cert", target: func(c *Config) any { return &c.TLS.Cert }, path: true,
 			doc: "PEM file of this node's certificate, which names cluster and node: see conductord cert issue"},
 		{key: "tls.key", target: func(c *Config) any { return &c.TLS.Key }, path: true,
-			doc: "PEM file of this node's private key; other users must not be able to read it"},
+			doc: "PEM file of this node's private key. Other users must not have read access"},
 		{key: "tls.client_certs", target: func(c *Config) any { return &c.TLS.ClientCerts },
 			doc: "Require a client certificate from tls.ca for each call to the API, even with a token"},
 	}
@@ -92,11 +92,11 @@ func tlsSettings() []setting {
 func jwtSettings() []setting {
 	return []setting{
 		{key: "jwt.issuer", target: func(c *Config) any { return &c.JWT.Issuer },
-			doc: "Accepted issuer of JSON web tokens: the value of their claim iss; empty: the node refuses JSON web tokens"},
+			doc: "Accepted issuer of JSON web tokens: the value of their claim iss. If it is empty, the node refuses JSON web tokens"},
 		{key: "jwt.audience", target: func(c *Config) any { return &c.JWT.Audience },
 			doc: "Required audience, in the tokens' claim aud"},
 		{key: "jwt.keys", target: func(c *Config) any { return &c.JWT.Keys },
-			doc: "Issuer's public keys as a JSON web key set: absolute path or https URL. Read again when a token names another key"},
+			doc: "Issuer's public keys as a JSON web key set: absolute path or https URL. If a token names an unknown key, the node reads the keys again"},
 		{key: "jwt.claim", target: func(c *Config) any { return &c.JWT.Claim },
 			doc: "Claim that names the principal"},
 	}
@@ -109,9 +109,9 @@ func clusterSettings() []setting {
 		{key: "cluster.verify_interval", target: func(c *Config) any { return &c.Cluster.VerifyInterval }, low: 1_000 * ms, high: 365 * 24 * hour,
 			doc: "Interval at which the leader compares the states of all members"},
 		{key: "cluster.remove_dead_after", target: func(c *Config) any { return &c.Cluster.RemoveDeadAfter }, low: 0, high: 365 * 24 * hour,
-			doc: "Time without an answer after which the leader removes a member, if a majority of the others answers; 0s: never"},
+			doc: "Time without an answer after which the leader removes a member, if a majority of the other members answers. With 0s, the leader removes no members"},
 		{key: "cluster.members", target: func(c *Config) any { return &c.Cluster.Members },
-			doc: "First members of the cluster, equal in the files of all nodes; as a flag or variable: NAME=RAFT_HOST:PORT,API_HOST:PORT;…"},
+			doc: "First members of the cluster, equal in the files of all nodes. As a flag or variable: NAME=RAFT_HOST:PORT,API_HOST:PORT;…"},
 	}
 }
 
@@ -130,20 +130,20 @@ func raftSettings() []setting {
 		{key: "raft.snapshot_threshold", target: func(c *Config) any { return &c.Raft.SnapshotThreshold }, low: 16, high: 10_000_000,
 			doc: "Number of new log entries that make a snapshot due"},
 		{key: "raft.trailing_logs", target: func(c *Config) any { return &c.Raft.TrailingLogs }, low: 32, high: 100_000_000,
-			doc: "Number of log entries kept behind a snapshot; at least twice raft.snapshot_threshold"},
+			doc: "Number of log entries that the node keeps before its last snapshot; at least twice raft.snapshot_threshold"},
 	}
 }
 
 func sessionSettings() []setting {
 	return []setting{
 		{key: "sessions.ttl", target: func(c *Config) any { return &c.Sessions.TTL }, low: 500 * ms, high: hour,
-			doc: "Time that the conductor's session lives without a keep-alive"},
+			doc: "Time after the last keep-alive until the conductor's session ends"},
 		{key: "sessions.grace", target: func(c *Config) any { return &c.Sessions.Grace }, low: 0, high: hour,
 			doc: "Extra time before the leader expires a session"},
 		{key: "sessions.cool_down", target: func(c *Config) any { return &c.Sessions.CoolDown }, low: 0, high: hour,
 			doc: "Pause before the jobs of an expired session can be claimed again"},
 		{key: "sessions.max_crashes", target: func(c *Config) any { return &c.Sessions.MaxCrashes }, low: 1, high: 1000,
-			doc: "Number of vanished owners after which a job is trashed with its evidence"},
+			doc: "Number of lost owners after which a job is trashed with its evidence"},
 	}
 }
 
@@ -167,14 +167,14 @@ func retentionSettings() []setting {
 		{key: "retention.max_age", target: func(c *Config) any { return &c.Retention.MaxAge }, low: 60_000 * ms, high: 10 * 365 * 24 * hour,
 			doc: "Age at which finished jobs and their books are removed"},
 		{key: "retention.keep", target: func(c *Config) any { return &c.Retention.Keep }, low: 1, high: 10_000_000,
-			doc: "Maximum number of finished jobs; the oldest are removed first. Trashed and failed jobs, which wait for an operator, have a separate count"},
+			doc: "Maximum number of finished jobs. The oldest jobs are removed first. Trashed and failed jobs, which wait for an operator, are counted separately"},
 	}
 }
 
 func backupSettings() []setting {
 	return []setting{
 		{key: "backup.directory", target: func(c *Config) any { return &c.Backup.Directory }, path: true,
-			doc: "Existing directory, outside data_dir, for backups of this node's state; empty: no backups"},
+			doc: "Existing directory, outside data_dir, for backups of this node's state. If it is empty, the node makes no backups"},
 		{key: "backup.interval", target: func(c *Config) any { return &c.Backup.Interval }, low: 1_000 * ms, high: 365 * 24 * hour,
 			doc: "Interval between backups in backup.directory"},
 		{key: "backup.keep", target: func(c *Config) any { return &c.Backup.Keep }, low: 1, high: 10_000,
@@ -185,99 +185,99 @@ func backupSettings() []setting {
 func topologySettings() []setting {
 	return []setting{
 		{key: "topology.file", target: func(c *Config) any { return &c.Topology.File },
-			doc: "File that maps boards to clusters. The node forwards postings for boards of other clusters to a node there. Read again when it changes"},
+			doc: "File that maps boards to clusters. The node forwards postings for boards of other clusters. If the file changes, the node reads it again"},
 	}
 }
 
 func dashboardSettings() []setting {
 	return []setting{
 		{key: "dashboard.enabled", target: func(c *Config) any { return &c.Dashboard.Enabled },
-			doc: "Serve web pages on the API port; the permissions of the caller apply"},
+			doc: "Serve web pages on the API port. The permissions of the caller apply"},
 		{key: "dashboard.read_only", target: func(c *Config) any { return &c.Dashboard.ReadOnly },
-			doc: "Serve the web pages without actions, whatever the caller may do"},
+			doc: "Serve the web pages without actions, for all callers"},
 		{key: "dashboard.path", target: func(c *Config) any { return &c.Dashboard.Path },
-			doc: "Path of the web pages; a reverse proxy must pass it on unchanged"},
+			doc: "Path of the web pages. A reverse proxy must not change the path"},
 		{key: "dashboard.origin", target: func(c *Config) any { return &c.Dashboard.Origin },
-			doc: "Address of the web pages behind a reverse proxy, such as `https://conductord.example.org`; empty: no proxy"},
+			doc: "Address of the web pages behind a reverse proxy, such as `https://conductord.example.org`; empty if there is no proxy"},
 	}
 }
 
 func conductorSettings() []setting {
 	return []setting{
 		{key: "conductor.enabled", target: func(c *Config) any { return &c.Conductor.Enabled },
-			doc: "Run flows on this node; false: only keep the board"},
+			doc: "Run flows on this node. With false, the node only keeps the state of the cluster"},
 		{key: "conductor.name", target: func(c *Config) any { return &c.Conductor.Name },
-			doc: "Name of the conductor; default: the node's name"},
+			doc: "Name of the conductor. Default: the node's name"},
 		{key: "conductor.boards", target: func(c *Config) any { return &c.Conductor.Boards },
 			doc: "Boards from which the conductor claims jobs"},
 		{key: "conductor.labels", target: func(c *Config) any { return &c.Conductor.Labels },
 			doc: "Labels of the conductor, for jobs that require labels"},
 		{key: "conductor.max_jobs", target: func(c *Config) any { return &c.Conductor.MaxJobs }, low: 1, high: 256,
-			doc: "Maximum parallel jobs; jobs that only wait for step workers do not count"},
+			doc: "Maximum parallel jobs, without jobs that only wait for step workers"},
 		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,
 			doc: "Maximum parallel steps of one job"},
 		{key: "conductor.steps", target: func(c *Config) any { return &c.Conductor.Steps }, low: 0, high: 4096,
-			doc: "Maximum parallel steps of all jobs together, without steps of step workers; jobs take turns; 0: half of max_jobs times workers, from 64 to 4096"},
+			doc: "Maximum parallel steps of all jobs together, without steps on step workers. Jobs take turns. With 0, the maximum is half of max_jobs times workers, but from 64 to 4096"},
 		{key: "conductor.max_dispatches", target: func(c *Config) any { return &c.Conductor.MaxDispatches }, low: 0, high: 1_000_000_000,
-			doc: "Number of jobs after which the conductor claims no more; when they are finished, the node hands over and exits with status 0; 0: no limit"},
+			doc: "Number of jobs after which the conductor claims no further jobs. When its jobs are finished, the node hands over and exits with status 0. With 0, there is no limit"},
 		{key: "conductor.max_duration", target: func(c *Config) any { return &c.Conductor.MaxDuration }, low: 0, high: 365 * 24 * hour,
-			doc: "Time after which the conductor claims no more jobs; when its jobs are finished, the node hands over and exits with status 0; 0s: no limit"},
+			doc: "Time after which the conductor claims no further jobs. When its jobs are finished, the node hands over and exits with status 0. With 0s, there is no limit"},
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers }, path: true,
-			doc: "Directories with the executables of steps; no other directory is searched"},
+			doc: "Directories with the executables of steps"},
 		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys }, path: true,
-			doc: "File of keys that decrypt the values of jobs and encrypt results. Only its owner may be able to read it. Made by conductord value-key add; read at the start"},
+			doc: "File of keys that decrypt the values of jobs and encrypt results. Only its owner may have read access. To make the file, run conductord value-key add. The node reads the file at its start"},
 	}
 }
 
 func handlerSettings() []setting {
 	return []setting{
 		{key: "handlers.user", target: func(c *Config) any { return &c.Handlers.User },
-			doc: "User that runs handlers, with its groups; default: the node's user. The node must run as root, and gives this user the right to pass through data_dir"},
+			doc: "User that runs handlers, with the groups of this user. Default: the node's user. The node must run as root. It gives this user the right to pass through data_dir"},
 		{key: "handlers.users", target: func(c *Config) any { return &c.Handlers.Users },
-			doc: `Users that run the handlers of some boards, such as {"a/*" = "tenant-a"}; the longest match wins, and handlers.user is for all other boards; as a flag or variable: BOARDS=USER;…`},
+			doc: `Users that run the handlers of some boards, such as {"a/*" = "tenant-a"}. The longest match wins. All other boards use handlers.user. As a flag or variable: BOARDS=USER;…`},
 		{key: "handlers.no_new_privs", target: func(c *Config) any { return &c.Handlers.NoNewPrivs },
 			doc: "Deny extra privileges to set-uid programs that handlers start, such as sudo (Linux)"},
 		{key: "handlers.open_files", target: func(c *Config) any { return &c.Handlers.OpenFiles }, low: 0, high: 1 << 20,
-			doc: "Maximum open files of each process of a handler; 0: the node's limit"},
+			doc: "Maximum open files of each process of a handler. With 0, the node's limit applies"},
 		{key: "handlers.file_size", target: func(c *Config) any { return &c.Handlers.FileSize }, low: 0, high: 1 << 50,
-			doc: "Maximum bytes of a file that a handler writes; 0: the node's limit"},
+			doc: "Maximum bytes of a file that a handler writes. With 0, the node's limit applies"},
 		{key: "handlers.cgroups", target: func(c *Config) any { return &c.Handlers.Cgroups },
-			doc: "Run each handler in its own cgroup (version 2), which ends all its processes; the node's own cgroup must be delegated to it"},
+			doc: "Run each handler in its own cgroup (version 2), to end all its processes. The node's own cgroup must be delegated to the node"},
 		{key: "handlers.memory", target: func(c *Config) any { return &c.Handlers.Memory }, low: 0, high: 1 << 50,
-			doc: "Maximum bytes of memory for all processes of a running handler; a handler above it is killed. Needs handlers.cgroups; 0: no limit"},
+			doc: "Maximum bytes of memory for all processes of a running handler. A handler above this limit is killed. Needs handlers.cgroups. With 0, there is no limit"},
 		{key: "handlers.processes", target: func(c *Config) any { return &c.Handlers.Processes }, low: 0, high: 1 << 20,
-			doc: "Maximum processes of a running handler. Needs handlers.cgroups; 0: no limit"},
+			doc: "Maximum processes of a running handler. Needs handlers.cgroups. With 0, there is no limit"},
 	}
 }
 
 func secretSettings() []setting {
 	return []setting{
 		{key: "secrets.directory", target: func(c *Config) any { return &c.Secrets.Directory },
-			doc: "Directory of files with the secrets of steps: NAME for all boards, BOARD/NAME for one; others must not be able to read them"},
+			doc: "Directory of files with the secrets of steps: NAME for all boards, BOARD/NAME for one board. Other users must not have read access"},
 		{key: "secrets.environment", target: func(c *Config) any { return &c.Secrets.Environment },
 			doc: "Prefix of environment variables with secrets of steps: the secret db-key is PREFIXDB_KEY"},
 		{key: "secrets.command", target: func(c *Config) any { return &c.Secrets.Command },
-			doc: "Executable that prints a secret of a step; its arguments are board and name"},
+			doc: "Executable that prints a secret of a step. Its arguments are the board and the name of the secret"},
 		{key: "secrets.boards", target: func(c *Config) any { return &c.Secrets.Boards },
-			doc: `Shared secrets that jobs of a board may use, such as {"a/*" = ["db", "mail-*"]}; default: without access control all secrets, with access control none; as a flag or variable: BOARDS=NAME,NAME;…`},
+			doc: `Shared secrets that jobs of a board may use, such as {"a/*" = ["db", "mail-*"]}. Default: all secrets without access control, and no secrets with access control. As a flag or variable: BOARDS=NAME,NAME;…`},
 	}
 }
 
 func traceSettings() []setting {
 	return []setting{
 		{key: "traces.endpoint", target: func(c *Config) any { return &c.Traces.Endpoint },
-			doc: "URL of an OpenTelemetry collector for OTLP over HTTP, such as http://127.0.0.1:4318; the conductor sends spans to /v1/traces below it; empty: no spans"},
+			doc: "URL of an OpenTelemetry collector for OTLP over HTTP, such as http://127.0.0.1:4318; the conductor sends spans to /v1/traces below this URL. If it is empty, the conductor sends no spans"},
 		{key: "traces.headers", target: func(c *Config) any { return &c.Traces.Headers },
-			doc: "File of HTTP headers for the collector, one NAME: VALUE on each line; only its owner and group may be able to use it. Read at the start"},
+			doc: "File of HTTP headers for the collector, one NAME: VALUE on each line. Only its owner and group may have access. The node reads the file at its start"},
 		{key: "traces.one_in", target: func(c *Config) any { return &c.Traces.OneIn }, low: 1, high: 1_000_000,
-			doc: "Trace one of this many jobs; the traceparent of a job overrides it"},
+			doc: "Trace one of this many jobs. The traceparent of a job overrides this choice"},
 	}
 }
 
 func logSettings() []setting {
 	return []setting{
 		{key: "log.level", target: func(c *Config) any { return &c.Log.Level },
-			doc: "Least severe level to log: trace, debug, info, warn or error"},
+			doc: "Lowest level of log lines: trace, debug, info, warn or error"},
 		{key: "log.json", target: func(c *Config) any { return &c.Log.JSON },
 			doc: "Log lines as JSON objects"},
 	}

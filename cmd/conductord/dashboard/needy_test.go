@@ -175,7 +175,7 @@ func TestSchedulePages(t *testing.T) {
 		{"operator", page + "/backfill", url.Values{"from": {"yesterday"}, "to": {"2026-01-04T00:00"}}, 400, []string{"field from is"}, nil, "4 posted"},
 		{"operator", page + "/backfill", url.Values{"from": {"1990-01-01T00:00"}, "to": {"2026-01-04T00:00"}}, 429, []string{"1000"}, nil, "4 posted"},
 		{"operator", "schedules/one/none", nil, 404, []string{"not found", `/dashboard/errors/not_found"`}, nil, "4 posted"},
-		{"viewer", "errors/not_found", nil, 200, []string{"The object does not exist", "<li>A wrong id", "gRPC <code>not_found</code>", "conductord job list", "conductord error not_found"}, []string{"`"}, "4 posted"},
+		{"viewer", "errors/not_found", nil, 200, []string{"The object does not exist", "<li>The id is wrong", "gRPC <code>not_found</code>", "conductord job list", "conductord error not_found"}, []string{"`"}, "4 posted"},
 		{"viewer", "errors/none", nil, 404, []string{"there is no error code"}, nil, "4 posted"},
 		{"operator", page + "/delete", url.Values{}, 303, nil, nil, "gone"},
 	} {
