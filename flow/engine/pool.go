@@ -217,7 +217,7 @@ func (s *poolRun) returnKey(key string) {
 
 // returnReserved returns all that is reserved for the run, which can use none of it
 // now. The result is the keys of permits that the run did not know yet; it is
-// no longer queued for them.
+// no longer queued for them. They include permits that another step of the run has taken since.
 func (s *poolRun) returnReserved() []string {
 	p := s.pool
 	p.mu.Lock()
@@ -234,16 +234,16 @@ func (s *poolRun) returnReservedLocked() (keys []string) {
 	p.freeWorkers += s.reservedWorkers
 	s.reservedWorkers = 0
 	p.serveWorkersLocked()
-	for key, count := range s.reservedKeys {
-		delete(s.reservedKeys, key)
-		for range count {
-			p.freeKeyLocked(key)
+	// Before the keys are freed: the pool may reserve them for this run again, which is then new.
+	keys, s.newlyReserved = s.newlyReserved, nil
+	if returned := s.reservedKeys; len(returned) > 0 {
+		s.reservedKeys = make(map[string]int)
+		for key, count := range returned {
+			for range count {
+				p.freeKeyLocked(key)
+			}
 		}
 	}
-	// Including permits that another step of the run has taken meanwhile: the run
-	// has left the queues of these keys.
-	keys = s.newlyReserved
-	s.newlyReserved = nil
 	return keys
 }
 

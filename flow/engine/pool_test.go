@@ -120,6 +120,32 @@ func TestKeysAreFair(t *testing.T) {
 	})
 }
 
+// A run with no free worker does not keep handing itself the permit of a key for which it queues: it
+// would spin until a step ended, and in virtual time for ever.
+func TestPermitForARunWithoutWorker(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFloor()
+			pool := engine.NewPool(10)
+			run := func(workers int, root flow.Node) {
+				options := engine.Options{Plan: compile(t, root), Detail: newDetail(), Journal: newJournal(newDetail()), Pool: pool, Workers: workers}
+				if end, err := engine.Run(t.Context(), options); err != nil || end.State != logbook.FlowSuccess {
+					t.Error(end, err)
+				}
+			}
+			busy := flow.Unordered("busy", f.step("a0", "disk", 1), f.step("a1", "disk", 1), f.step("a2", "disk", 1), f.step("b0", "", 0), f.step("b1", "", 0))
+			var all sync.WaitGroup
+			all.Go(func() { run(10, f.steps("first", 2, "disk", 1)) })
+			<-time.After(500 * time.Millisecond)
+			all.Go(func() { run(1, busy) })
+			all.Wait()
+			if len(f.order) != 7 || f.most["key disk"] != 1 {
+				t.Errorf("%d steps ran, up to %d at once with the key", len(f.order), f.most["key disk"])
+			}
+		})
+	}
+}
+
 // TestPoolIsGivenBack, whatever becomes of those who share it: suspended, lost,
 // failed and left behind. Afterwards all of it can be had again.
 func TestPoolIsGivenBack(t *testing.T) {
