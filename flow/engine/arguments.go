@@ -47,7 +47,7 @@ func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
 		return c.gathered(wire.Gathered)
 	}
 	v := &c.vertices[wire.From]
-	if v.state != logbook.AtomSuccess {
+	if v.phase != succeeded {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {

@@ -28,14 +28,14 @@ func (c *core) chosen(gate int) bool {
 		return true
 	}
 	target := c.plan.Choices()[choice].Target
-	ignored := true
+	all := true
 	for step := target.First; step < target.End; step++ {
-		if c.vertices[step].started {
+		if c.vertices[step].phase.hasBegun() {
 			return true
 		}
-		ignored = ignored && c.vertices[step].state == logbook.AtomIgnored
+		all = all && c.vertices[step].phase == ignored
 	}
-	return ignored
+	return all
 }
 
 // choose asks the deciders of a gate, if it has any, and records the steps that a no ignores. It
@@ -70,7 +70,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 
 func (c *core) isIgnored(steps flow.Steps) bool {
 	for step := steps.First; step < steps.End; step++ {
-		if c.vertices[step].state != logbook.AtomIgnored {
+		if c.vertices[step].phase != ignored {
 			return false
 		}
 	}
@@ -83,7 +83,7 @@ func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 	for i := range choice.Deciders {
 		from := choice.Deciders[i].From
 		for step := from.First; step < from.End; step++ {
-			if v := &c.vertices[step]; v.state == logbook.AtomSuccess {
+			if v := &c.vertices[step]; v.phase == succeeded {
 				results[choice.NameOf(c.plan.Step(step))] = v.result
 			}
 		}
@@ -95,8 +95,8 @@ func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 // crash loses the rest, the node itself is still undecided.
 func (c *core) ignore(steps []int, now time.Time) {
 	for i := len(steps) - 1; i >= 0; i-- {
-		if c.vertices[steps[i]].state == logbook.AtomPending {
-			c.change(steps[i], logbook.AtomChange{State: logbook.AtomIgnored, Intention: logbook.IntendIgnore}, now)
+		if c.vertices[steps[i]].phase == unbegun {
+			c.advance(steps[i], onIgnore, logbook.AtomChange{Intention: logbook.IntendIgnore}, now)
 		}
 	}
 }
@@ -112,9 +112,8 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	c.move(now)
 	v.execute()
 	v.executions++
-	v.started, v.open = true, true
 	v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
-	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{*v.attempt}}, now)
-	c.running++
+	c.advance(step, onBegin, logbook.AtomChange{Attempts: []logbook.Attempt{*v.attempt}}, now)
+	c.opened(v)
 	c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
 }

@@ -14,9 +14,7 @@ import (
 // are durable. One goroutine calls its methods and passes the time in, so a run can be replayed
 // call by call.
 //
-// Readiness is counted, not searched: vertex.before is the number of vertices that must be done
-// before this one may execute, vertex.after the number that must be undone before it may revert.
-// A run crosses each edge once forwards and once backwards.
+// Readiness is counted, not searched: see order.
 type core struct {
 	plan       *flow.Plan
 	intervened pastInterventions
@@ -30,7 +28,9 @@ type core struct {
 	// an oversized update refused.
 	limits logbook.Limits
 
-	vertices []vertex
+	vertices []vertex                           // the steps
+	order    order                              // of the steps and the gates
+	spared   map[int]bool                       // steps whose last execution is older than the last intervention, when the run began
 	absent   map[string]vertex                  // recorded instances that the plan lacks in this round, by step
 	lists    map[*flow.Gathered]json.RawMessage // cache of gathered lists
 	taken    map[string][]json.RawMessage       // cache of the elements of openings, by step
@@ -62,39 +62,6 @@ type core struct {
 	interrupts []execution // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
 	failures   map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
-}
-
-// vertex is a step or a gate of the plan.
-type vertex struct {
-	state     logbook.AtomState
-	intention logbook.Intention
-	recorded  bool  // the logbook has its atom, or will with the next update
-	outdated  bool  // the atom records another version, but the step had not begun
-	started   bool  // at least one execution was begun
-	open      bool  // this run has begun an attempt and not ended it
-	released  bool  // it was counted as done in the before of its successors
-	undone    bool  // the last attempt is a revert: an execution begins another round
-	undoing   bool  // a takeover undoes it: see undoLast
-	spared    bool  // its last execution is older than the last intervention
-	touched   bool  // an execution of this round may have begun: if none has, its revert is not called
-	untaken   bool  // its open attempt is offered, and no worker has it
-	before    int32 // the counts are int32 because each step has one of each
-	after     int32
-	behind    int32            // used only by countUndone
-	round     int32            // see flow.Call.Key
-	begun     int32            // executions since the last reset
-	since     time.Time        // when the first execution began that counts for the deadline
-	attempt   *logbook.Attempt // the attempt that is open, or that has said "not yet"; read-only: an update holds it
-
-	lost                         int // attempts that have lost their worker since the last reset
-	executions, reverts          int // attempts begun
-	failedExecutions, failedUndo int // attempts that ended in a failure
-	result                       []byte
-	fields                       logbook.Values // of the result, parsed on first use
-	failure                      *logbook.Failure
-	doneBy                       flow.WorkerID // the last execution
-	retryAt                      time.Time
-	progress                     *logbook.Progress // recorded with the next change; nil: none
 }
 
 // start is an attempt for the loop to make.
@@ -136,8 +103,9 @@ func (c *core) begin(now time.Time) {
 	c.undoLast(now)
 	c.queueReady(now)
 	for _, step := range c.interrupted {
-		c.vertices[step].open = true
-		c.running++
+		v := &c.vertices[step]
+		v.phase = v.phase.must(onBegin)
+		c.opened(v)
 	}
 	for _, step := range c.interrupted {
 		failure := &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
@@ -193,10 +161,11 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	c.move(now)
-	state, action, number, failed := logbook.AtomRunning, logbook.ActionExecute, &v.executions, &v.failedExecutions
-	if v.undoing || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
-		state, action, number, failed = logbook.AtomReverting, logbook.ActionRevert, &v.reverts, &v.failedUndo
-		v.undone = true
+	repeats := c.repeats(step)
+	begins, action, number, failures := onBegin, logbook.ActionExecute, &v.executions, &v.failedExecutions
+	if repeats || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
+		begins, action, number, failures = onUndo, logbook.ActionRevert, &v.reverts, &v.failedUndo
+		v.isUndone = true
 	} else {
 		v.failure = nil
 		v.execute()
@@ -213,19 +182,17 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		*number++
 		begun[0].Number = *number
 	}
-	v.started, v.open, v.retryAt = true, true, time.Time{}
-	v.attempt = &begun[0]
-	change := logbook.AtomChange{State: state, Attempts: begun}
-	if v.intention == logbook.IntendRetry && !v.undoing {
+	v.attempt, v.retryAt = &begun[0], time.Time{}
+	change := logbook.AtomChange{Attempts: begun}
+	if v.intention == logbook.IntendRetry && !repeats {
 		change.Intention = logbook.IntendExecute // it was undone at a takeover
 	}
-	c.change(step, change, now)
-	c.running++
-	c.setUntaken(v, begun[0].Offered && begun[0].Worker == "")
+	c.advance(step, begins, change, now)
+	c.opened(v)
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
-	call.Try, call.Tries = *failed+1, s.Retry().Tries()
+	call.Try, call.Tries = *failures+1, s.Retry().Tries()
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker has it since before the flow was to be undone
@@ -245,13 +212,6 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
 	}
 	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
-}
-
-// execute notes that an execution begins. After a revert it begins another round.
-func (v *vertex) execute() {
-	if v.undone {
-		v.round, v.undone, v.touched, v.since = v.round+1, false, false, time.Time{}
-	}
 }
 
 // deadline is when the executions of a step that has begun must end; zero: never. A
@@ -277,12 +237,21 @@ func (c *core) move(now time.Time) {
 	}
 }
 
+// opened counts an attempt that this run has begun.
+func (c *core) opened(v *vertex) {
+	c.running++
+	if v.isUntaken() {
+		c.untaken++
+	}
+}
+
 // finish applies the outcome of an attempt that next or begin has begun.
 func (c *core) finish(o outcome, now time.Time) {
 	v := &c.vertices[o.step]
 	c.running--
-	v.open = false
-	c.setUntaken(v, false)
+	if v.isUntaken() {
+		c.untaken--
+	}
 	attempt := *v.attempt
 	v.progress = o.progress
 	attempt.Unbegun = o.unbegun && attempt.Action == logbook.ActionExecute && attempt.Asked == 0 && attempt.Worker == ""
@@ -320,7 +289,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	if s, ok := c.plan.ScopeOf(step); ok {
 		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
 	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomSuccess, Attempts: c.attempts.one(attempt)}, now)
+	c.advance(step, onSuccess, logbook.AtomChange{Attempts: c.attempts.one(attempt)}, now)
 	if v.intention == logbook.IntendRevert {
 		c.tryRevert(step, now)
 		return
@@ -344,11 +313,11 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		again = again && !attempt.Failure.Permanent && (end.IsZero() || now.Add(delay).Before(end))
 	}
 	if again && v.intention != logbook.IntendRevert {
-		c.change(step, logbook.AtomChange{State: logbook.AtomPending, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
+		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 		c.postpone(step, delay, now)
 		return
 	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomFailure, Intention: logbook.IntendRevert, Attempts: attempts}, now)
+	c.advance(step, onFailure, logbook.AtomChange{Intention: logbook.IntendRevert, Attempts: attempts}, now)
 	c.noteFailure(step)
 	switch {
 	case c.broken: // nothing more is decided
@@ -371,13 +340,12 @@ func (c *core) release(vertex int, now time.Time) {
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		c.vertices[top].released = true
+		c.order[top].released = true
 		for _, next := range c.plan.Next(top) {
-			n := &c.vertices[next]
-			if n.before--; n.before > 0 {
+			if c.order[next].before--; c.order[next].before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !n.isDone() {
+			if int(next) < c.plan.Len() && !c.isDone(int(next)) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
@@ -391,8 +359,9 @@ func (c *core) release(vertex int, now time.Time) {
 }
 
 // isDone reports whether successors no longer wait for a step.
-func (v *vertex) isDone() bool {
-	return v.state == logbook.AtomSuccess && !v.undoing || v.state == logbook.AtomIgnored
+func (c *core) isDone(step int) bool {
+	phase := c.vertices[step].phase
+	return phase == succeeded && !c.repeats(step) || phase == ignored
 }
 
 // enqueue makes a step ready to start.
@@ -457,27 +426,38 @@ func (c *core) end() (logbook.FlowState, bool) {
 	return "", false
 }
 
-// change records a change of a step. The first one adds kind, version and intention.
+// advance moves a step to the phase that follows an event, and records the change.
+func (c *core) advance(step int, e event, change logbook.AtomChange, now time.Time) {
+	to := c.vertices[step].phase.must(e)
+	change.State = atoms[to]
+	c.record(step, to, change, now)
+}
+
+// change records a change of a step that stays in its phase.
 func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
+	c.record(step, c.vertices[step].phase, change, now)
+}
+
+// record records a change of a step. The first one adds kind, version and intention.
+func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Time) {
 	v, s := &c.vertices[step], c.plan.Step(step)
 	change.Name = s.Name()
-	was := v.state
-	if !v.recorded {
-		v.recorded = true
+	if v.record == unrecorded {
 		change.Kind, change.Version = s.Kind(), s.Version()
 		if change.Intention == "" {
 			change.Intention = logbook.IntendExecute
 		}
 	}
-	if v.outdated {
-		v.outdated = false
+	if v.record == outdated {
 		change.Version = s.Version()
 	}
-	if v.isDone() {
+	v.record = recorded
+	was := atoms[v.phase]
+	if c.isDone(step) {
 		c.done--
 	}
-	v.state, v.intention = cmp.Or(change.State, v.state), cmp.Or(change.Intention, v.intention)
-	if v.derive(s); v.isDone() {
+	v.phase, v.intention = to, cmp.Or(change.Intention, v.intention)
+	if c.isDone(step) {
 		c.done++
 	}
 	if change.Progress == nil {

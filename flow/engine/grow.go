@@ -80,7 +80,8 @@ func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
 	if _, twice := c.absent[atom.Name]; twice {
 		return errors.New("it is recorded twice")
 	}
-	v := vertex{state: atom.State, intention: atom.Intention, recorded: true}
+	v := vertex{intention: atom.Intention, record: recorded}
+	v.phase, _ = loaded(atom.State, false)
 	past, err := c.loadAttempts(&v, atom)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
 		if past.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
 		}
-		v.outdated = true
+		v.record = outdated
 	}
 	c.keepAbsent(atom.Name, v)
 	return nil
@@ -119,7 +120,7 @@ func (c *core) open(first int, now time.Time) {
 	elements, names := maps.Clone(c.plan.Elements()), []string(nil)
 	changed := false
 	for _, step := range taken {
-		if v := &c.vertices[step]; v.state != logbook.AtomSuccess || v.intention != logbook.IntendExecute {
+		if v := &c.vertices[step]; v.phase != succeeded || v.intention != logbook.IntendExecute {
 			continue
 		}
 		name, n := c.plan.Step(step).Name(), len(c.elements(step))
@@ -132,7 +133,7 @@ func (c *core) open(first int, now time.Time) {
 	}
 	for _, name := range names {
 		step, _ := c.plan.Find(name)
-		if v := &c.vertices[step]; v.state == logbook.AtomSuccess && v.intention == logbook.IntendExecute {
+		if v := &c.vertices[step]; v.phase == succeeded && v.intention == logbook.IntendExecute {
 			c.release(step, now)
 		}
 	}
@@ -145,10 +146,10 @@ func (c *core) takeList(step int, budget *int, now time.Time) {
 	c.move(now)
 	v.executions++
 	begun := []logbook.Attempt{{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
-	v.started, v.open, v.failure, v.attempt = true, true, nil, &begun[0]
+	v.failure, v.attempt = nil, &begun[0]
 	delete(c.taken, c.plan.Step(step).Name())
-	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
-	c.running++
+	c.advance(step, onBegin, logbook.AtomChange{Attempts: begun}, now)
+	c.opened(v)
 	list, err := c.listFor(step, budget)
 	failure := flow.FailureOf(err)
 	if failure != nil {
@@ -219,7 +220,7 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 	}
 	decided := make(map[flow.ChoiceID]bool)
 	for i := range old.Choices() {
-		if choice := &old.Choices()[i]; c.vertices[choice.Gate].released {
+		if choice := &old.Choices()[i]; c.order[choice.Gate].released {
 			decided[choice.ID()] = true
 		}
 	}
@@ -227,10 +228,13 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 	adopted := c.moveVertices(old, to)
 	c.moveScopes(old, to)
 	c.moveQueues(to)
-	c.countBefore(decided)
+	c.order.count(plan, func(vertex int) bool {
+		choice, decides := plan.ChoiceAt(vertex)
+		return c.order[vertex].released || vertex >= plan.Len() && (!decides || decided[plan.Choices()[choice].ID()])
+	})
 	for s := range c.scopes {
 		if c.scopes[s].restarting {
-			c.countUndone(&plan.Scopes()[s])
+			c.order.countUndone(plan, &plan.Scopes()[s], c.isUndone)
 		}
 	}
 	for _, step := range adopted {
@@ -241,15 +245,12 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 // moveVertices moves the states of the steps to the new plan. It returns the steps
 // that were absent since an earlier round. Gates start from scratch.
 func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
-	vertices := make([]vertex, c.plan.Vertices())
-	for i := range vertices {
-		vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute}
-	}
+	vertices, order := newVertices(c.plan), newOrder(c.plan)
 	for step, number := range to {
 		switch v := c.vertices[step]; {
 		case number >= 0:
-			vertices[number] = v
-		case v.recorded:
+			vertices[number], order[number].released = v, c.order[step].released
+		case v.record != unrecorded:
 			c.keepAbsent(old.Step(step).Name(), v)
 		}
 	}
@@ -257,17 +258,17 @@ func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 		for step := range c.plan.Len() {
 			name := c.plan.Step(step).Name()
 			if former, ok := c.absent[name]; ok {
-				if former.isDone() {
+				if former.phase == ignored {
 					c.done++ // as of all steps in the plan, until it is set back
 				}
-				former.released, former.open, former.attempt = false, false, nil
+				former.attempt = nil
 				vertices[step] = former
 				adopted = append(adopted, step)
 				delete(c.absent, name)
 			}
 		}
 	}
-	c.vertices = vertices
+	c.vertices, c.order = vertices, order
 	return adopted
 }
 
@@ -303,33 +304,6 @@ func (c *core) moveQueues(to []int) {
 	c.out.last = last
 }
 
-// countBefore counts what each vertex waits for. A gate is released with its last
-// predecessor, except one whose choice is not made yet.
-func (c *core) countBefore(decided map[flow.ChoiceID]bool) {
-	var reached []int
-	for v := range c.vertices {
-		if c.vertices[v].before = int32(len(c.plan.Previous(v))); c.vertices[v].before == 0 {
-			reached = append(reached, v)
-		}
-	}
-	for len(reached) > 0 {
-		top := reached[len(reached)-1]
-		reached = reached[:len(reached)-1]
-		if top >= c.plan.Len() {
-			choice, ok := c.plan.ChoiceAt(top)
-			c.vertices[top].released = !ok || decided[c.plan.Choices()[choice].ID()]
-		}
-		if !c.vertices[top].released {
-			continue
-		}
-		for _, next := range c.plan.Next(top) {
-			if c.vertices[next].before--; c.vertices[next].before == 0 {
-				reached = append(reached, int(next))
-			}
-		}
-	}
-}
-
 // numberOf converts a step number of an earlier plan of this run.
 func (c *core) numberOf(plan *flow.Plan, step int) int {
 	if plan == c.plan {
@@ -345,7 +319,7 @@ func (c *core) numberOf(plan *flow.Plan, step int) int {
 // gathered is the list of what the instances of an each provide; false if the each
 // was ignored or the list is too large.
 func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
-	if c.vertices[g.Each].state != logbook.AtomSuccess {
+	if c.vertices[g.Each].phase != succeeded {
 		return nil, false
 	}
 	if list, ok := c.lists[g]; ok {

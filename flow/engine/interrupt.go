@@ -31,8 +31,7 @@ func (c *core) interrupt(step int) {
 
 // isExecuting reports whether this run has begun an execution of a step, and not ended it.
 func (c *core) isExecuting(step int) bool {
-	v := &c.vertices[step]
-	return v.open && v.attempt.Action == logbook.ActionExecute
+	return c.vertices[step].phase == executing
 }
 
 // interruptRunning interrupts the executions of a flow that reverts or is suspended, when

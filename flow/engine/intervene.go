@@ -505,8 +505,8 @@ func (p pastInterventions) counts(attempt *logbook.Attempt) bool {
 	return !p.any || attempt.Token.Compare(p.last) > 0
 }
 
-// mayPrecede reports whether a step can be in a state although its predecessors are
+// mayPrecede reports whether a step can be in a phase although its predecessors are
 // not done: an operator completed it, or its predecessors are decided again.
-func (p pastInterventions) mayPrecede(state logbook.AtomState) bool {
-	return p.any && (state == logbook.AtomSuccess || state == logbook.AtomReverting || state == logbook.AtomRevertFailure)
+func (p pastInterventions) mayPrecede(phase phase) bool {
+	return p.any && (phase == succeeded || phase == toUndo || phase == stuck)
 }

@@ -48,10 +48,7 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	}
 	c.intervened = pastInterventionsOf(o)
 	c.scopes = make([]scope, len(o.Plan.Scopes()))
-	c.vertices = make([]vertex, o.Plan.Vertices())
-	for i := range c.vertices {
-		c.vertices[i] = vertex{state: logbook.AtomPending, intention: logbook.IntendExecute, before: int32(len(o.Plan.Previous(i)))}
-	}
+	c.vertices, c.order = newVertices(o.Plan), newOrder(o.Plan)
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
 			continue
@@ -100,7 +97,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	switch {
 	case atom.Kind != c.plan.Step(step).Kind():
 		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, c.plan.Step(step).Kind())
-	case c.vertices[step].recorded:
+	case c.vertices[step].record != unrecorded:
 		return errors.New("it is recorded twice")
 	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored):
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
@@ -110,7 +107,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
 	}
 	v := &c.vertices[step]
-	v.recorded, v.state, v.intention, v.retryAt = true, atom.State, atom.Intention, atom.RetryAt
+	v.record, v.intention, v.retryAt = recorded, atom.Intention, atom.RetryAt
 	past, err := c.loadAttempts(v, atom)
 	if err != nil {
 		return err
@@ -119,15 +116,19 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 		if past.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
 		}
-		v.outdated = true
+		v.record = outdated
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
 	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
 		last = nil // a retry has begun its flow again since
 		v.failedExecutions, v.failedUndo = 0, 0
 	}
-	v.started, v.spared = last != nil, last != nil && !c.intervened.counts(last)
-	v.derive(c.plan.Step(step))
+	if v.phase, err = loaded(atom.State, last != nil); err != nil {
+		return err
+	}
+	if last != nil && !c.intervened.counts(last) {
+		c.noteSpared(step)
+	}
 	if err := c.checkState(step, last, past); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ type attemptSummary struct {
 
 func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSummary, err error) {
 	folded := &atom.Folded
-	v.executions, v.reverts, v.round, v.undone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
+	v.executions, v.reverts, v.round, v.isUndone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
 	past.resets, past.undone, v.touched = folded.Resets, folded.Undone, folded.Len() > 0
 	for i := range atom.Attempts {
 		if err := v.loadAttempt(&atom.Attempts[i], &past, c.intervened.counts(&atom.Attempts[i])); err != nil {
@@ -167,20 +168,20 @@ func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSu
 
 // loadAttempt loads one attempt; counts reports whether its failure counts for the step's retry
 // policy.
-func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, counts bool) error {
-	number, failed := &v.executions, &v.failedExecutions
+func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, counts bool) error {
+	number, failed := &h.executions, &h.failedExecutions
 	switch attempt.Action {
 	case logbook.ActionExecute:
 		past.runs++
-		v.begun++
-		v.execute()
-		v.touched = v.touched || !attempt.NeverBegan()
-		if counts && v.since.IsZero() {
-			v.since = attempt.StartedAt
+		h.begun++
+		h.execute()
+		h.touched = h.touched || !attempt.NeverBegan()
+		if counts && h.since.IsZero() {
+			h.since = attempt.StartedAt
 		}
 	case logbook.ActionRevert:
-		number, failed = &v.reverts, &v.failedUndo
-		v.undone = true
+		number, failed = &h.reverts, &h.failedUndo
+		h.isUndone = true
 	case logbook.ActionReset:
 		number = &past.resets
 	default:
@@ -190,8 +191,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
-		v.since, v.failedExecutions, v.failedUndo, v.begun, v.lost = time.Time{}, 0, 0, 0, 0
-		v.round, v.undone, v.touched = v.round+1, false, false
+		*h = history{executions: h.executions, reverts: h.reverts, round: h.round + 1}
 		*past = attemptSummary{resets: past.resets + 1}
 		return nil
 	}
@@ -200,11 +200,11 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		// round begins, that holds for both actions.
 		*failed, past.undone = 0, revert
 		if !revert {
-			v.failedUndo = 0
+			h.failedUndo = 0
 		}
 	}
 	*number++
-	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) && !v.loses(attempt.Failure) {
+	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) && !h.loses(attempt.Failure) {
 		*failed++
 	}
 	if attempt.Action == logbook.ActionRevert {
@@ -218,34 +218,29 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 // there was none.
 func (c *core) checkState(step int, last *logbook.Attempt, past attemptSummary) error {
 	v := &c.vertices[step]
-	succeeded := last != nil && last.Ended() && last.Failure == nil
-	failed := last != nil && last.Ended() && last.Failure != nil
-	possible := false
-	switch v.state {
-	case logbook.AtomPending:
-		possible = last == nil || failed || !last.Ended() && last.Asked > 0
-	case logbook.AtomIgnored:
+	hasResult := last != nil && last.Ended() && last.Failure == nil
+	hasFailed := last != nil && last.Ended() && last.Failure != nil
+	possible := last != nil
+	switch v.phase {
+	case unbegun, ignored:
 		possible = last == nil
-	case logbook.AtomRunning:
+	case waiting:
+		possible = hasFailed || !last.Ended() && last.Asked > 0
+	case left:
 		possible = last != nil && !last.Ended()
-	case logbook.AtomSuccess:
-		possible = succeeded
-	case logbook.AtomFailure:
-		possible = failed
-	case logbook.AtomReverting, logbook.AtomReverted:
-		possible = last != nil
-	case logbook.AtomRevertFailure:
+	case succeeded:
+		possible = hasResult
+	case failed:
+		possible = hasFailed
+	case stuck:
 		possible = last != nil && past.undoFailed
-	case logbook.AtomRetrying:
+	case restarting:
 		possible = last != nil && c.plan.Step(step).IsRetry()
-	default:
-		return fmt.Errorf("a step of this flow cannot be %q", v.state)
 	}
-	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
-		v.state == logbook.AtomFailure
-	again := last == nil || !past.undone || v.state == logbook.AtomSuccess && past.undoFailed && c.intervened.any // it kept its result
-	if !possible || executing && past.undoings > 0 && !again {
-		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
+	executed := v.phase == unbegun || v.phase == waiting || v.phase == left || v.phase == succeeded || v.phase == failed
+	again := last == nil || !past.undone || v.phase == succeeded && past.undoFailed && c.intervened.any // it kept its result
+	if !possible || executed && past.undoings > 0 && !again {
+		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", atoms[v.phase], v.executions, v.reverts)
 	}
 	return nil
 }
@@ -257,15 +252,15 @@ func (c *core) deriveState(state logbook.FlowState) {
 	c.deriveScopes()
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.isDone() {
+		if c.isDone(step) {
 			c.done++
 		}
 		switch {
-		case v.state == logbook.AtomRevertFailure:
+		case v.phase == stuck:
 			c.reverting = true
-		case c.restartingScope(step) >= 0, v.undoing: // it is undone only to begin again
-		case v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0: // its retry has not decided yet
-		case v.state == logbook.AtomFailure, v.state == logbook.AtomReverting, v.state == logbook.AtomReverted,
+		case c.restartingScope(step) >= 0, c.repeats(step): // it is undone only to begin again
+		case v.phase == failed && c.plan.Governor(step) >= 0: // its retry has not decided yet
+		case v.phase == failed, v.phase == toUndo, v.phase == undone,
 			v.intention == logbook.IntendRevert:
 			c.reverting = true
 		}
@@ -274,7 +269,7 @@ func (c *core) deriveState(state logbook.FlowState) {
 		return
 	}
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.failure != nil && v.state != logbook.AtomPending && !wasInterrupted(v.failure) {
+		if v := &c.vertices[step]; v.failure != nil && v.phase != waiting && !wasInterrupted(v.failure) {
 			c.cause = c.blame(step, v.failure)
 			return
 		}
@@ -297,36 +292,23 @@ func (c *core) resumeBroken(detail *logbook.FlowDetail) {
 // checkOrder counts what each vertex waits for, and refuses a step that began before
 // its predecessors were done.
 func (c *core) checkOrder(state logbook.FlowState) error {
-	var reached []int
-	for v := range c.vertices {
-		if c.vertices[v].before == 0 {
-			reached = append(reached, v)
+	c.order.count(c.plan, func(vertex int) bool {
+		if vertex < c.plan.Len() {
+			return c.isDone(vertex)
 		}
-	}
-	for len(reached) > 0 {
-		top := reached[len(reached)-1]
-		reached = reached[:len(reached)-1]
-		if top < c.plan.Len() && !c.vertices[top].isDone() {
-			continue
+		chosen := c.chosen(vertex)
+		if !chosen {
+			c.undecided = append(c.undecided, vertex)
 		}
-		if top >= c.plan.Len() && !c.chosen(top) {
-			c.undecided = append(c.undecided, top)
-			continue
-		}
-		c.vertices[top].released = true
-		for _, next := range c.plan.Next(top) {
-			if c.vertices[next].before--; c.vertices[next].before == 0 {
-				reached = append(reached, int(next))
-			}
-		}
-	}
+		return chosen
+	})
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.started && v.state != logbook.AtomReverted && v.before > 0 && !c.intervened.mayPrecede(v.state) {
-			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", c.plan.Step(step).Name(), v.state)
+		if v.phase.hasBegun() && v.phase != undone && c.order[step].before > 0 && !c.intervened.mayPrecede(v.phase) {
+			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", c.plan.Step(step).Name(), atoms[v.phase])
 		}
-		if v.started && state == logbook.FlowPending {
-			return fmt.Errorf("step %q is %s in a flow that is pending", c.plan.Step(step).Name(), v.state)
+		if v.phase.hasBegun() && state == logbook.FlowPending {
+			return fmt.Errorf("step %q is %s in a flow that is pending", c.plan.Step(step).Name(), atoms[v.phase])
 		}
 	}
 	return nil
@@ -336,7 +318,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 // then those that are ready.
 func (c *core) queueReady(now time.Time) {
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.state != logbook.AtomRunning || v.undoing || c.restartingScope(step) >= 0 {
+		if v := &c.vertices[step]; v.phase != left || c.repeats(step) || c.restartingScope(step) >= 0 {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() && !c.adopts(step, logbook.ActionExecute) {
@@ -346,7 +328,7 @@ func (c *core) queueReady(now time.Time) {
 		}
 	}
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.state == logbook.AtomPending && v.before == 0 && c.restartingScope(step) < 0 {
+		if v := &c.vertices[step]; (v.phase == unbegun || v.phase == waiting) && c.order[step].before == 0 && c.restartingScope(step) < 0 {
 			c.queueWhenDue(step, v.failedExecutions, now)
 		}
 	}

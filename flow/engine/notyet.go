@@ -44,10 +44,9 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	v := &c.vertices[step]
 	attempt.Asked++
 	attempt.Worker, attempt.WorkerName = "", "" // any worker may be asked next
-	change := logbook.AtomChange{State: logbook.AtomPending, Attempts: []logbook.Attempt{attempt}}
+	change := logbook.AtomChange{Attempts: []logbook.Attempt{attempt}}
 	v.attempt = &change.Attempts[0]
 	if attempt.Action == logbook.ActionRevert {
-		change.State = logbook.AtomReverting
 	}
 	if said.Details != nil {
 		change.Progress = &logbook.Progress{At: now}
@@ -57,7 +56,7 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 		change.Progress.Details = said.Details
 	}
 	if attempt.Action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
-		c.change(step, change, now)
+		c.advance(step, onAgain, change, now)
 		c.tryRevert(step, now)
 		return
 	}
@@ -69,7 +68,7 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 		at = end
 	}
 	v.retryAt, change.RetryAt = at, at
-	c.change(step, change, now)
+	c.advance(step, onAgain, change, now)
 	if !c.broken {
 		c.due.push(dueStep{at: at, step: step})
 	}

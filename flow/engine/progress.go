@@ -131,7 +131,7 @@ type progressRecord struct {
 // progressed records the progress of a call, if it is still running.
 func (c *core) progressed(r *progressRecord, now time.Time) {
 	step, ok := c.plan.Find(r.step)
-	if !ok || !c.vertices[step].open {
+	if !ok || !c.vertices[step].phase.isOpen() {
 		return
 	}
 	if attempt := c.vertices[step].attempt; r.call != (callID{attempt.Action, attempt.Number, attempt.Asked}) {

@@ -27,7 +27,7 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 		c.scopes[s].restarting = false
 	}
 	c.out.flow(logbook.FlowReverting, cause, now)
-	c.undone = c.countUndone(c.whole())
+	c.undone = c.order.countUndone(c.plan, c.whole(), c.isUndone)
 	steps := c.plan.Len()
 	c.failures = make(map[string]*logbook.Failure)
 	for step := range steps {
@@ -44,7 +44,7 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 // begin, so its time is cleared. A running execution is interrupted.
 func (c *core) mark(step int, now time.Time) {
 	v := &c.vertices[step]
-	if !v.started || v.intention == logbook.IntendRevert {
+	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert {
 		return
 	}
 	if !c.patient {
@@ -65,7 +65,7 @@ func (c *core) mark(step int, now time.Time) {
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	var last []int
 	for step := bounds.End - 1; step >= bounds.Retry; step-- {
-		if v := &c.vertices[step]; v.after == 0 && v.state != logbook.AtomIgnored {
+		if c.order[step].after == 0 && c.vertices[step].phase != ignored {
 			last = append(last, step)
 		}
 	}
@@ -74,55 +74,13 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	}
 }
 
-// countUndone sets vertex.after for the vertices of a scope, from back to front, and
-// returns how many steps are undone. Nothing behind the scope has begun, so only its
-// own vertices count.
-func (c *core) countUndone(bounds *flow.Scope) int {
-	var order []int
-	c.eachVertex(bounds, func(vertex int) {
-		v := &c.vertices[vertex]
-		v.after, v.behind = 0, 0
-		for _, next := range c.plan.Next(vertex) {
-			if bounds.Holds(int(next)) {
-				v.behind++
-			}
-		}
-		if v.behind == 0 {
-			order = append(order, vertex)
-		}
-	})
-	count := 0
-	for len(order) > 0 {
-		v := order[len(order)-1]
-		order = order[:len(order)-1]
-		undone := c.isUndone(v)
-		if undone && v < c.plan.Len() {
-			count++
-		}
-		for _, previous := range c.plan.Previous(v) {
-			if !bounds.Holds(int(previous)) {
-				continue
-			}
-			p := &c.vertices[previous]
-			if !undone {
-				p.after++
-			}
-			if p.behind--; p.behind == 0 {
-				order = append(order, int(previous))
-			}
-		}
-	}
-	return count
-}
-
 // isUndone reports whether nothing of a vertex is left to undo. A gate is undone when
 // everything behind it is. So is an ignored step, because steps behind it may have run.
 func (c *core) isUndone(vertex int) bool {
-	v := &c.vertices[vertex]
-	if vertex >= c.plan.Len() || v.state == logbook.AtomIgnored {
-		return v.after == 0
+	if vertex >= c.plan.Len() || c.vertices[vertex].phase == ignored {
+		return c.order[vertex].after == 0
 	}
-	return !v.started || v.state == logbook.AtomReverted
+	return !c.vertices[vertex].phase.hasBegun() || c.vertices[vertex].phase == undone
 }
 
 // tryRevert makes the revert of a vertex ready, unless it still runs or has nothing
@@ -137,7 +95,7 @@ func (c *core) tryRevert(step int, now time.Time) {
 			continue
 		}
 		for _, previous := range c.plan.Previous(top) {
-			if c.vertices[previous].after--; c.vertices[previous].after == 0 {
+			if c.order[previous].after--; c.order[previous].after == 0 {
 				stack = append(stack, int(previous))
 			}
 		}
@@ -152,29 +110,29 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		c.queueRound(step, now)
 		return false
 	}
-	if v.state == logbook.AtomIgnored {
+	if v.phase == ignored {
 		c.undone++
 		return true
 	}
-	if v.open || c.isUndone(step) {
+	if v.phase.isOpen() || c.isUndone(step) {
 		return false
 	}
 	if _, ok := c.plan.Step(step).Reverter(); ok || c.isWithWorker(step) {
-		if v.state == logbook.AtomReverting {
+		if v.phase == toUndo {
 			c.queueWhenDue(step, v.failedUndo, now)
 		} else {
 			c.enqueue(step)
 		}
 		return false
 	}
-	if v.state != logbook.AtomReverting {
-		c.change(step, logbook.AtomChange{State: logbook.AtomReverting}, now)
+	if v.phase != toUndo {
+		c.advance(step, onRevert, logbook.AtomChange{}, now)
 	}
-	change := logbook.AtomChange{State: logbook.AtomReverted}
+	change := logbook.AtomChange{}
 	if c.plan.Governor(step) >= 0 || c.plan.Step(step).IsRetry() {
 		change.Attempts = []logbook.Attempt{c.nothingUndone(step, now)}
 	}
-	c.change(step, change, now)
+	c.advance(step, onSuccess, change, now)
 	c.undone++
 	return true
 }
@@ -184,7 +142,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 	v := &c.vertices[step]
 	v.reverts++
-	v.undone = true
+	v.isUndone = true
 	v.attempt = nil // an open one of a retry whose conductor died: it never ends
 	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now}
 	if s, ok := c.plan.ScopeOf(step); ok {
@@ -194,8 +152,8 @@ func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 }
 
 func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
-	again := c.vertices[step].undoing
-	c.change(step, logbook.AtomChange{State: logbook.AtomReverted, Attempts: c.attempts.one(attempt)}, now)
+	again := c.repeats(step)
+	c.advance(step, onSuccess, logbook.AtomChange{Attempts: c.attempts.one(attempt)}, now)
 	if again {
 		c.executeAgain(step, now)
 		c.enqueue(step)
@@ -203,7 +161,7 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 	}
 	c.undone++
 	for _, previous := range c.plan.Previous(step) {
-		if c.vertices[previous].after--; c.vertices[previous].after == 0 {
+		if c.order[previous].after--; c.order[previous].after == 0 {
 			c.tryRevert(int(previous), now)
 		}
 	}
@@ -220,16 +178,16 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	attempts := []logbook.Attempt{attempt}
 	if !c.broken {
 		if again && !attempt.Failure.Permanent {
-			c.change(step, logbook.AtomChange{State: logbook.AtomReverting, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
+			c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 			c.postpone(step, delay, now)
 			return
 		}
 	}
-	change := logbook.AtomChange{State: logbook.AtomRevertFailure, Attempts: attempts}
-	if v.undoing {
+	change := logbook.AtomChange{Attempts: attempts}
+	if c.repeats(step) {
 		change.Intention = logbook.IntendRevert
 	}
-	c.change(step, change, now)
+	c.advance(step, onFailure, change, now)
 	if !c.broken {
 		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
 			failed := slices.Min(c.scopes[s].failed)
@@ -261,13 +219,13 @@ func (c *core) breakOff(step int, failure *logbook.Failure) {
 func (c *core) failInterrupted(now time.Time) {
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.state != logbook.AtomRunning || v.attempt == nil {
+		if v.phase != left || v.attempt == nil {
 			continue
 		}
-		left := *v.attempt
-		left.EndedAt = now
-		left.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
+		lost := *v.attempt
+		lost.EndedAt = now
+		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
 		v.attempt = nil
-		c.change(step, logbook.AtomChange{State: logbook.AtomFailure, Intention: logbook.IntendRevert, Attempts: []logbook.Attempt{left}}, now)
+		c.advance(step, onFailure, logbook.AtomChange{Intention: logbook.IntendRevert, Attempts: []logbook.Attempt{lost}}, now)
 	}
 }

@@ -170,7 +170,7 @@ func (c *core) undoScope(s int, now time.Time) {
 	}
 	c.scopes[s].restarting = true
 	c.forget(bounds)
-	c.countUndone(bounds)
+	c.order.countUndone(c.plan, bounds, c.isUndone)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.mark(step, now)
 	}
@@ -231,19 +231,19 @@ func (c *core) round(retry int, now time.Time) {
 			v.attempt.Failures = c.roundFailures(s)
 		}
 	}
-	v.started, v.retryAt, v.failure = true, time.Time{}, nil
+	v.retryAt, v.failure = time.Time{}, nil
 	begun := []logbook.Attempt{*v.attempt}
 	if again {
 		if n := len(c.scopes[s].rounds); n > 0 {
 			c.scopes[s].rounds[n-1].Failures = v.attempt.Failures
 		}
 		// Before the reset, which deletes the failures of the steps.
-		c.change(retry, logbook.AtomChange{State: logbook.AtomRetrying, Intention: logbook.IntendExecute, Attempts: begun}, now)
+		c.advance(retry, onRestart, logbook.AtomChange{Intention: logbook.IntendExecute, Attempts: begun}, now)
 		c.reset(s, now)
 		begun = nil
 	}
-	c.change(retry, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
-	c.running++
+	c.advance(retry, onBegin, logbook.AtomChange{Attempts: begun}, now)
+	c.opened(v)
 	result, failure := c.nextValue(s)
 	c.finish(outcome{step: retry, result: result, failure: failure, ended: now}, now)
 }
@@ -275,55 +275,23 @@ func (c *core) reset(s int, now time.Time) {
 	for around := bounds.Parent; around >= 0; around = scopes[around].Parent {
 		c.scopes[around].failed = slices.DeleteFunc(c.scopes[around].failed, bounds.Holds)
 	}
-	c.eachVertex(bounds, func(vertex int) {
-		v := &c.vertices[vertex]
-		if v.released {
-			// Vertices behind the scope wait for this one again.
-			for _, next := range c.plan.Next(vertex) {
-				if !bounds.Holds(int(next)) {
-					c.vertices[next].before++
-				}
-			}
-			v.released = false
-		}
-		if vertex == bounds.Retry {
-			return
-		}
-		v.before = int32(len(c.plan.Previous(vertex)))
-		if vertex < c.plan.Len() {
-			c.resetStep(vertex, now)
-		}
-	})
+	c.order.reset(c.plan, bounds)
+	for step := bounds.Retry + 1; step < bounds.End; step++ {
+		c.resetStep(step, now)
+	}
 }
 
 func (c *core) resetStep(step int, now time.Time) {
 	v := &c.vertices[step]
-	if v.state != logbook.AtomPending || v.intention != logbook.IntendExecute {
-		c.change(step, logbook.AtomChange{State: logbook.AtomPending, Intention: logbook.IntendExecute}, now)
+	if v.phase != unbegun || v.intention != logbook.IntendExecute {
+		c.advance(step, onReset, logbook.AtomChange{Intention: logbook.IntendExecute}, now)
 	}
 	v.forgetRound()
 }
 
-// forgetRound returns a step that is undone to its state before it began.
-func (v *vertex) forgetRound() {
-	v.started, v.since, v.failedExecutions, v.failedUndo = false, time.Time{}, 0, 0
-	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
-	v.attempt = nil // one that had said "not yet"
-}
-
-// eachVertex visits the steps and gates of a scope.
-func (c *core) eachVertex(bounds *flow.Scope, visit func(vertex int)) {
-	for v := bounds.Retry; v < bounds.End; v++ {
-		visit(v)
-	}
-	for v := bounds.GateFrom; v < bounds.GateEnd; v++ {
-		visit(v)
-	}
-}
-
 // whole is the whole flow as a scope without a retry.
 func (c *core) whole() *flow.Scope {
-	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.vertices), Parent: -1}
+	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.order), Parent: -1}
 }
 
 // loadRounds loads the rounds of a retry since its last revert or reset.
@@ -362,11 +330,11 @@ func (c *core) deriveScopes() {
 	}
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if v.failure == nil || v.state == logbook.AtomPending {
+		if v.failure == nil || v.phase == waiting {
 			continue
 		}
 		c.noteFailure(step)
-		if v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0 && c.restartingScope(step) < 0 {
+		if v.phase == failed && c.plan.Governor(step) >= 0 && c.restartingScope(step) < 0 {
 			c.unresolved = append(c.unresolved, step)
 		}
 	}

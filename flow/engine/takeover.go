@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -31,25 +30,33 @@ func isTakenOver(o *Options) bool {
 	return o.Plan.UndoesAnyLast() && o.Detail.State == logbook.FlowRunning && left
 }
 
-// derive sets what follows from state and intention.
-func (v *vertex) derive(s *flow.Step) {
-	v.undoing = v.intention == logbook.IntendRetry && v.state != logbook.AtomPending && s.Kind() == logbook.KindTask
+// repeats reports whether a step is undone because of a takeover, and executed again.
+func (c *core) repeats(step int) bool {
+	v := &c.vertices[step]
+	return v.intention == logbook.IntendRetry && v.phase != unbegun && v.phase != waiting && !c.plan.Step(step).IsRetry()
+}
+
+func (c *core) noteSpared(step int) {
+	if c.spared == nil {
+		c.spared = make(map[int]bool)
+	}
+	c.spared[step] = true
 }
 
 // undoLast chooses the steps that a takeover undoes, and begins or continues to undo them.
 func (c *core) undoLast(now time.Time) {
 	if c.takenOver && c.wasCutOff() {
 		for _, step := range c.lastSteps() {
-			c.withdraw(step)
+			c.order.withdraw(c.plan, step)
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
-		c.undecided = slices.DeleteFunc(c.undecided, func(gate int) bool { return c.vertices[gate].before > 0 })
+		c.undecided = slices.DeleteFunc(c.undecided, func(gate int) bool { return c.order[gate].before > 0 })
 	}
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
 		switch {
-		case !v.undoing || c.restartingScope(step) >= 0:
-		case v.state == logbook.AtomReverted:
+		case !c.repeats(step) || c.restartingScope(step) >= 0:
+		case v.phase == undone:
 			c.executeAgain(step, now)
 		default:
 			c.queueWhenDue(step, v.failedUndo, now)
@@ -66,8 +73,8 @@ func (c *core) wasCutOff() bool {
 		switch {
 		case !v.retryAt.IsZero():
 			waits = true
-		case v.state == logbook.AtomRunning, v.state == logbook.AtomReverting,
-			v.state == logbook.AtomPending && v.before == 0 && c.restartingScope(step) < 0:
+		case v.phase == left, v.phase == toUndo,
+			(v.phase == unbegun || v.phase == waiting) && c.order[step].before == 0 && c.restartingScope(step) < 0:
 			return true
 		}
 	}
@@ -77,18 +84,18 @@ func (c *core) wasCutOff() bool {
 // lastSteps are the steps that a takeover undoes. An execution that continues was not cut off: it
 // may still run elsewhere, and ends with a result.
 func (c *core) lastSteps() (steps []int) {
-	behind := make([]bool, len(c.vertices)) // by gate: a step behind it has begun
-	for vertex := len(c.vertices) - 1; vertex >= c.plan.Len(); vertex-- {
+	behind := make([]bool, len(c.order)) // by gate: a step behind it has begun
+	for vertex := len(c.order) - 1; vertex >= c.plan.Len(); vertex-- {
 		behind[vertex] = c.hasBegunBehind(vertex, behind)
 	}
 	for step := range c.plan.Len() {
 		v, s := &c.vertices[step], c.plan.Step(step)
 		_, reverts := s.Reverter()
-		cutOff := v.state == logbook.AtomRunning && !c.goesOn(step, logbook.ActionExecute)
+		cutOff := v.phase == left && !c.goesOn(step, logbook.ActionExecute)
 		// What a condition leaves out behind a step that was cut off has nothing to do with its result.
-		last := cutOff || v.state == logbook.AtomSuccess && !c.hasBegunBehind(step, behind)
+		last := cutOff || v.phase == succeeded && !c.hasBegunBehind(step, behind)
 		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && c.plan.UndoesLast(step) &&
-			reverts && !s.AtMostOnce() && !v.spared && v.before == 0 && c.restartingScope(step) < 0 {
+			reverts && !s.AtMostOnce() && !c.spared[step] && c.order[step].before == 0 && c.restartingScope(step) < 0 {
 			steps = append(steps, step)
 		}
 	}
@@ -99,33 +106,15 @@ func (c *core) lastSteps() (steps []int) {
 // it. For gates, whose numbers are in topological order, behind has the answers.
 func (c *core) hasBegunBehind(vertex int, behind []bool) bool {
 	for _, next := range c.plan.Next(vertex) {
-		v := &c.vertices[next]
-		if behind[next] || int(next) < c.plan.Len() && (v.started || v.state == logbook.AtomIgnored || v.intention == logbook.IntendRetry) {
+		if behind[next] || int(next) < c.plan.Len() && (c.vertices[next].phase != unbegun || c.vertices[next].intention == logbook.IntendRetry) {
 			return true
 		}
 	}
 	return false
 }
 
-// withdraw makes all that waits for a step wait for it again. None of it has begun.
-func (c *core) withdraw(step int) {
-	stack := []int{step}
-	for len(stack) > 0 {
-		top := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if !c.vertices[top].released {
-			continue
-		}
-		c.vertices[top].released = false
-		for _, next := range c.plan.Next(top) {
-			c.vertices[next].before++
-			stack = append(stack, int(next))
-		}
-	}
-}
-
 // executeAgain returns a step that is undone to pending. It keeps the intention until it is executed.
 func (c *core) executeAgain(step int, now time.Time) {
-	c.change(step, logbook.AtomChange{State: logbook.AtomPending}, now)
+	c.advance(step, onReset, logbook.AtomChange{}, now)
 	c.vertices[step].forgetRound()
 }

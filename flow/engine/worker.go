@@ -32,13 +32,13 @@ func (c *core) goesOn(step int, action logbook.Action) bool {
 // The execution must end before the step is undone.
 func (c *core) isWithWorker(step int) bool {
 	v := &c.vertices[step]
-	return !v.open && v.state == logbook.AtomRunning && c.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
+	return v.phase == left && c.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
 }
 
 // onlyWorker is the worker that must get an attempt at a step; zero: any may. A step that was
 // ignored, or is undone, has kept nothing on its worker.
 func (c *core) onlyWorker(step int) flow.WorkerID {
-	if earlier, bound := c.plan.SameWorkerAs(step); bound && c.vertices[earlier].state == logbook.AtomSuccess {
+	if earlier, bound := c.plan.SameWorkerAs(step); bound && c.vertices[earlier].phase == succeeded {
 		return c.vertices[earlier].doneBy
 	}
 	return flow.WorkerID{}
@@ -48,17 +48,6 @@ func doneBy(attempt *logbook.Attempt) flow.WorkerID {
 	return flow.WorkerID{Session: attempt.Worker, Name: attempt.WorkerName}
 }
 
-// setUntaken counts the open attempts that are offered and that no worker has.
-func (c *core) setUntaken(v *vertex, untaken bool) {
-	switch {
-	case untaken && !v.untaken:
-		c.untaken++
-	case !untaken && v.untaken:
-		c.untaken--
-	}
-	v.untaken = untaken
-}
-
 // wasLost reports whether the failure of an attempt is that its worker has gone.
 func wasLost(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureWorkerLost
@@ -66,12 +55,12 @@ func wasLost(failure *logbook.Failure) bool {
 
 // loses counts an attempt that has lost its worker, and reports whether it counts for no
 // retry policy.
-func (v *vertex) loses(failure *logbook.Failure) bool {
+func (h *history) loses(failure *logbook.Failure) bool {
 	if !wasLost(failure) {
 		return false
 	}
-	v.lost++
-	return v.lost <= flow.MaxWorkersLost
+	h.lost++
+	return h.lost <= flow.MaxWorkersLost
 }
 
 // afterLoss returns the failure to record of an execution: an at-most-once step that has lost
@@ -98,7 +87,7 @@ func (v *vertex) spent(now time.Time) time.Duration {
 // the attempt still runs.
 func (c *core) assign(m *workerMark, now time.Time) bool {
 	step, found := c.plan.Find(m.step)
-	if !found || !c.vertices[step].open {
+	if !found || !c.vertices[step].phase.isOpen() {
 		return false
 	}
 	v := &c.vertices[step]
@@ -107,7 +96,9 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 	}
 	attempt := *v.attempt
 	attempt.Worker, attempt.WorkerName = m.worker.Session, m.worker.Name
-	c.setUntaken(v, false)
+	if v.isUntaken() {
+		c.untaken--
+	}
 	v.touched = v.touched || attempt.Action == logbook.ActionExecute
 	if attempt.Asked == 0 {
 		attempt.StartedAt = now

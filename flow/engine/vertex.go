@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// phase is the state of a step in a run. It is the state of the step's atom, plus the difference
+// between a step that this run executes and one that an earlier run has left behind.
+//
+//	   ┌───────────────────────────── reset ◄────────────────────────────────┐
+//	   ▼                                                                     │
+//	unbegun ──► executing ──► succeeded ──┬──► toUndo ◄──► undoing ──► undone
+//	   │          ▲ │  └────► failed ─────┤      └─────────────│───────►┘
+//	   ▼          │ ▼                     │                    └─────► stuck
+//	ignored     waiting ──────────────────┘     succeeded ──► restarting ──► executing
+//
+// The events, in full:
+//
+//	begin    unbegun, waiting, left, restarting ──► executing
+//	succeed  executing ──► succeeded    undoing, toUndo ──► undone
+//	again    executing ──► waiting      undoing ──► toUndo
+//	fail     executing, left ──► failed undoing ──► stuck
+//	revert   waiting, left, succeeded, failed, restarting ──► toUndo
+//	undo     waiting, left, succeeded, failed, restarting, toUndo ──► undoing
+//	reset    unbegun, undone, ignored ──► unbegun
+//	ignore   unbegun ──► ignored
+//	restart  succeeded, restarting ──► restarting
+type phase uint8
+
+const (
+	unbegun    phase = iota // pending: no execution of this round has begun
+	waiting                 // pending: an execution has failed, or has returned NotYet, and is tried again
+	left                    // running: an earlier run began the execution, and recorded no end
+	executing               // running: this run has an execution open
+	succeeded               // success
+	failed                  // failure
+	restarting              // retrying: a retry whose flow is undone, and begins again
+	toUndo                  // reverting: this run has no revert open
+	undoing                 // reverting: this run has a revert open
+	undone                  // reverted
+	stuck                   // revert_failure
+	ignored                 // ignore
+	phases
+)
+
+// event moves a step from one phase to another.
+type event uint8
+
+const (
+	onBegin   event = iota // an execution begins, or continues
+	onSuccess              // the attempt has succeeded, or there is no revert to call
+	onAgain                // the attempt has ended without success, and is tried again
+	onFailure              // the attempt has failed permanently
+	onRevert               // the step is to be undone later
+	onUndo                 // a revert begins, or continues
+	onReset                // the step may begin anew
+	onIgnore               // a decider leaves the step out
+	onRestart              // a retry begins its flow again
+	events
+)
+
+// none marks an event that cannot happen in a phase.
+const none = phases
+
+// moves is the diagram of phase.
+var moves = [phases][events]phase{
+	//           begin      succeed    again    fail    revert  undo     reset    ignore   restart
+	unbegun:    {executing, none, none, none, none, none, unbegun, ignored, none},
+	waiting:    {executing, none, none, none, toUndo, undoing, none, none, none},
+	left:       {executing, none, none, failed, toUndo, undoing, none, none, none},
+	executing:  {none, succeeded, waiting, failed, none, none, none, none, none},
+	succeeded:  {none, none, none, none, toUndo, undoing, none, none, restarting},
+	failed:     {none, none, none, none, toUndo, undoing, none, none, none},
+	restarting: {executing, none, none, none, toUndo, undoing, none, none, restarting},
+	toUndo:     {none, undone, none, none, none, undoing, none, none, none},
+	undoing:    {none, undone, toUndo, stuck, none, none, none, none, none},
+	undone:     {none, none, none, none, none, none, unbegun, none, none},
+	stuck:      {none, none, none, none, none, none, none, none, none},
+	ignored:    {none, none, none, none, none, none, unbegun, none, none},
+}
+
+// after returns the phase that follows an event. It is total: an event that is not in the diagram
+// is an error.
+func (p phase) after(e event) (phase, error) {
+	if moves[p][e] == none {
+		return p, fmt.Errorf("a step that is %s (phase %d) has no event %d", atoms[p], p, e)
+	}
+	return moves[p][e], nil
+}
+
+// must is after for a live step, which has no other events.
+func (p phase) must(e event) phase {
+	next, err := p.after(e)
+	if err != nil {
+		panic("internal error: " + err.Error())
+	}
+	return next
+}
+
+// atoms are the states of the atoms by phase.
+var atoms = [phases]logbook.AtomState{
+	unbegun: logbook.AtomPending, waiting: logbook.AtomPending, left: logbook.AtomRunning, executing: logbook.AtomRunning,
+	succeeded: logbook.AtomSuccess, failed: logbook.AtomFailure, restarting: logbook.AtomRetrying, toUndo: logbook.AtomReverting,
+	undoing: logbook.AtomReverting, undone: logbook.AtomReverted, stuck: logbook.AtomRevertFailure, ignored: logbook.AtomIgnored,
+}
+
+// loaded returns the phase of a step that a run finds in the record. No attempt is open in a run that
+// begins.
+func loaded(state logbook.AtomState, begun bool) (phase, error) {
+	for p, atom := range atoms {
+		if p := phase(p); atom == state && !p.isOpen() && (p != unbegun || !begun) {
+			return p, nil
+		}
+	}
+	return unbegun, fmt.Errorf("a step of this flow cannot be %q", state)
+}
+
+// isOpen reports whether this run has an attempt open.
+func (p phase) isOpen() bool { return p == executing || p == undoing }
+
+// hasBegun reports whether an execution of this round has begun.
+func (p phase) hasBegun() bool { return p != unbegun && p != ignored }
+
+// vertex is a step of the plan. Its zero value is a step that is not recorded.
+type vertex struct {
+	phase     phase
+	record    record
+	intention logbook.Intention
+	// attempt is the attempt that is open, has returned NotYet, or was left by an earlier run; else nil.
+	// Never nil while executing or undoing. Read-only: an update holds it.
+	attempt *logbook.Attempt
+	history
+	result   []byte            // of the last execution, if that has succeeded; else nil
+	fields   logbook.Values    // of result, parsed on first use
+	failure  *logbook.Failure  // of the last execution; nil: it has not failed
+	doneBy   flow.WorkerID     // the worker of the last execution
+	retryAt  time.Time         // of the next attempt; zero: at once, or none is due
+	progress *logbook.Progress // recorded with the next change; nil: none
+}
+
+// record says what the logbook has of a step, or will have with the next update.
+type record uint8
+
+const (
+	unrecorded record = iota
+	outdated          // its atom, with another version: the step had not begun
+	recorded          // its atom, with this version
+)
+
+// history counts the attempts at a step. Each execution after a revert or a reset begins another
+// round.
+type history struct {
+	executions, reverts int       // attempts since the flow began
+	round               int32     // see flow.Call.Key
+	begun               int32     // executions since the last reset
+	lost                int       // attempts since the last reset that have lost their worker
+	failedExecutions    int       // in this round, as the retry policy counts them
+	failedUndo          int       // the same for reverts
+	since               time.Time // when the first execution of the round began that counts for the deadline
+	isUndone            bool      // the last attempt is a revert: the next execution begins another round
+	touched             bool      // an execution of this round may have begun: if none has, its revert is not called
+}
+
+// execute notes that an execution begins. After a revert it begins another round.
+func (h *history) execute() {
+	if h.isUndone {
+		h.round, h.isUndone, h.touched, h.since = h.round+1, false, false, time.Time{}
+	}
+}
+
+// forgetRound returns a step that is undone to its state before it began.
+func (v *vertex) forgetRound() {
+	v.since, v.failedExecutions, v.failedUndo = time.Time{}, 0, 0
+	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
+	v.attempt = nil // one that had said "not yet"
+}
+
+// isUntaken reports whether the open attempt is offered, and no worker has it.
+func (v *vertex) isUntaken() bool {
+	return v.phase.isOpen() && v.attempt.Offered && v.attempt.Worker == ""
+}
+
+// newVertices returns the steps of a plan before they begin.
+func newVertices(plan *flow.Plan) []vertex {
+	vertices := make([]vertex, plan.Len())
+	for i := range vertices {
+		vertices[i].intention = logbook.IntendExecute
+	}
+	return vertices
+}
