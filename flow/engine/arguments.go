@@ -12,16 +12,16 @@ import (
 var null = json.RawMessage("null")
 
 // arguments collects the arguments of an attempt.
-func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logbook.Failure) {
-	wires := c.plan.Arguments(step)
+func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *logbook.Failure) {
+	wires := f.plan.Arguments(step)
 	if action == logbook.ActionRevert {
-		wires = c.plan.RevertArguments(step)
+		wires = f.plan.RevertArguments(step)
 	}
 	values := make(logbook.Values, len(wires))
 	for i := range wires {
-		value, ok := c.value(&wires[i])
+		value, ok := f.value(&wires[i])
 		if wires[i].From == flow.FromStep {
-			value, ok = c.plan.Step(step).Injected(wires[i].Name)
+			value, ok = f.plan.Step(step).Injected(wires[i].Name)
 		}
 		if ok {
 			values[wires[i].Name] = value
@@ -35,23 +35,23 @@ func (c *core) arguments(step int, action logbook.Action) (logbook.Values, *logb
 	return values, nil
 }
 
-func (c *core) value(wire *flow.Wire) (json.RawMessage, bool) {
+func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
 	switch {
 	case wire.From == flow.FromNowhere, wire.From == flow.FromStep:
 		return nil, false
 	case wire.From == flow.FromStore:
-		value, ok := c.store[wire.Symbol]
+		value, ok := f.store[wire.Symbol]
 		return value, ok
 	}
 	if wire.From == flow.FromEach {
-		return c.gathered(wire.Gathered)
+		return f.gathered(wire.Gathered)
 	}
-	v := &c.vertices[wire.From]
+	v := &f.vertices[wire.From]
 	if v.phase != succeeded {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {
-		return c.part(wire)
+		return f.part(wire)
 	}
 	if wire.Field == "" {
 		return v.result, true

@@ -22,18 +22,18 @@ func (c *core) decide(gates []int, now time.Time) {
 // chosen reports whether the record already has the choice of a gate: steps of its node have
 // begun, or all are ignored. A yes is recorded only when a step begins; until then the decider is
 // asked again and may say no.
-func (c *core) chosen(gate int) bool {
-	choice, ok := c.plan.ChoiceAt(gate)
+func (f *facts) chosen(gate int) bool {
+	choice, ok := f.plan.ChoiceAt(gate)
 	if !ok {
 		return true
 	}
-	target := c.plan.Choices()[choice].Target
+	target := f.plan.Choices()[choice].Target
 	all := true
 	for step := target.First; step < target.End; step++ {
-		if c.vertices[step].phase.hasBegun() {
+		if f.vertices[step].phase.hasBegun() {
 			return true
 		}
-		all = all && c.vertices[step].phase == ignored
+		all = all && f.vertices[step].phase == ignored
 	}
 	return all
 }
@@ -68,9 +68,9 @@ func (c *core) choose(gate int, now time.Time) bool {
 	return true
 }
 
-func (c *core) isIgnored(steps flow.Steps) bool {
+func (f *facts) isIgnored(steps flow.Steps) bool {
 	for step := steps.First; step < steps.End; step++ {
-		if c.vertices[step].phase != ignored {
+		if f.vertices[step].phase != ignored {
 			return false
 		}
 	}
@@ -78,13 +78,13 @@ func (c *core) isIgnored(steps flow.Steps) bool {
 }
 
 // resultsFor are the results that deciders see, in a map that they may keep.
-func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
+func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
 	for i := range choice.Deciders {
 		from := choice.Deciders[i].From
 		for step := from.First; step < from.End; step++ {
-			if v := &c.vertices[step]; v.phase == succeeded {
-				results[choice.NameOf(c.plan.Step(step))] = v.result
+			if v := &f.vertices[step]; v.phase == succeeded {
+				results[choice.NameOf(f.plan.Step(step))] = v.result
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"time"
 
@@ -16,52 +15,27 @@ import (
 //
 // Readiness is counted, not searched: see order.
 type core struct {
-	plan       *flow.Plan
-	intervened pastInterventions
-	revision   *revision // how the flow's definition has changed since it began
-	store      logbook.Values
-	call       flow.Call // the fields that all calls share
-	owner      string
-	began      time.Time // this run
-	out        *builder
-	// limits of the logbook. Failures are cut to them: every conductor would have
-	// an oversized update refused.
-	limits logbook.Limits
+	facts
+	agenda
+	out      *builder
+	found    found
+	revision *revision // how the flow's definition has changed since it began
+	call     flow.Call // the fields that all calls share
+	owner    string
 
-	vertices []vertex                           // the steps
-	order    order                              // of the steps and the gates
-	spared   map[int]bool                       // steps whose last execution is older than the last intervention, when the run began
-	absent   map[string]vertex                  // recorded instances that the plan lacks in this round, by step
-	lists    map[*flow.Gathered]json.RawMessage // cache of gathered lists
-	taken    map[string][]json.RawMessage       // cache of the elements of openings, by step
-	done     int                                // steps in success or ignore
-	undone   int                                // while reverting: steps that are reverted or never started
-	running  int                                // attempts that this run has begun and not ended
-	untaken  int                                // of those, offered ones that no worker has
+	done    int // steps that are succeeded or ignored
+	gone    int // while reverting: steps that are undone or never began
+	running int // attempts that this run has begun and not ended
+	untaken int // of those, offered ones that no worker has
 
-	ready        readySteps                     // steps that may start now
-	due          dueHeap                        // steps that wait for the time of their next attempt
-	blocked      map[string]*queue[blockedStep] // steps that wait for a concurrency key, by key
-	blockedSteps int                            // how many steps are in blocked
-	interrupted  []int                          // at-most-once steps that were found running
-	starts       []start                        // result of next, reused by each call
-
-	attempts chunks[logbook.Attempt]
-	calls    chunks[flow.Call]
-
-	scopes     []scope // one for each scope of the plan
-	unresolved []int   // steps found failure for which no decision is recorded
-	undecided  []int   // gates found reached whose choice is not recorded
-
-	reverting bool // the flow is being undone
-	broken    bool // a revert has failed permanently: nothing more starts
-	suspended bool // nothing more starts in this run
-	takenOver bool // the last owner of the flow was cut off, perhaps: see undoLast
-	// patient: a flow that is undone lets its running executions finish.
-	patient    bool
+	broken     bool        // a revert has failed permanently: nothing more starts
+	suspended  bool        // nothing more starts in this run
 	interrupts []execution // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
-	failures   map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
+
+	starts   []start // result of next, reused by each call
+	attempts chunks[logbook.Attempt]
+	calls    chunks[flow.Call]
 }
 
 // start is an attempt for the loop to make.
@@ -92,7 +66,7 @@ type outcome struct {
 func (c *core) begin(now time.Time) {
 	c.began = now
 	if c.reverting {
-		c.beginRevert(c.cause, now)
+		c.beginRevert(c.cause, false, now)
 		return
 	}
 	for s := range c.scopes {
@@ -102,18 +76,18 @@ func (c *core) begin(now time.Time) {
 	}
 	c.undoLast(now)
 	c.queueReady(now)
-	for _, step := range c.interrupted {
+	for _, step := range c.found.interrupted {
 		v := &c.vertices[step]
 		v.phase = v.phase.must(onBegin)
 		c.opened(v)
 	}
-	for _, step := range c.interrupted {
+	for _, step := range c.found.interrupted {
 		failure := &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
 			Message: "it was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 	}
-	c.decide(c.undecided, now)
-	for _, step := range c.unresolved {
+	c.decide(c.found.undecided, now)
+	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
 		if !c.reverting && c.restartingScope(step) < 0 {
 			c.resolve(step, now)
@@ -124,7 +98,7 @@ func (c *core) begin(now time.Time) {
 // next begins attempts at ready steps until so many run at once or no permit is
 // left. The slice is valid until the next call.
 func (c *core) next(now time.Time, workers int, p permitSource) []start {
-	c.queueDue(now)
+	c.agenda.wake(now)
 	c.unblock(p)
 	c.starts = c.starts[:0]
 	for c.running < workers && c.ready.len() > 0 && !c.suspended && !c.broken {
@@ -148,7 +122,7 @@ func (c *core) next(now time.Time, workers int, p permitSource) []start {
 			granted.release()
 		}
 	}
-	c.returnReserved(p)
+	c.returnReserved(p, !c.suspended && !c.broken)
 	return c.starts
 }
 
@@ -216,13 +190,13 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 // deadline is when the executions of a step that has begun must end; zero: never. A
 // beginning in the future is from a clock ahead of ours: this run's beginning counts instead.
-func (c *core) deadline(step int, now time.Time) time.Time {
-	most, since := c.plan.Step(step).Deadline(), c.vertices[step].since
+func (f *facts) deadline(step int, now time.Time) time.Time {
+	most, since := f.plan.Step(step).Deadline(), f.vertices[step].since
 	if most == 0 {
 		return time.Time{}
 	}
 	if since.After(now) {
-		since = c.began
+		since = f.began
 	}
 	return since.Add(most)
 }
@@ -359,13 +333,10 @@ func (c *core) release(vertex int, now time.Time) {
 }
 
 // isDone reports whether successors no longer wait for a step.
-func (c *core) isDone(step int) bool {
-	phase := c.vertices[step].phase
-	return phase == succeeded && !c.repeats(step) || phase == ignored
+func (f *facts) isDone(step int) bool {
+	phase := f.vertices[step].phase
+	return phase == succeeded && !f.repeats(step) || phase == ignored
 }
-
-// enqueue makes a step ready to start.
-func (c *core) enqueue(step int) { c.ready.push(step, c.plan.Step(step).Priority()) }
 
 // postpone queues a step for its next attempt.
 func (c *core) postpone(step int, delay time.Duration, now time.Time) {
@@ -374,7 +345,7 @@ func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 		return
 	}
 	c.vertices[step].retryAt = dueAt(now, delay)
-	c.due.push(dueStep{at: c.vertices[step].retryAt, step: step})
+	c.enqueueAt(step, c.vertices[step].retryAt)
 }
 
 func dueAt(now time.Time, delay time.Duration) time.Time {
@@ -382,13 +353,6 @@ func dueAt(now time.Time, delay time.Duration) time.Time {
 		return time.Time{}
 	}
 	return now.Add(delay)
-}
-
-// queueDue makes the steps ready that are due.
-func (c *core) queueDue(now time.Time) {
-	for len(c.due) > 0 && !c.due[0].at.After(now) {
-		c.enqueue(c.due.pop().step)
-	}
 }
 
 // nextDue is when the next step is due; false if none is.
@@ -414,7 +378,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return "", false
 	case c.broken:
 		return logbook.FlowFailure, true
-	case c.reverting && c.undone == c.plan.Len():
+	case c.reverting && c.gone == c.plan.Len():
 		return logbook.FlowReverted, true
 	case !c.reverting && c.done == c.plan.Len():
 		return logbook.FlowSuccess, true
@@ -478,8 +442,8 @@ func (c *core) addFailure(step int, failure *logbook.Failure) {
 }
 
 // blame returns a step's failure as a cause that names the step.
-func (c *core) blame(step int, failure *logbook.Failure) *logbook.Failure {
+func (f *facts) blame(step int, failure *logbook.Failure) *logbook.Failure {
 	cause := *failure
-	cause.Step = c.plan.Step(step).Name()
+	cause.Step = f.plan.Step(step).Name()
 	return &cause
 }

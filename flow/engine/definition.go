@@ -106,9 +106,9 @@ func (c *core) adopt(o *Options, now time.Time) {
 // forgets reports whether a recorded step that the flow lacks may be ignored: it never
 // began, and a change of the flow has removed it. An earlier run may have adopted that
 // change, so it need not be among the differences seen now.
-func (c *core) forgets(atom *logbook.AtomDetail) bool {
-	_, found := c.plan.Find(atom.Name)
-	if _, former := c.plan.Instantiated(atom.Name); former {
+func (f *facts) forgets(atom *logbook.AtomDetail) bool {
+	_, found := f.plan.Find(atom.Name)
+	if _, former := f.plan.Instantiated(atom.Name); former {
 		return false // it is there again when a list is longer
 	}
 	n := len(atom.Attempts)

@@ -268,7 +268,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, err)
 	}
 	missing.write(c.out)
-	c.takenOver = work == nil && isTakenOver(&options)
+	c.found.takenOver = work == nil && isTakenOver(&options)
 	l := newLoop(ctx, &options, c)
 	l.ahead = newAhead(&options, work != nil)
 	end, err := l.run()

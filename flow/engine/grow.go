@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,8 +66,8 @@ func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
 // loadAbsent loads the atom of an instance that the plan lacks in this round: in an
 // earlier round of a retry the list was longer. It is kept, because in a later round
 // the list may be longer again.
-func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
-	step, ok := c.plan.Instantiated(atom.Name)
+func (l *loader) loadAbsent(atom *logbook.AtomDetail) error {
+	step, ok := l.plan.Instantiated(atom.Name)
 	switch {
 	case !ok:
 		return errors.New("the flow has no such step")
@@ -77,12 +76,17 @@ func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
 	case atom.State != logbook.AtomPending && atom.State != logbook.AtomReverted && atom.State != logbook.AtomIgnored:
 		return fmt.Errorf("it is %s, and the list of its each has no such element", atom.State)
 	}
-	if _, twice := c.absent[atom.Name]; twice {
+	if _, twice := l.absent[atom.Name]; twice {
 		return errors.New("it is recorded twice")
 	}
-	v := vertex{intention: atom.Intention, record: recorded}
-	v.phase, _ = loaded(atom.State, false)
-	past, err := c.loadAttempts(&v, atom)
+	v := vertex{phase: unbegun, intention: atom.Intention, record: recorded}
+	switch atom.State {
+	case logbook.AtomReverted:
+		v.phase = undone
+	case logbook.AtomIgnored:
+		v.phase = ignored
+	}
+	past, err := l.loadAttempts(&v, atom)
 	if err != nil {
 		return err
 	}
@@ -92,7 +96,7 @@ func (c *core) loadAbsent(atom *logbook.AtomDetail) error {
 		}
 		v.record = outdated
 	}
-	c.keepAbsent(atom.Name, v)
+	l.keepAbsent(atom.Name, v)
 	return nil
 }
 
@@ -159,29 +163,29 @@ func (c *core) takeList(step int, budget *int, now time.Time) {
 }
 
 // listFor is the list of an opening, checked. Its new steps are subtracted from budget.
-func (c *core) listFor(step int, budget *int) (json.RawMessage, error) {
-	arguments, failure := c.arguments(step, logbook.ActionExecute)
+func (f *facts) listFor(step int, budget *int) (json.RawMessage, error) {
+	arguments, failure := f.arguments(step, logbook.ActionExecute)
 	if failure != nil {
 		return nil, failure
 	}
-	list := arguments[c.plan.Arguments(step)[0].Name]
+	list := arguments[f.plan.Arguments(step)[0].Name]
 	elements, err := elementsOf(list)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.limits.CheckValue("list", list); err != nil {
+	if err := f.limits.CheckValue("list", list); err != nil {
 		return nil, err
 	}
 	need := 0
 	for i := range elements {
-		for _, name := range c.plan.Instance(step, i) {
-			_, present := c.plan.Find(name)
-			if _, kept := c.absent[name]; !present && !kept {
+		for _, name := range f.plan.Instance(step, i) {
+			_, present := f.plan.Find(name)
+			if _, kept := f.absent[name]; !present && !kept {
 				need++
 			}
 		}
 		if need > *budget {
-			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), c.limits.Steps)
+			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), f.limits.Steps)
 		}
 	}
 	*budget -= need
@@ -189,15 +193,15 @@ func (c *core) listFor(step int, budget *int) (json.RawMessage, error) {
 }
 
 // elements are the elements of an opening that has taken its list.
-func (c *core) elements(step int) []json.RawMessage {
-	name := c.plan.Step(step).Name()
-	elements, known := c.taken[name]
+func (f *facts) elements(step int) []json.RawMessage {
+	name := f.plan.Step(step).Name()
+	elements, known := f.taken[name]
 	if !known {
-		elements, _ = elementsOf(c.vertices[step].result) // which was checked when it was taken, or loaded
-		if c.taken == nil {
-			c.taken = make(map[string][]json.RawMessage)
+		elements, _ = elementsOf(f.vertices[step].result) // which was checked when it was taken, or loaded
+		if f.taken == nil {
+			f.taken = make(map[string][]json.RawMessage)
 		}
-		c.taken[name] = elements
+		f.taken[name] = elements
 	}
 	return elements
 }
@@ -227,7 +231,8 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 	c.plan, c.lists = plan, nil
 	adopted := c.moveVertices(old, to)
 	c.moveScopes(old, to)
-	c.moveQueues(to)
+	c.renumber(plan, to)
+	c.out.renumber(plan, to)
 	c.order.count(plan, func(vertex int) bool {
 		choice, decides := plan.ChoiceAt(vertex)
 		return c.order[vertex].released || vertex >= plan.Len() && (!decides || decided[plan.Choices()[choice].ID()])
@@ -289,27 +294,12 @@ func (c *core) moveScopes(old *flow.Plan, to []int) {
 	c.scopes = scopes
 }
 
-func (c *core) moveQueues(to []int) {
-	c.ready.each(func(step *int) { *step = to[*step] })
-	for i := range c.due {
-		c.due[i].step = to[c.due[i].step]
-	}
-	heap.Init((*heapOrder)(&c.due))
-	last := make([]changeIndex, c.plan.Len())
-	for step, number := range to {
-		if number >= 0 {
-			last[number] = c.out.last[step]
-		}
-	}
-	c.out.last = last
-}
-
 // numberOf converts a step number of an earlier plan of this run.
-func (c *core) numberOf(plan *flow.Plan, step int) int {
-	if plan == c.plan {
+func (f *facts) numberOf(plan *flow.Plan, step int) int {
+	if plan == f.plan {
 		return step
 	}
-	number, ok := c.plan.Find(plan.Step(step).Name())
+	number, ok := f.plan.Find(plan.Step(step).Name())
 	if !ok {
 		panic("internal error: step " + plan.Step(step).Name() + " runs, and has left the flow")
 	}
@@ -318,11 +308,11 @@ func (c *core) numberOf(plan *flow.Plan, step int) int {
 
 // gathered is the list of what the instances of an each provide; false if the each
 // was ignored or the list is too large.
-func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
-	if c.vertices[g.Each].phase != succeeded {
+func (f *facts) gathered(g *flow.Gathered) (json.RawMessage, bool) {
+	if f.vertices[g.Each].phase != succeeded {
 		return nil, false
 	}
-	if list, ok := c.lists[g]; ok {
+	if list, ok := f.lists[g]; ok {
 		return list, true
 	}
 	list := json.RawMessage("[")
@@ -330,7 +320,7 @@ func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 		if i > 0 {
 			list = append(list, ',')
 		}
-		item, ok := c.value(&g.Items[i])
+		item, ok := f.value(&g.Items[i])
 		if !ok {
 			item = null
 		}
@@ -339,10 +329,10 @@ func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 		}
 	}
 	list = append(list, ']')
-	if c.lists == nil {
-		c.lists = make(map[*flow.Gathered]json.RawMessage)
+	if f.lists == nil {
+		f.lists = make(map[*flow.Gathered]json.RawMessage)
 	}
-	c.lists[g] = list
+	f.lists[g] = list
 	return list, true
 }
 
@@ -350,11 +340,11 @@ func (c *core) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 func indexValue(index int) json.RawMessage { return strconv.AppendInt(nil, int64(index), 10) }
 
 // part is the index or the element that an opening provides to one instance.
-func (c *core) part(wire *flow.Wire) (json.RawMessage, bool) {
+func (f *facts) part(wire *flow.Wire) (json.RawMessage, bool) {
 	if wire.Part == flow.PartIndex {
 		return indexValue(wire.Index), true
 	}
-	elements := c.elements(wire.From)
+	elements := f.elements(wire.From)
 	if wire.Index >= len(elements) {
 		return nil, false
 	}

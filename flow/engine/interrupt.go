@@ -30,8 +30,8 @@ func (c *core) interrupt(step int) {
 }
 
 // isExecuting reports whether this run has begun an execution of a step, and not ended it.
-func (c *core) isExecuting(step int) bool {
-	return c.vertices[step].phase == executing
+func (f *facts) isExecuting(step int) bool {
+	return f.vertices[step].phase == executing
 }
 
 // interruptRunning interrupts the executions of a flow that reverts or is suspended, when

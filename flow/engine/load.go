@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -38,50 +39,56 @@ func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 }
 
 func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
-	c := &core{revision: revision, plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
-		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len())}
+	c := &core{
+		facts: facts{plan: o.Plan, store: o.Store, limits: o.Limits, vertices: newVertices(o.Plan), order: newOrder(o.Plan),
+			scopes: make([]scope, len(o.Plan.Scopes()))},
+		agenda: agenda{steps: o.Plan}, found: found{intervened: pastInterventionsOf(o)},
+		revision: revision, owner: o.Owner, out: newBuilder(o), cause: o.Detail.Cause,
+		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len()),
+	}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
-	c.intervened = pastInterventionsOf(o)
-	c.scopes = make([]scope, len(o.Plan.Scopes()))
-	c.vertices, c.order = newVertices(o.Plan), newOrder(o.Plan)
+	l := loader{c}
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
 			continue
 		}
-		if err := c.load(&o.Detail.Atoms[i]); err != nil {
+		if err := l.load(&o.Detail.Atoms[i]); err != nil {
 			return nil, fmt.Errorf("%w: atom %q: %w", ErrMismatch, o.Detail.Atoms[i].Name, err)
 		}
 	}
-	c.deriveState(o.Detail.State)
-	c.resumeBroken(&o.Detail)
-	if err := c.checkOrder(o.Detail.State); err != nil {
+	l.deriveState(o.Detail.State)
+	l.resumeBroken(&o.Detail)
+	if err := l.checkOrder(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}
 	work.write(c.out)
 	return c, nil
 }
 
+// loader brings a core into the state of a record.
+type loader struct{ *core }
+
 // checkStore reports the values that the plan requires and the store lacks.
-func (c *core) checkStore() error {
+func (f *facts) checkStore() error {
 	var faults []error
 	reported := make(map[string]bool)
-	for step := range c.plan.Len() {
+	for step := range f.plan.Len() {
 		clear(reported)
-		for _, wires := range [][]flow.Wire{c.plan.Arguments(step), c.plan.RevertArguments(step)} {
+		for _, wires := range [][]flow.Wire{f.plan.Arguments(step), f.plan.RevertArguments(step)} {
 			for i := range wires {
 				symbol := wires[i].Symbol
-				_, held := c.store[symbol]
+				_, held := f.store[symbol]
 				if wires[i].From != flow.FromStore || wires[i].Optional || held || reported[symbol] {
 					continue
 				}
 				reported[symbol] = true
 				faults = append(faults, fmt.Errorf("%w: step %q requires %q, which the store does not hold",
-					flow.ErrMissing, c.plan.Step(step).Name(), symbol))
+					flow.ErrMissing, f.plan.Step(step).Name(), symbol))
 			}
 		}
 	}
@@ -89,30 +96,30 @@ func (c *core) checkStore() error {
 }
 
 // load loads one atom.
-func (c *core) load(atom *logbook.AtomDetail) error {
-	step, ok := c.plan.Find(atom.Name)
+func (l *loader) load(atom *logbook.AtomDetail) error {
+	step, ok := l.plan.Find(atom.Name)
 	if !ok {
-		return c.loadAbsent(atom)
+		return l.loadAbsent(atom)
 	}
 	switch {
-	case atom.Kind != c.plan.Step(step).Kind():
-		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, c.plan.Step(step).Kind())
-	case c.vertices[step].record != unrecorded:
+	case atom.Kind != l.plan.Step(step).Kind():
+		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, l.plan.Step(step).Kind())
+	case l.vertices[step].record != unrecorded:
 		return errors.New("it is recorded twice")
 	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored):
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
-	case atom.Intention == logbook.IntendIgnore && len(c.plan.Choices()) > 0:
-	case atom.Intention == logbook.IntendRetry && (c.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
+	case atom.Intention == logbook.IntendIgnore && len(l.plan.Choices()) > 0:
+	case atom.Intention == logbook.IntendRetry && (l.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
 	}
-	v := &c.vertices[step]
+	v := &l.vertices[step]
 	v.record, v.intention, v.retryAt = recorded, atom.Intention, atom.RetryAt
-	past, err := c.loadAttempts(v, atom)
+	past, err := l.loadAttempts(v, atom)
 	if err != nil {
 		return err
 	}
-	if version := c.plan.Step(step).Version(); atom.Version != version {
+	if version := l.plan.Step(step).Version(); atom.Version != version {
 		if past.runs > 0 {
 			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
 		}
@@ -123,14 +130,11 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 		last = nil // a retry has begun its flow again since
 		v.failedExecutions, v.failedUndo = 0, 0
 	}
-	if v.phase, err = loaded(atom.State, last != nil); err != nil {
+	if v.phase, err = l.replay(step, atom.State, last, past); err != nil {
 		return err
 	}
-	if last != nil && !c.intervened.counts(last) {
-		c.noteSpared(step)
-	}
-	if err := c.checkState(step, last, past); err != nil {
-		return err
+	if last != nil && !l.found.intervened.counts(last) {
+		l.found.spare(step)
 	}
 	if last != nil && last.Ended() {
 		v.result, v.failure, v.doneBy = last.Result, last.Failure, doneBy(last)
@@ -140,13 +144,13 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	if undo, ok := atom.Last(logbook.ActionRevert); ok && past.undone && atom.State == logbook.AtomReverting && !undo.Ended() && (undo.Asked > 0 || undo.Offered) {
 		v.attempt = undo
 	}
-	if c.plan.Step(step).IsRetry() {
-		return c.loadRounds(step, atom)
+	if l.plan.Step(step).IsRetry() {
+		return l.loadRounds(step, atom)
 	}
 	return nil
 }
 
-// attemptSummary is what checkState needs of an atom's attempts.
+// attemptSummary is what replay needs of an atom's attempts.
 type attemptSummary struct {
 	resets         int
 	runs, undoings int  // executions and reverts since the last reset
@@ -154,12 +158,12 @@ type attemptSummary struct {
 	undoFailed     bool // the last revert has failed
 }
 
-func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSummary, err error) {
+func (l *loader) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSummary, err error) {
 	folded := &atom.Folded
 	v.executions, v.reverts, v.round, v.isUndone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
 	past.resets, past.undone, v.touched = folded.Resets, folded.Undone, folded.Len() > 0
 	for i := range atom.Attempts {
-		if err := v.loadAttempt(&atom.Attempts[i], &past, c.intervened.counts(&atom.Attempts[i])); err != nil {
+		if err := v.loadAttempt(&atom.Attempts[i], &past, l.found.intervened.counts(&atom.Attempts[i])); err != nil {
 			return past, err
 		}
 	}
@@ -214,63 +218,86 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 	return nil
 }
 
-// checkState refuses a state that does not follow from the last execution; nil:
-// there was none.
-func (c *core) checkState(step int, last *logbook.Attempt, past attemptSummary) error {
-	v := &c.vertices[step]
-	hasResult := last != nil && last.Ended() && last.Failure == nil
-	hasFailed := last != nil && last.Ended() && last.Failure != nil
-	possible := last != nil
-	switch v.phase {
-	case unbegun, ignored:
-		possible = last == nil
-	case waiting:
-		possible = hasFailed || !last.Ended() && last.Asked > 0
-	case left:
-		possible = last != nil && !last.Ended()
-	case succeeded:
-		possible = hasResult
-	case failed:
-		possible = hasFailed
-	case stuck:
-		possible = last != nil && past.undoFailed
-	case restarting:
-		possible = last != nil && c.plan.Step(step).IsRetry()
+// replay returns the phase to which the last execution of a step leads, with the reverts after it; nil:
+// there was none. A recorded state to which they do not lead is refused.
+func (l *loader) replay(step int, state logbook.AtomState, last *logbook.Attempt, past attemptSummary) (phase, error) {
+	var room [4]event
+	path := room[:0]
+	if last != nil {
+		path = append(path, onBegin, endOf(last, state))
 	}
-	executed := v.phase == unbegun || v.phase == waiting || v.phase == left || v.phase == succeeded || v.phase == failed
-	again := last == nil || !past.undone || v.phase == succeeded && past.undoFailed && c.intervened.any // it kept its result
-	if !possible || executed && past.undoings > 0 && !again {
-		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", atoms[v.phase], v.executions, v.reverts)
+	kept := state == logbook.AtomSuccess && past.undoFailed && l.found.intervened.any
+	switch undid := last != nil && past.undone && past.undoings > 0 && !kept; {
+	case undid && state == logbook.AtomReverted:
+		path = append(path, onUndo, onSuccess)
+	case undid && state == logbook.AtomRevertFailure && past.undoFailed:
+		path = append(path, onUndo, onFailure)
+	case undid:
+		path = append(path, onUndo, onAgain)
+	case state == logbook.AtomReverting:
+		path = append(path, onRevert)
+	case state == logbook.AtomReverted:
+		path = append(path, onRevert, onSuccess)
+	case state == logbook.AtomIgnored:
+		path = append(path, onIgnore)
+	case state == logbook.AtomRetrying && l.plan.Step(step).IsRetry():
+		path = append(path, onRestart)
 	}
-	return nil
+	reached, err := unbegun, error(nil)
+	for _, e := range path {
+		if reached, err = reached.after(e); err != nil {
+			break
+		}
+	}
+	v := &l.vertices[step]
+	switch {
+	case err == nil && atoms[reached] == state:
+		return reached, nil
+	case !slices.Contains(atoms[unbegun:], state):
+		return none, fmt.Errorf("a step of this flow cannot be %q", state)
+	}
+	return none, fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", state, v.executions, v.reverts)
+}
+
+// endOf is the event that has ended an execution, in a step that is in a state now.
+func endOf(execution *logbook.Attempt, state logbook.AtomState) event {
+	switch {
+	case execution.Ended() && execution.Failure == nil:
+		return onSuccess
+	case execution.Ended() && state == logbook.AtomFailure:
+		return onFailure
+	case execution.Ended(), execution.Asked > 0 && state == logbook.AtomPending:
+		return onAgain
+	}
+	return onLoss
 }
 
 // deriveState derives whether and why the flow reverts. Changes that belong together
 // may have been split over two updates, so the atoms count as much as the flow's state.
-func (c *core) deriveState(state logbook.FlowState) {
-	c.reverting = state == logbook.FlowReverting || c.cause != nil
-	c.deriveScopes()
-	for step := range c.plan.Len() {
-		v := &c.vertices[step]
-		if c.isDone(step) {
-			c.done++
+func (l *loader) deriveState(state logbook.FlowState) {
+	l.reverting = state == logbook.FlowReverting || l.cause != nil
+	l.deriveScopes()
+	for step := range l.plan.Len() {
+		v := &l.vertices[step]
+		if l.isDone(step) {
+			l.done++
 		}
 		switch {
 		case v.phase == stuck:
-			c.reverting = true
-		case c.restartingScope(step) >= 0, c.repeats(step): // it is undone only to begin again
-		case v.phase == failed && c.plan.Governor(step) >= 0: // its retry has not decided yet
+			l.reverting = true
+		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to begin again
+		case v.phase == failed && l.plan.Governor(step) >= 0: // its retry has not decided yet
 		case v.phase == failed, v.phase == toUndo, v.phase == undone,
 			v.intention == logbook.IntendRevert:
-			c.reverting = true
+			l.reverting = true
 		}
 	}
-	if !c.reverting || c.cause != nil {
+	if !l.reverting || l.cause != nil {
 		return
 	}
-	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.failure != nil && v.phase != waiting && !wasInterrupted(v.failure) {
-			c.cause = c.blame(step, v.failure)
+	for step := range l.plan.Len() {
+		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && !wasInterrupted(v.failure) {
+			l.cause = l.blame(step, v.failure)
 			return
 		}
 	}
@@ -278,12 +305,12 @@ func (c *core) deriveState(state logbook.FlowState) {
 
 // resumeBroken ends the flow if a revert has failed permanently and the flow's end was not
 // recorded.
-func (c *core) resumeBroken(detail *logbook.FlowDetail) {
+func (l *loader) resumeBroken(detail *logbook.FlowDetail) {
 	for i := range detail.Atoms {
 		if atom := &detail.Atoms[i]; atom.State == logbook.AtomRevertFailure {
-			step, _ := c.plan.Find(atom.Name)
+			step, _ := l.plan.Find(atom.Name)
 			last, _ := atom.Last(logbook.ActionRevert)
-			c.breakOff(step, last.Failure)
+			l.breakOff(step, last.Failure)
 			return
 		}
 	}
@@ -291,24 +318,24 @@ func (c *core) resumeBroken(detail *logbook.FlowDetail) {
 
 // checkOrder counts what each vertex waits for, and refuses a step that began before
 // its predecessors were done.
-func (c *core) checkOrder(state logbook.FlowState) error {
-	c.order.count(c.plan, func(vertex int) bool {
-		if vertex < c.plan.Len() {
-			return c.isDone(vertex)
+func (l *loader) checkOrder(state logbook.FlowState) error {
+	l.order.count(l.plan, func(vertex int) bool {
+		if vertex < l.plan.Len() {
+			return l.isDone(vertex)
 		}
-		chosen := c.chosen(vertex)
+		chosen := l.chosen(vertex)
 		if !chosen {
-			c.undecided = append(c.undecided, vertex)
+			l.found.undecided = append(l.found.undecided, vertex)
 		}
 		return chosen
 	})
-	for step := range c.plan.Len() {
-		v := &c.vertices[step]
-		if v.phase.hasBegun() && v.phase != undone && c.order[step].before > 0 && !c.intervened.mayPrecede(v.phase) {
-			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", c.plan.Step(step).Name(), atoms[v.phase])
+	for step := range l.plan.Len() {
+		v := &l.vertices[step]
+		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !l.found.intervened.mayPrecede(v.phase) {
+			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 		if v.phase.hasBegun() && state == logbook.FlowPending {
-			return fmt.Errorf("step %q is %s in a flow that is pending", c.plan.Step(step).Name(), atoms[v.phase])
+			return fmt.Errorf("step %q is %s in a flow that is pending", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 	}
 	return nil
@@ -322,7 +349,7 @@ func (c *core) queueReady(now time.Time) {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() && !c.adopts(step, logbook.ActionExecute) {
-			c.interrupted = append(c.interrupted, step)
+			c.found.interrupted = append(c.found.interrupted, step)
 		} else {
 			c.enqueue(step)
 		}
@@ -347,7 +374,7 @@ func (c *core) queueWithin(step int, longest time.Duration, now time.Time) {
 		at = latest
 	}
 	if at.After(now) {
-		c.due.push(dueStep{at: at, step: step})
+		c.enqueueAt(step, at)
 	} else {
 		c.enqueue(step)
 	}

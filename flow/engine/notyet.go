@@ -15,13 +15,13 @@ func (v *vertex) isAsked(action logbook.Action) bool {
 }
 
 // refusal is the failure of an attempt that may not return NotYet; nil if it may.
-func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbook.Failure {
-	s := c.plan.Step(step)
+func (f *facts) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbook.Failure {
+	s := f.plan.Step(step)
 	if s.AtMostOnce() && attempt.Action == logbook.ActionExecute {
 		return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true,
 			Message: "it says \"not yet\", and must not be started twice, so that it cannot be asked again"}
 	}
-	if end, bounded := c.askedUntil(step, attempt, now); bounded && !end.After(now) {
+	if end, bounded := f.askedUntil(step, attempt, now); bounded && !end.After(now) {
 		return &logbook.Failure{Kind: logbook.FailureTimeout, Message: fmt.Sprintf("it still says \"not yet\" after %s", s.WaitAtMost())}
 	}
 	return nil
@@ -29,11 +29,11 @@ func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbo
 
 // askedUntil is when an attempt is asked for the last time; false: no limit. If the
 // attempt began in the future, a clock ahead of ours began it, before this run.
-func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (time.Time, bool) {
-	most := c.plan.Step(step).WaitAtMost()
+func (f *facts) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (time.Time, bool) {
+	most := f.plan.Step(step).WaitAtMost()
 	began := attempt.StartedAt
 	if began.After(now) {
-		began = c.began
+		began = f.began
 	}
 	return began.Add(most), most > 0
 }
@@ -70,19 +70,19 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	v.retryAt, change.RetryAt = at, at
 	c.advance(step, onAgain, change, now)
 	if !c.broken {
-		c.due.push(dueStep{at: at, step: step})
+		c.enqueueAt(step, at)
 	}
 }
 
 // longestWait bounds the wait that may have been recorded for a step after so many
 // failures.
-func (c *core) longestWait(step, failures int, now time.Time) time.Duration {
-	v := &c.vertices[step]
+func (f *facts) longestWait(step, failures int, now time.Time) time.Duration {
+	v := &f.vertices[step]
 	if v.attempt == nil || v.attempt.Asked == 0 {
-		return c.plan.Step(step).Retry().Longest(failures)
+		return f.plan.Step(step).Retry().Longest(failures)
 	}
 	longest := flow.MaxAsk
-	if end, bounded := c.askedUntil(step, v.attempt, now); bounded {
+	if end, bounded := f.askedUntil(step, v.attempt, now); bounded {
 		longest = min(longest, end.Sub(now))
 	}
 	return longest

@@ -103,7 +103,7 @@ func (o *Options) foresee() ([]Execution, []Undo, error) {
 	}
 	missing.write(c.out)
 	order = nil // without what an operator has skipped
-	c.revertAll(o)
+	revertAll(c, o)
 	return nil, c.undos(&o.Detail, order), nil
 }
 
@@ -124,7 +124,7 @@ func (o *Options) executions() (executions []Execution) {
 }
 
 // revertAll reverts the flow as if every revert succeeded at once.
-func (c *core) revertAll(o *Options) {
+func revertAll(c *core, o *Options) {
 	now := o.Now()
 	c.adopt(o, now)
 	c.begin(now)
@@ -144,16 +144,16 @@ func (c *core) revertAll(o *Options) {
 }
 
 // undos describes the steps of an order. Retries, and openings of an Each, have no task.
-func (c *core) undos(detail *logbook.FlowDetail, order []string) []Undo {
+func (f *facts) undos(detail *logbook.FlowDetail, order []string) []Undo {
 	var undos []Undo
 	for _, name := range order {
-		step, found := c.plan.Find(name)
-		if !found || c.plan.Step(step).Task() == nil {
+		step, found := f.plan.Find(name)
+		if !found || f.plan.Step(step).Task() == nil {
 			continue
 		}
-		s := c.plan.Step(step)
+		s := f.plan.Step(step)
 		_, reverts := s.Reverter()
-		reverts = reverts && c.vertices[step].touched
+		reverts = reverts && f.vertices[step].touched
 		atom, _ := detail.Atom(name)
 		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts})
 	}

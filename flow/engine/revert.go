@@ -12,22 +12,20 @@ import (
 // keeps its cause. Running executions end by themselves, unless interruptRunning follows.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && !c.broken {
-		c.patient = true
-		c.beginRevert(cause, now)
-		c.patient = false
+		c.beginRevert(cause, true, now)
 	}
 }
 
 // beginRevert reverts the flow: no step is executed any more, and started ones are
-// undone. Running ones are interrupted, and awaited first.
-func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
+// undone. Running ones are awaited first. They are interrupted, unless the flow is patient.
+func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) {
 	c.reverting, c.cause = true, cause
 	c.forget(c.whole())
 	for s := range c.scopes {
 		c.scopes[s].restarting = false
 	}
 	c.out.flow(logbook.FlowReverting, cause, now)
-	c.undone = c.order.countUndone(c.plan, c.whole(), c.isUndone)
+	c.gone = c.order.countUndone(c.plan, c.whole(), c.isUndone)
 	steps := c.plan.Len()
 	c.failures = make(map[string]*logbook.Failure)
 	for step := range steps {
@@ -35,19 +33,19 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 		if v.failure != nil && !wasInterrupted(v.failure) {
 			c.failures[c.plan.Step(step).Name()] = v.failure
 		}
-		c.mark(step, now)
+		c.mark(step, patient, now)
 	}
 	c.revertLast(c.whole(), now)
 }
 
 // mark gives a started step the intention revert. A retry's next round will not
-// begin, so its time is cleared. A running execution is interrupted.
-func (c *core) mark(step int, now time.Time) {
+// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient.
+func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
 	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert {
 		return
 	}
-	if !c.patient {
+	if !patient {
 		c.interrupt(step)
 	}
 	if c.plan.Step(step).IsRetry() {
@@ -76,11 +74,11 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 
 // isUndone reports whether nothing of a vertex is left to undo. A gate is undone when
 // everything behind it is. So is an ignored step, because steps behind it may have run.
-func (c *core) isUndone(vertex int) bool {
-	if vertex >= c.plan.Len() || c.vertices[vertex].phase == ignored {
-		return c.order[vertex].after == 0
+func (f *facts) isUndone(vertex int) bool {
+	if vertex >= f.plan.Len() || f.vertices[vertex].phase == ignored {
+		return f.order[vertex].after == 0
 	}
-	return !c.vertices[vertex].phase.hasBegun() || c.vertices[vertex].phase == undone
+	return !f.vertices[vertex].phase.hasBegun() || f.vertices[vertex].phase == undone
 }
 
 // tryRevert makes the revert of a vertex ready, unless it still runs or has nothing
@@ -111,7 +109,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		return false
 	}
 	if v.phase == ignored {
-		c.undone++
+		c.gone++
 		return true
 	}
 	if v.phase.isOpen() || c.isUndone(step) {
@@ -133,7 +131,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		change.Attempts = []logbook.Attempt{c.nothingUndone(step, now)}
 	}
 	c.advance(step, onSuccess, change, now)
-	c.undone++
+	c.gone++
 	return true
 }
 
@@ -159,7 +157,7 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 		c.enqueue(step)
 		return
 	}
-	c.undone++
+	c.gone++
 	for _, previous := range c.plan.Previous(step) {
 		if c.order[previous].after--; c.order[previous].after == 0 {
 			c.tryRevert(int(previous), now)

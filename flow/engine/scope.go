@@ -58,27 +58,27 @@ func (c *core) resolve(step int, now time.Time) bool {
 			break
 		}
 	}
-	c.beginRevert(cause, now)
+	c.beginRevert(cause, false, now)
 	return true
 }
 
 // exhausted is why a scope cannot begin again: its retry, or one inside it, has begun
 // flow.MaxRounds times. nil: it can.
-func (c *core) exhausted(s int) *logbook.Failure {
-	scopes := c.plan.Scopes()
+func (f *facts) exhausted(s int) *logbook.Failure {
+	scopes := f.plan.Scopes()
 	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
-		if retry := scopes[inner].Retry; c.vertices[retry].begun >= flow.MaxRounds {
+		if retry := scopes[inner].Retry; f.vertices[retry].begun >= flow.MaxRounds {
 			return &logbook.Failure{Kind: logbook.FailureError, Permanent: true, Message: fmt.Sprintf(
-				"retry %q has begun its flow %d times, and none may begin more often, also for the retries around it", c.plan.Step(retry).Name(), flow.MaxRounds)}
+				"retry %q has begun its flow %d times, and none may begin more often, also for the retries around it", f.plan.Step(retry).Name(), flow.MaxRounds)}
 		}
 	}
 	return nil
 }
 
 // isRestartingAround reports whether a scope, or one around it, is already being undone.
-func (c *core) isRestartingAround(s int) bool {
-	for ; s >= 0; s = c.plan.Scopes()[s].Parent {
-		if c.scopes[s].restarting {
+func (f *facts) isRestartingAround(s int) bool {
+	for ; s >= 0; s = f.plan.Scopes()[s].Parent {
+		if f.scopes[s].restarting {
 			return true
 		}
 	}
@@ -87,40 +87,40 @@ func (c *core) isRestartingAround(s int) bool {
 
 // ask asks the retry of a scope to decide about the failures in the scope. The
 // failure that it returns is that of the retry itself.
-func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
-	retry := c.plan.Scopes()[s].Retry
-	history, failure := c.history(s)
+func (f *facts) ask(s int) (flow.Decision, *logbook.Failure) {
+	retry := f.plan.Scopes()[s].Retry
+	history, failure := f.history(s)
 	if failure != nil {
 		return flow.Decision{}, failure
 	}
 	if n := len(history.Rounds); n > 0 {
-		history.Rounds[n-1].Failures = c.roundFailures(s)
+		history.Rounds[n-1].Failures = f.roundFailures(s)
 	}
-	decision, err := c.plan.Step(retry).Decide(history)
+	decision, err := f.plan.Step(retry).Decide(history)
 	return decision, flow.FailureOf(err).Foreign()
 }
 
 // history is passed to the retry of a scope, which may keep and change it.
-func (c *core) history(s int) (*flow.History, *logbook.Failure) {
-	retry := c.plan.Scopes()[s].Retry
-	arguments, failure := c.arguments(retry, logbook.ActionExecute)
+func (f *facts) history(s int) (*flow.History, *logbook.Failure) {
+	retry := f.plan.Scopes()[s].Retry
+	arguments, failure := f.arguments(retry, logbook.ActionExecute)
 	if failure != nil {
 		return nil, failure
 	}
-	return &flow.History{Retry: c.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(c.scopes[s].rounds)}, nil
+	return &flow.History{Retry: f.plan.Step(retry).Name(), Arguments: arguments, Rounds: slices.Clone(f.scopes[s].rounds)}, nil
 }
 
 // roundFailures are the failures of the present round, in the order of the steps, cut
 // to what the logbook accepts.
-func (c *core) roundFailures(s int) []logbook.Failure {
-	steps := slices.Clone(c.scopes[s].failed)
+func (f *facts) roundFailures(s int) []logbook.Failure {
+	steps := slices.Clone(f.scopes[s].failed)
 	slices.Sort(steps)
 	steps = steps[:min(len(steps), maxRoundFailures)]
-	limits := c.limits
+	limits := f.limits
 	limits.Value = 2 * min(maxRoundFailure, limits.Value/max(1, len(steps))) // a failure may take half of it
 	var failures []logbook.Failure
 	for _, step := range steps {
-		failure := flow.FitFailure(c.blame(step, c.vertices[step].failure), limits)
+		failure := flow.FitFailure(f.blame(step, f.vertices[step].failure), limits)
 		left := (logbook.MaxFailures - 1) / maxRoundFailures
 		keepCauses(failure, &left)
 		failures = append(failures, *failure)
@@ -172,7 +172,7 @@ func (c *core) undoScope(s int, now time.Time) {
 	c.forget(bounds)
 	c.order.countUndone(c.plan, bounds, c.isUndone)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
-		c.mark(step, now)
+		c.mark(step, false, now)
 	}
 	c.gatherFailures(s)
 	c.revertLast(bounds, now)
@@ -187,26 +187,26 @@ func (c *core) gatherFailures(s int) {
 }
 
 // restartingScope returns the restarting scope around a step; -1: none.
-func (c *core) restartingScope(step int) int {
-	s := c.plan.Governor(step)
-	for s >= 0 && !c.scopes[s].restarting {
-		s = c.plan.Scopes()[s].Parent
+func (f *facts) restartingScope(step int) int {
+	s := f.plan.Governor(step)
+	for s >= 0 && !f.scopes[s].restarting {
+		s = f.plan.Scopes()[s].Parent
 	}
 	return s
 }
 
 // failuresFor are the failures for which a step is reverted.
-func (c *core) failuresFor(step int) map[string]*logbook.Failure {
-	if s := c.restartingScope(step); !c.reverting && s >= 0 {
-		return c.scopes[s].failures
+func (f *facts) failuresFor(step int) map[string]*logbook.Failure {
+	if s := f.restartingScope(step); !f.reverting && s >= 0 {
+		return f.scopes[s].failures
 	}
-	return c.failures
+	return f.failures
 }
 
 // isRestarting reports whether a step is the retry of a restarting scope.
-func (c *core) isRestarting(step int) bool {
-	s, ok := c.plan.ScopeOf(step)
-	return ok && c.scopes[s].restarting
+func (f *facts) isRestarting(step int) bool {
+	s, ok := f.plan.ScopeOf(step)
+	return ok && f.scopes[s].restarting
 }
 
 // queueRound queues a retry whose flow is undone for the recorded time, but, as in
@@ -248,16 +248,16 @@ func (c *core) round(retry int, now time.Time) {
 	c.finish(outcome{step: retry, result: result, failure: failure, ended: now}, now)
 }
 
-func (c *core) nextValue(s int) (json.RawMessage, *logbook.Failure) {
-	history, failure := c.history(s)
+func (f *facts) nextValue(s int) (json.RawMessage, *logbook.Failure) {
+	history, failure := f.history(s)
 	if failure != nil {
 		return nil, failure
 	}
-	value, err := c.plan.Step(c.plan.Scopes()[s].Retry).Next(history)
+	value, err := f.plan.Step(f.plan.Scopes()[s].Retry).Next(history)
 	if err != nil {
 		return nil, flow.FailureOf(err).Foreign()
 	}
-	limits := c.limits
+	limits := f.limits
 	limits.Value = min(limits.Value, maxRetryValue)
 	result, err := encode(value, &limits)
 	return result, flow.FailureOf(err)
@@ -290,13 +290,13 @@ func (c *core) resetStep(step int, now time.Time) {
 }
 
 // whole is the whole flow as a scope without a retry.
-func (c *core) whole() *flow.Scope {
-	return &flow.Scope{End: c.plan.Len(), GateFrom: c.plan.Len(), GateEnd: len(c.order), Parent: -1}
+func (f *facts) whole() *flow.Scope {
+	return &flow.Scope{End: f.plan.Len(), GateFrom: f.plan.Len(), GateEnd: len(f.order), Parent: -1}
 }
 
 // loadRounds loads the rounds of a retry since its last revert or reset.
-func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
-	s, _ := c.plan.ScopeOf(step)
+func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
+	s, _ := l.plan.ScopeOf(step)
 	var rounds []flow.Round
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
@@ -311,8 +311,8 @@ func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
 			rounds = append(rounds, flow.Round{Value: attempt.Result})
 		}
 	}
-	c.scopes[s].rounds = rounds
-	c.scopes[s].restarting = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying
+	l.scopes[s].rounds = rounds
+	l.scopes[s].restarting = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying
 	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomSuccess {
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
 	}
@@ -321,21 +321,21 @@ func (c *core) loadRounds(step int, atom *logbook.AtomDetail) error {
 
 // deriveScopes collects the failures in each scope from the steps. Of nested
 // restarting scopes it leaves only the outermost.
-func (c *core) deriveScopes() {
-	scopes := c.plan.Scopes()
+func (l *loader) deriveScopes() {
+	scopes := l.plan.Scopes()
 	for s := range scopes {
-		if c.restartingScope(scopes[s].Retry) >= 0 {
-			c.scopes[s].restarting = false
+		if l.restartingScope(scopes[s].Retry) >= 0 {
+			l.scopes[s].restarting = false
 		}
 	}
-	for step := range c.plan.Len() {
-		v := &c.vertices[step]
+	for step := range l.plan.Len() {
+		v := &l.vertices[step]
 		if v.failure == nil || v.phase == waiting {
 			continue
 		}
-		c.noteFailure(step)
-		if v.phase == failed && c.plan.Governor(step) >= 0 && c.restartingScope(step) < 0 {
-			c.unresolved = append(c.unresolved, step)
+		l.noteFailure(step)
+		if v.phase == failed && l.plan.Governor(step) >= 0 && l.restartingScope(step) < 0 {
+			l.found.unresolved = append(l.found.unresolved, step)
 		}
 	}
 }

@@ -31,26 +31,19 @@ func isTakenOver(o *Options) bool {
 }
 
 // repeats reports whether a step is undone because of a takeover, and executed again.
-func (c *core) repeats(step int) bool {
-	v := &c.vertices[step]
-	return v.intention == logbook.IntendRetry && v.phase != unbegun && v.phase != waiting && !c.plan.Step(step).IsRetry()
-}
-
-func (c *core) noteSpared(step int) {
-	if c.spared == nil {
-		c.spared = make(map[int]bool)
-	}
-	c.spared[step] = true
+func (f *facts) repeats(step int) bool {
+	v := &f.vertices[step]
+	return v.intention == logbook.IntendRetry && v.phase != unbegun && v.phase != waiting && !f.plan.Step(step).IsRetry()
 }
 
 // undoLast chooses the steps that a takeover undoes, and begins or continues to undo them.
 func (c *core) undoLast(now time.Time) {
-	if c.takenOver && c.wasCutOff() {
-		for _, step := range c.lastSteps() {
+	if c.found.takenOver && c.wasCutOff() {
+		for _, step := range c.lastSteps(c.found.spared) {
 			c.order.withdraw(c.plan, step)
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
-		c.undecided = slices.DeleteFunc(c.undecided, func(gate int) bool { return c.order[gate].before > 0 })
+		c.found.undecided = slices.DeleteFunc(c.found.undecided, func(gate int) bool { return c.order[gate].before > 0 })
 	}
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
@@ -66,36 +59,36 @@ func (c *core) undoLast(now time.Time) {
 
 // wasCutOff reports whether the last owner had something to do: a step ran, could start, or was the
 // last. Otherwise the flow only waited, and its job was released until a step was due.
-func (c *core) wasCutOff() bool {
+func (f *facts) wasCutOff() bool {
 	waits := false
-	for step := range c.plan.Len() {
-		v := &c.vertices[step]
+	for step := range f.plan.Len() {
+		v := &f.vertices[step]
 		switch {
 		case !v.retryAt.IsZero():
 			waits = true
 		case v.phase == left, v.phase == toUndo,
-			(v.phase == unbegun || v.phase == waiting) && c.order[step].before == 0 && c.restartingScope(step) < 0:
+			(v.phase == unbegun || v.phase == waiting) && f.order[step].before == 0 && f.restartingScope(step) < 0:
 			return true
 		}
 	}
 	return !waits
 }
 
-// lastSteps are the steps that a takeover undoes. An execution that continues was not cut off: it
+// lastSteps are the steps that a takeover undoes, without the spared ones. An execution that continues was not cut off: it
 // may still run elsewhere, and ends with a result.
-func (c *core) lastSteps() (steps []int) {
-	behind := make([]bool, len(c.order)) // by gate: a step behind it has begun
-	for vertex := len(c.order) - 1; vertex >= c.plan.Len(); vertex-- {
-		behind[vertex] = c.hasBegunBehind(vertex, behind)
+func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
+	behind := make([]bool, len(f.order)) // by gate: a step behind it has begun
+	for vertex := len(f.order) - 1; vertex >= f.plan.Len(); vertex-- {
+		behind[vertex] = f.hasBegunBehind(vertex, behind)
 	}
-	for step := range c.plan.Len() {
-		v, s := &c.vertices[step], c.plan.Step(step)
+	for step := range f.plan.Len() {
+		v, s := &f.vertices[step], f.plan.Step(step)
 		_, reverts := s.Reverter()
-		cutOff := v.phase == left && !c.goesOn(step, logbook.ActionExecute)
+		cutOff := v.phase == left && !f.goesOn(step, logbook.ActionExecute)
 		// What a condition leaves out behind a step that was cut off has nothing to do with its result.
-		last := cutOff || v.phase == succeeded && !c.hasBegunBehind(step, behind)
-		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && c.plan.UndoesLast(step) &&
-			reverts && !s.AtMostOnce() && !c.spared[step] && c.order[step].before == 0 && c.restartingScope(step) < 0 {
+		last := cutOff || v.phase == succeeded && !f.hasBegunBehind(step, behind)
+		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && f.plan.UndoesLast(step) &&
+			reverts && !s.AtMostOnce() && !spared[step] && f.order[step].before == 0 && f.restartingScope(step) < 0 {
 			steps = append(steps, step)
 		}
 	}
@@ -104,9 +97,9 @@ func (c *core) lastSteps() (steps []int) {
 
 // hasBegunBehind reports whether a step that waits for a vertex has begun, or was ignored because of
 // it. For gates, whose numbers are in topological order, behind has the answers.
-func (c *core) hasBegunBehind(vertex int, behind []bool) bool {
-	for _, next := range c.plan.Next(vertex) {
-		if behind[next] || int(next) < c.plan.Len() && (c.vertices[next].phase != unbegun || c.vertices[next].intention == logbook.IntendRetry) {
+func (f *facts) hasBegunBehind(vertex int, behind []bool) bool {
+	for _, next := range f.plan.Next(vertex) {
+		if behind[next] || int(next) < f.plan.Len() && (f.vertices[next].phase != unbegun || f.vertices[next].intention == logbook.IntendRetry) {
 			return true
 		}
 	}

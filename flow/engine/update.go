@@ -198,6 +198,17 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
+// renumber moves the steps to another plan; to has their numbers there, -1 if it has none.
+func (b *builder) renumber(plan *flow.Plan, to []int) {
+	last := make([]changeIndex, plan.Len())
+	for step, number := range to {
+		if number >= 0 {
+			last[number] = b.last[step]
+		}
+	}
+	b.last = last
+}
+
 // succeeds reports whether a change is the success of the execution that an earlier one
 // has marked. A failure is not: no step fails that the record has not running.
 func succeeds(mark, end *logbook.AtomChange) bool {

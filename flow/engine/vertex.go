@@ -18,21 +18,12 @@ import (
 //	   ▼          │ ▼                     │                    └─────► stuck
 //	ignored     waiting ──────────────────┘     succeeded ──► restarting ──► executing
 //
-// The events, in full:
-//
-//	begin    unbegun, waiting, left, restarting ──► executing
-//	succeed  executing ──► succeeded    undoing, toUndo ──► undone
-//	again    executing ──► waiting      undoing ──► toUndo
-//	fail     executing, left ──► failed undoing ──► stuck
-//	revert   waiting, left, succeeded, failed, restarting ──► toUndo
-//	undo     waiting, left, succeeded, failed, restarting, toUndo ──► undoing
-//	reset    unbegun, undone, ignored ──► unbegun
-//	ignore   unbegun ──► ignored
-//	restart  succeeded, restarting ──► restarting
+// The table moves has every event.
 type phase uint8
 
 const (
-	unbegun    phase = iota // pending: no execution of this round has begun
+	none       phase = iota // no phase: the event cannot happen
+	unbegun                 // pending: no execution of this round has begun
 	waiting                 // pending: an execution has failed, or has returned NotYet, and is tried again
 	left                    // running: an earlier run began the execution, and recorded no end
 	executing               // running: this run has an execution open
@@ -60,31 +51,27 @@ const (
 	onReset                // the step may begin anew
 	onIgnore               // a decider leaves the step out
 	onRestart              // a retry begins its flow again
+	onLoss                 // the run has ended before the execution
 	events
 )
 
-// none marks an event that cannot happen in a phase.
-const none = phases
-
-// moves is the diagram of phase.
+// moves has the phase that follows each event. An event that is not in the table cannot happen.
 var moves = [phases][events]phase{
-	//           begin      succeed    again    fail    revert  undo     reset    ignore   restart
-	unbegun:    {executing, none, none, none, none, none, unbegun, ignored, none},
-	waiting:    {executing, none, none, none, toUndo, undoing, none, none, none},
-	left:       {executing, none, none, failed, toUndo, undoing, none, none, none},
-	executing:  {none, succeeded, waiting, failed, none, none, none, none, none},
-	succeeded:  {none, none, none, none, toUndo, undoing, none, none, restarting},
-	failed:     {none, none, none, none, toUndo, undoing, none, none, none},
-	restarting: {executing, none, none, none, toUndo, undoing, none, none, restarting},
-	toUndo:     {none, undone, none, none, none, undoing, none, none, none},
-	undoing:    {none, undone, toUndo, stuck, none, none, none, none, none},
-	undone:     {none, none, none, none, none, none, unbegun, none, none},
-	stuck:      {none, none, none, none, none, none, none, none, none},
-	ignored:    {none, none, none, none, none, none, unbegun, none, none},
+	unbegun:    {onBegin: executing, onReset: unbegun, onIgnore: ignored},
+	waiting:    {onBegin: executing, onRevert: toUndo, onUndo: undoing},
+	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing, onRestart: restarting},
+	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onLoss: left},
+	succeeded:  {onRevert: toUndo, onUndo: undoing, onRestart: restarting},
+	failed:     {onRevert: toUndo, onUndo: undoing},
+	restarting: {onBegin: executing, onRevert: toUndo, onUndo: undoing, onRestart: restarting},
+	toUndo:     {onSuccess: undone, onUndo: undoing},
+	undoing:    {onSuccess: undone, onAgain: toUndo, onFailure: stuck},
+	undone:     {onReset: unbegun},
+	stuck:      {},
+	ignored:    {onReset: unbegun},
 }
 
-// after returns the phase that follows an event. It is total: an event that is not in the diagram
-// is an error.
+// after returns the phase that follows an event. It is total: an event that cannot happen is an error.
 func (p phase) after(e event) (phase, error) {
 	if moves[p][e] == none {
 		return p, fmt.Errorf("a step that is %s (phase %d) has no event %d", atoms[p], p, e)
@@ -108,24 +95,13 @@ var atoms = [phases]logbook.AtomState{
 	undoing: logbook.AtomReverting, undone: logbook.AtomReverted, stuck: logbook.AtomRevertFailure, ignored: logbook.AtomIgnored,
 }
 
-// loaded returns the phase of a step that a run finds in the record. No attempt is open in a run that
-// begins.
-func loaded(state logbook.AtomState, begun bool) (phase, error) {
-	for p, atom := range atoms {
-		if p := phase(p); atom == state && !p.isOpen() && (p != unbegun || !begun) {
-			return p, nil
-		}
-	}
-	return unbegun, fmt.Errorf("a step of this flow cannot be %q", state)
-}
-
 // isOpen reports whether this run has an attempt open.
 func (p phase) isOpen() bool { return p == executing || p == undoing }
 
 // hasBegun reports whether an execution of this round has begun.
 func (p phase) hasBegun() bool { return p != unbegun && p != ignored }
 
-// vertex is a step of the plan. Its zero value is a step that is not recorded.
+// vertex is a step of the plan. See newVertices for one that has not begun.
 type vertex struct {
 	phase     phase
 	record    record
@@ -188,7 +164,7 @@ func (v *vertex) isUntaken() bool {
 func newVertices(plan *flow.Plan) []vertex {
 	vertices := make([]vertex, plan.Len())
 	for i := range vertices {
-		vertices[i].intention = logbook.IntendExecute
+		vertices[i].phase, vertices[i].intention = unbegun, logbook.IntendExecute
 	}
 	return vertices
 }

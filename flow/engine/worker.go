@@ -16,30 +16,30 @@ var errAttemptOver = errors.New("the attempt is over")
 // adopts reports whether an attempt that was offered to workers continues, instead of a new one.
 // If its mark names no worker, none has ever had it: it may be offered even if the step must run
 // at most once.
-func (c *core) adopts(step int, action logbook.Action) bool {
-	v := &c.vertices[step]
-	_, offered := c.plan.Step(step).WorkerStep()
+func (f *facts) adopts(step int, action logbook.Action) bool {
+	v := &f.vertices[step]
+	_, offered := f.plan.Step(step).WorkerStep()
 	return offered && v.attempt != nil && v.attempt.Offered && v.attempt.Action == action
 }
 
 // goesOn reports whether the open attempt at a step is at this action and continues, so that no
 // other begins: it has returned NotYet, or was offered to workers.
-func (c *core) goesOn(step int, action logbook.Action) bool {
-	return c.vertices[step].isAsked(action) || c.adopts(step, action)
+func (f *facts) goesOn(step int, action logbook.Action) bool {
+	return f.vertices[step].isAsked(action) || f.adopts(step, action)
 }
 
 // isWithWorker reports whether a worker may be executing a step that this run has not begun.
 // The execution must end before the step is undone.
-func (c *core) isWithWorker(step int) bool {
-	v := &c.vertices[step]
-	return v.phase == left && c.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
+func (f *facts) isWithWorker(step int) bool {
+	v := &f.vertices[step]
+	return v.phase == left && f.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
 }
 
 // onlyWorker is the worker that must get an attempt at a step; zero: any may. A step that was
 // ignored, or is undone, has kept nothing on its worker.
-func (c *core) onlyWorker(step int) flow.WorkerID {
-	if earlier, bound := c.plan.SameWorkerAs(step); bound && c.vertices[earlier].phase == succeeded {
-		return c.vertices[earlier].doneBy
+func (f *facts) onlyWorker(step int) flow.WorkerID {
+	if earlier, bound := f.plan.SameWorkerAs(step); bound && f.vertices[earlier].phase == succeeded {
+		return f.vertices[earlier].doneBy
 	}
 	return flow.WorkerID{}
 }
@@ -65,8 +65,8 @@ func (h *history) loses(failure *logbook.Failure) bool {
 
 // afterLoss returns the failure to record of an execution: an at-most-once step that has lost
 // its worker must not be started again.
-func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
-	if !wasLost(failure) || !c.plan.Step(step).AtMostOnce() {
+func (f *facts) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
+	if !wasLost(failure) || !f.plan.Step(step).AtMostOnce() {
 		return failure
 	}
 	return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true, Causes: []logbook.Failure{*failure},

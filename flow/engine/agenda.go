@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// agenda holds the steps that wait to start, each once: in ready, in due, or under a key.
+type agenda struct {
+	steps        *flow.Plan                     // in which they are numbered
+	ready        readySteps                     // they may start now
+	due          dueHeap                        // they wait for the time of their next attempt
+	blocked      map[string]*queue[blockedStep] // they wait for a concurrency key, by key; no queue is empty
+	blockedSteps int                            // how many steps are in blocked
+}
+
+// blockedStep waits for its key. It is known by name, because steps are numbered
+// anew when a flow grows.
+type blockedStep struct {
+	name  string
+	limit int
+}
+
+// enqueue makes a step ready to start.
+func (a *agenda) enqueue(step int) { a.ready.push(step, a.steps.Step(step).Priority()) }
+
+// enqueueAt makes a step ready at a time.
+func (a *agenda) enqueueAt(step int, at time.Time) { a.due.push(dueStep{at: at, step: step}) }
+
+// wake makes the steps ready that are due.
+func (a *agenda) wake(now time.Time) {
+	for len(a.due) > 0 && !a.due[0].at.After(now) {
+		a.enqueue(a.due.pop().step)
+	}
+}
+
+// block makes a step wait for a key.
+func (a *agenda) block(key string, step blockedStep) {
+	if a.blocked == nil {
+		a.blocked = make(map[string]*queue[blockedStep])
+	}
+	if a.blocked[key] == nil {
+		a.blocked[key] = &queue[blockedStep]{}
+	}
+	a.blocked[key].push(step)
+	a.blockedSteps++
+}
+
+// unblock makes one step ready for each key that has a new permit, and queues for
+// the next permit.
+func (a *agenda) unblock(p permitSource) {
+	for _, key := range p.newKeys() {
+		blocked := a.blocked[key]
+		if blocked == nil {
+			p.returnKey(key) // the steps that waited for it need not run any more
+			continue
+		}
+		first, _ := blocked.pop()
+		a.blockedSteps--
+		if step, ok := a.steps.Find(first.name); ok {
+			a.ready.pushFirst(step)
+		}
+		if blocked.len() == 0 {
+			delete(a.blocked, key)
+		} else {
+			p.queueFor(key, blocked.first().limit)
+		}
+	}
+}
+
+// returnReserved returns permits that no step can use now. It may return one that was
+// reserved just now for a blocked step: then the run queues for that key again, if it goes on.
+func (a *agenda) returnReserved(p permitSource, goesOn bool) {
+	for _, key := range p.returnReserved() {
+		if blocked := a.blocked[key]; blocked != nil && goesOn {
+			p.queueFor(key, blocked.first().limit)
+		}
+	}
+}
+
+// forget removes the steps of a scope from all queues.
+func (a *agenda) forget(bounds *flow.Scope) {
+	a.ready.remove(bounds.Holds)
+	a.due.remove(bounds.Holds)
+	for key, blocked := range a.blocked {
+		before := blocked.len()
+		blocked.remove(func(p blockedStep) bool {
+			step, ok := a.steps.Find(p.name)
+			return !ok || bounds.Holds(step)
+		})
+		a.blockedSteps -= before - blocked.len()
+		if blocked.len() == 0 {
+			delete(a.blocked, key)
+		}
+	}
+}
+
+// renumber moves the steps to another plan; to has their numbers there.
+func (a *agenda) renumber(plan *flow.Plan, to []int) {
+	a.steps = plan
+	a.ready.each(func(step *int) { *step = to[*step] })
+	for i := range a.due {
+		a.due[i].step = to[a.due[i].step]
+	}
+	heap.Init((*heapOrder)(&a.due))
+}

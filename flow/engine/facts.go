@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// facts are what a run knows of its flow. Their methods answer questions, and change nothing but the
+// caches; only core and loader change facts.
+type facts struct {
+	plan  *flow.Plan
+	store logbook.Values
+	began time.Time // this run
+	// limits of the logbook. Failures are cut to them: every conductor would have
+	// an oversized update refused.
+	limits logbook.Limits
+
+	vertices []vertex          // the steps of the plan
+	order    order             // of the steps and the gates
+	scopes   []scope           // one for each scope of the plan
+	absent   map[string]vertex // recorded instances that the plan lacks in this round, by step
+
+	reverting bool                        // the flow is being undone
+	failures  map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
+
+	lists map[*flow.Gathered]json.RawMessage // cache of gathered lists
+	taken map[string][]json.RawMessage       // cache of the elements of openings, by step
+}
+
+// found is what a run finds in the record, and begins with. Nothing uses it later.
+type found struct {
+	intervened  pastInterventions
+	takenOver   bool         // the last owner of the flow was cut off, perhaps: see undoLast
+	spared      map[int]bool // steps whose last execution is older than the last intervention
+	interrupted []int        // at-most-once steps that are left
+	unresolved  []int        // failed steps for which no decision is recorded
+	undecided   []int        // gates that are reached, and whose choice is not recorded
+}
+
+func (f *found) spare(step int) {
+	if f.spared == nil {
+		f.spared = make(map[int]bool)
+	}
+	f.spared[step] = true
+}
