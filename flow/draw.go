@@ -137,100 +137,77 @@ func (p *Plan) Source(wire Wire) string {
 	}
 }
 
-// drawing holds what differs between the languages of graphs.
-type drawing struct {
-	plan    *Plan
-	out     strings.Builder
-	flows   int
-	cluster func(d *drawing, name string, id int, body func(), indent string)
-	step    func(d *drawing, number int, indent string)
-	edge    func(d *drawing, from, to int, label string)
+// language is how a language of graphs writes a plan, as formats. Arguments of a cluster: its
+// indentation, number and name; of a step the same; of an edge: its steps and label.
+type language struct {
+	begin, cluster, endCluster, step, retry, edge, labelled, end string
+	quote                                                        func(text string) string
 }
 
 // Graphviz is the plan in the DOT language: the steps, and the values between them.
 func (p *Plan) Graphviz() string {
-	d := &drawing{plan: p.Template()}
-	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
-		fmt.Fprintf(&d.out, "%ssubgraph cluster_%d {\n%s  label=%s;\n", indent, id, indent, dotText(name))
-		body()
-		fmt.Fprintf(&d.out, "%s}\n", indent)
-	}
-	d.step = func(d *drawing, number int, indent string) {
-		fmt.Fprintf(&d.out, "%sn%d [label=%s%s];\n", indent, number, dotText(d.plan.steps[number].name), map[bool]string{true: ", shape=diamond"}[d.plan.steps[number].retrier])
-	}
-	d.edge = func(d *drawing, from, to int, label string) {
-		fmt.Fprintf(&d.out, "  n%d -> n%d", from, to)
-		if label != "" {
-			fmt.Fprintf(&d.out, " [label=%s]", dotText(label))
-		}
-		d.out.WriteString(";\n")
-	}
-	d.out.WriteString("digraph flow {\n  rankdir=LR;\n  node [shape=box];\n")
-	d.draw()
-	d.out.WriteString("}\n")
-	return d.out.String()
+	return p.draw(language{
+		begin:   "digraph flow {\n  rankdir=LR;\n  node [shape=box];\n",
+		cluster: "%[1]ssubgraph cluster_%[2]d {\n%[1]s  label=%[3]s;\n", endCluster: "%s}\n",
+		step: "%sn%d [label=%s];\n", retry: "%sn%d [label=%s, shape=diamond];\n",
+		edge: "  n%d -> n%d;\n", labelled: "  n%d -> n%d [label=%s];\n", end: "}\n", quote: dotText,
+	})
 }
 
 // Mermaid is the plan as a Mermaid flowchart.
 func (p *Plan) Mermaid() string {
-	d := &drawing{plan: p.Template()}
-	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
-		fmt.Fprintf(&d.out, "%ssubgraph f%d[\"%s\"]\n", indent, id, mermaidText(name))
-		body()
-		fmt.Fprintf(&d.out, "%send\n", indent)
-	}
-	d.step = func(d *drawing, number int, indent string) {
-		left, right := "[", "]"
-		if d.plan.steps[number].retrier {
-			left, right = "{", "}"
-		}
-		fmt.Fprintf(&d.out, "%sn%d%s\"%s\"%s\n", indent, number, left, mermaidText(d.plan.steps[number].name), right)
-	}
-	d.edge = func(d *drawing, from, to int, label string) {
-		if label != "" {
-			label = "|\"" + mermaidText(label) + "\"|"
-		}
-		fmt.Fprintf(&d.out, "  n%d -->%s n%d\n", from, label, to)
-	}
-	d.out.WriteString("flowchart LR\n")
-	d.draw()
-	return d.out.String()
+	return p.draw(language{
+		begin:   "flowchart LR\n",
+		cluster: "%ssubgraph f%d[\"%s\"]\n", endCluster: "%send\n",
+		step: "%sn%d[\"%s\"]\n", retry: "%sn%d{\"%s\"}\n",
+		edge: "  n%d --> n%d\n", labelled: "  n%d -->|\"%[3]s\"| n%[2]d\n", quote: mermaidText,
+	})
 }
 
-func (d *drawing) draw() {
-	d.part(d.plan.Tree(), "  ")
-	for from := range d.plan.steps {
-		for _, to := range d.plan.Successors(from) {
-			d.edge(d, from, to, strings.Join(d.labels(from, to), ", "))
+func (p *Plan) draw(l language) string {
+	p = p.Template()
+	var out strings.Builder
+	out.WriteString(l.begin)
+	flows := 0
+	var draw func(t *Tree, indent string)
+	draw = func(t *Tree, indent string) {
+		if t.Step != nil {
+			format := map[bool]string{false: l.step, true: l.retry}[t.Step.retrier]
+			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name))
+			return
 		}
-	}
-}
-
-func (d *drawing) part(t *Tree, indent string) {
-	if t.Step != nil {
-		d.step(d, t.First, indent)
-		return
-	}
-	id := d.flows
-	d.flows++
-	d.cluster(d, t.Flow.name, id, func() {
+		fmt.Fprintf(&out, l.cluster, indent, flows, l.quote(t.Flow.name))
+		flows++
 		for _, part := range t.Parts {
-			d.part(part, indent+"  ")
+			draw(part, indent+"  ")
 		}
-	}, indent)
+		fmt.Fprintf(&out, l.endCluster, indent)
+	}
+	draw(p.Tree(), "  ")
+	for from := range p.steps {
+		for _, to := range p.Successors(from) {
+			if label := strings.Join(p.labels(from, to), ", "); label != "" {
+				fmt.Fprintf(&out, l.labelled, from, to, l.quote(label))
+			} else {
+				fmt.Fprintf(&out, l.edge, from, to)
+			}
+		}
+	}
+	out.WriteString(l.end)
+	return out.String()
 }
 
 // labels are the names of the values that one step gets from another, and of the deciders
 // between them.
-func (d *drawing) labels(from, to int) []string {
+func (p *Plan) labels(from, to int) []string {
 	var labels []string
-	for _, wire := range d.plan.wires[to] {
+	for _, wire := range p.wires[to] {
 		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
 			labels = append(labels, wire.Symbol)
 		}
 	}
-	for i := range d.plan.choices {
-		choice := &d.plan.choices[i]
+	for i := range p.choices {
+		choice := &p.choices[i]
 		for j := range choice.Deciders {
 			if choice.Target.holds(to) && choice.Deciders[j].From.holds(from) {
 				labels = append(labels, "if "+choice.Deciders[j].Name)
