@@ -16,12 +16,8 @@ type agenda struct {
 	blockedSteps int                            // how many steps are in blocked
 }
 
-// blockedStep waits for its key. It is known by name, because steps are numbered
-// anew when a flow grows.
-type blockedStep struct {
-	name  string
-	limit int
-}
+// blockedStep waits for its key.
+type blockedStep struct{ step, limit int }
 
 // enqueue makes a step ready to start.
 func (a *agenda) enqueue(step int) { a.ready.push(step, a.steps.Step(step).Priority()) }
@@ -59,9 +55,7 @@ func (a *agenda) unblock(p permitSource) {
 		}
 		first, _ := blocked.pop()
 		a.blockedSteps--
-		if step, ok := a.steps.Find(first.name); ok {
-			a.ready.pushFirst(step)
-		}
+		a.ready.pushFirst(first.step)
 		if blocked.len() == 0 {
 			delete(a.blocked, key)
 		} else {
@@ -86,10 +80,7 @@ func (a *agenda) forget(bounds *flow.Scope) {
 	a.due.remove(bounds.Holds)
 	for key, blocked := range a.blocked {
 		before := blocked.len()
-		blocked.remove(func(p blockedStep) bool {
-			step, ok := a.steps.Find(p.name)
-			return !ok || bounds.Holds(step)
-		})
+		blocked.remove(func(b blockedStep) bool { return bounds.Holds(b.step) })
 		a.blockedSteps -= before - blocked.len()
 		if blocked.len() == 0 {
 			delete(a.blocked, key)
@@ -105,4 +96,7 @@ func (a *agenda) renumber(plan *flow.Plan, to []int) {
 		a.due[i].step = to[a.due[i].step]
 	}
 	heap.Init((*heapOrder)(&a.due))
+	for _, blocked := range a.blocked {
+		blocked.each(func(b *blockedStep) { b.step = to[b.step] })
+	}
 }

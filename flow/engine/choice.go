@@ -108,12 +108,6 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	failure := flow.FailureOf(err).Foreign()
 	failure.Permanent = true
 	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
-	v := &c.vertices[step]
-	c.move(now)
-	v.execute()
-	v.executions++
-	v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
-	c.advance(step, onBegin, logbook.AtomChange{Attempts: []logbook.Attempt{*v.attempt}}, now)
-	c.opened(v)
+	c.executeHere(step, now)
 	c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
 }

@@ -211,6 +211,17 @@ func (c *core) move(now time.Time) {
 	}
 }
 
+// executeHere begins an execution that calls no task.
+func (c *core) executeHere(step int, now time.Time) {
+	v := &c.vertices[step]
+	c.move(now)
+	v.execute()
+	v.executions++
+	v.failure, v.attempt = nil, &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
+	c.advance(step, onBegin, logbook.AtomChange{Attempts: []logbook.Attempt{*v.attempt}}, now)
+	c.opened(v)
+}
+
 // opened counts an attempt that this run has begun.
 func (c *core) opened(v *vertex) {
 	c.running++
@@ -402,7 +413,7 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 	c.record(step, c.vertices[step].phase, change, now)
 }
 
-// record records a change of a step. The first one adds kind, version and intention.
+// record records a change. The first one of a step adds kind, version and intention.
 func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Time) {
 	v, s := &c.vertices[step], c.plan.Step(step)
 	change.Name = s.Name()

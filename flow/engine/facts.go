@@ -33,16 +33,8 @@ type facts struct {
 // found is what a run finds in the record, and begins with. Nothing uses it later.
 type found struct {
 	intervened  pastInterventions
-	takenOver   bool         // the last owner of the flow was cut off, perhaps: see undoLast
-	spared      map[int]bool // steps whose last execution is older than the last intervention
-	interrupted []int        // at-most-once steps that are left
-	unresolved  []int        // failed steps for which no decision is recorded
-	undecided   []int        // gates that are reached, and whose choice is not recorded
-}
-
-func (f *found) spare(step int) {
-	if f.spared == nil {
-		f.spared = make(map[int]bool)
-	}
-	f.spared[step] = true
+	takenOver   bool  // the last owner of the flow was cut off, perhaps: see undoLast
+	interrupted []int // at-most-once steps that are left
+	unresolved  []int // failed steps for which no decision is recorded
+	undecided   []int // gates that are reached, and whose choice is not recorded
 }

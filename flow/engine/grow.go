@@ -90,11 +90,8 @@ func (l *loader) loadAbsent(atom *logbook.AtomDetail) error {
 	if err != nil {
 		return err
 	}
-	if atom.Version != step.Version() {
-		if past.runs > 0 {
-			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
-		}
-		v.record = outdated
+	if err := v.checkVersion(atom, step, past); err != nil {
+		return err
 	}
 	l.keepAbsent(atom.Name, v)
 	return nil
@@ -146,14 +143,8 @@ func (c *core) open(first int, now time.Time) {
 // takeList makes the one attempt at an opening, if the flow may have so many more
 // steps. It has no effects outside, so the attempt need not be durable before.
 func (c *core) takeList(step int, budget *int, now time.Time) {
-	v := &c.vertices[step]
-	c.move(now)
-	v.executions++
-	begun := []logbook.Attempt{{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}}
-	v.failure, v.attempt = nil, &begun[0]
 	delete(c.taken, c.plan.Step(step).Name())
-	c.advance(step, onBegin, logbook.AtomChange{Attempts: begun}, now)
-	c.opened(v)
+	c.executeHere(step, now)
 	list, err := c.listFor(step, budget)
 	failure := flow.FailureOf(err)
 	if failure != nil {

@@ -485,15 +485,16 @@ func endRefused(o *Options, refusal *refusalError) End {
 // pastInterventions says whether operators have intervened in a flow before this
 // claim, and when last.
 type pastInterventions struct {
-	any  bool
-	last logbook.Token
+	any    bool
+	last   logbook.Token
+	spared map[int]bool // steps whose last execution is older than the last intervention
 }
 
 func pastInterventionsOf(o *Options) pastInterventions {
 	var p pastInterventions
 	for i := range o.Detail.Interventions {
 		if token := o.Detail.Interventions[i].Token; token.Compare(o.Token) < 0 {
-			p.any, p.last = true, token
+			p = pastInterventions{any: true, last: token, spared: make(map[int]bool)}
 		}
 	}
 	return p

@@ -119,11 +119,8 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	if err != nil {
 		return err
 	}
-	if version := l.plan.Step(step).Version(); atom.Version != version {
-		if past.runs > 0 {
-			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, version)
-		}
-		v.record = outdated
+	if err := v.checkVersion(atom, l.plan.Step(step), past); err != nil {
+		return err
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
 	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
@@ -134,7 +131,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 		return err
 	}
 	if last != nil && !l.found.intervened.counts(last) {
-		l.found.spare(step)
+		l.found.intervened.spared[step] = true
 	}
 	if last != nil && last.Ended() {
 		v.result, v.failure, v.doneBy = last.Result, last.Failure, doneBy(last)
@@ -146,6 +143,16 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	}
 	if l.plan.Step(step).IsRetry() {
 		return l.loadRounds(step, atom)
+	}
+	return nil
+}
+
+// checkVersion refuses an atom that was begun with another version of the step.
+func (v *vertex) checkVersion(atom *logbook.AtomDetail, step *flow.Step, past attemptSummary) error {
+	if atom.Version != step.Version() {
+		if v.record = outdated; past.runs > 0 {
+			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
+		}
 	}
 	return nil
 }

@@ -19,15 +19,13 @@ var errPanicked = errors.New("the engine has panicked")
 // outcomes to it, and records its updates. Only run's goroutine touches the loop;
 // the goroutine of an attempt only sends its report.
 type loop struct {
-	options *Options
+	options *Options // of this run: Suspend and Revert are nil once they were closed
 	core    *core
 	outer   context.Context // of the run
 	steps   context.Context // of the steps; ends with the run's, or by abort
 	cancel  context.CancelCauseFunc
-	suspend <-chan struct{} // nil once it was closed
-	revert  <-chan struct{} // nil once it was closed
-	inPool  *poolRun        // nil: the run is in no pool yet
-	now     time.Time       // of the last event: the clock is read once for all its consequences
+	inPool  *poolRun  // nil: the run is in no pool yet
+	now     time.Time // of the last event: the clock is read once for all its consequences
 
 	marks       *workerMarks
 	onlyUntaken bool // as Options.Untaken was told
@@ -73,7 +71,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	if !o.Plan.Grows() {
 		most = min(most, o.Plan.Len())
 	}
-	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
+	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel,
 		marks: newWorkerMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
 		attempts: make(map[string]*interruptible), grace: flow.DefaultGrace}
 	if o.Pool != nil {
@@ -152,8 +150,8 @@ func (l *loop) poll() error {
 	default:
 	}
 	select {
-	case <-l.revert:
-		l.revert = nil
+	case <-l.options.Revert:
+		l.options.Revert = nil
 		cause, err := l.revertCause()
 		if err != nil {
 			return err
@@ -162,8 +160,8 @@ func (l *loop) poll() error {
 	default:
 	}
 	select {
-	case <-l.suspend:
-		l.suspend, l.core.suspended = nil, true
+	case <-l.options.Suspend:
+		l.options.Suspend, l.core.suspended = nil, true
 	default:
 	}
 	if l.interrupting {
@@ -259,8 +257,8 @@ func (l *loop) wait() error {
 	case <-due:
 	case <-l.progress.wakeup:
 	case <-wakeup:
-	case <-l.suspend:
-	case <-l.revert:
+	case <-l.options.Suspend:
+	case <-l.options.Revert:
 	case grace := <-l.options.Interrupt:
 		l.requestInterrupt(grace)
 	case <-l.outer.Done():

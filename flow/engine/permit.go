@@ -41,7 +41,7 @@ func (c *core) admit(step int, p permitSource) (granted *permit, answer permissi
 		key = c.keyOf(step)
 	}
 	if granted, answer = p.obtain(key, limit); answer == noKey {
-		c.block(key, blockedStep{name: s.Name(), limit: limit})
+		c.block(key, blockedStep{step: step, limit: limit})
 	}
 	return granted, answer
 }

@@ -39,7 +39,7 @@ func (f *facts) repeats(step int) bool {
 // undoLast chooses the steps that a takeover undoes, and begins or continues to undo them.
 func (c *core) undoLast(now time.Time) {
 	if c.found.takenOver && c.wasCutOff() {
-		for _, step := range c.lastSteps(c.found.spared) {
+		for _, step := range c.lastSteps(c.found.intervened.spared) {
 			c.order.withdraw(c.plan, step)
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
