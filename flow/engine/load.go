@@ -266,10 +266,10 @@ func (l *loader) replay(step int, state logbook.AtomState, last *logbook.Attempt
 	return none, fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", state, v.executions, v.reverts)
 }
 
-// endOf is the event that has ended an execution, in a step that is in a state now.
+// endOf is the event that has ended the last execution of a step whose recorded state is state.
 func endOf(execution *logbook.Attempt, state logbook.AtomState) event {
 	switch {
-	case execution.Ended() && execution.Failure == nil:
+	case execution.Ended() && execution.Failure == nil, state == logbook.AtomRetrying: // the next round can have begun
 		return onSuccess
 	case execution.Ended() && state == logbook.AtomFailure:
 		return onFailure

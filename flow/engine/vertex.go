@@ -11,14 +11,16 @@ import (
 // phase is the state of a step in a run. It is the state of the step's atom, plus the difference
 // between a step that this run executes and one that an earlier run has left behind.
 //
-//	   ┌───────────────────────────── reset ◄────────────────────────────────┐
-//	   ▼                                                                     │
-//	unbegun ──► executing ──► succeeded ──┬──► toUndo ◄──► undoing ──► undone
-//	   │          ▲ │  └────► failed ─────┤      └─────────────│───────►┘
-//	   ▼          │ ▼                     │                    └─────► stuck
-//	ignored     waiting ──────────────────┘     succeeded ──► restarting ──► executing
+//	unbegun ──► executing ──► succeeded ──► restarting ──► executing    (retries only)
+//	  │ ▲         │ ▲ ├─────► failed ◄── left
+//	  ▼ │         ▼ │ └─────► left ──► executing
+//	ignored     waiting
 //
-// The table moves has every event.
+//	waiting, left, succeeded, failed, restarting ──► toUndo ◄──► undoing ──► stuck
+//	                                                   └──► undone ◄──┘
+//	unbegun ◄── undone
+//
+// The table moves has the events. A run moves the steps by it, and so does the load of a record.
 type phase uint8
 
 const (
@@ -59,7 +61,7 @@ const (
 var moves = [phases][events]phase{
 	unbegun:    {onBegin: executing, onReset: unbegun, onIgnore: ignored},
 	waiting:    {onBegin: executing, onRevert: toUndo, onUndo: undoing},
-	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing, onRestart: restarting},
+	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing},
 	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onLoss: left},
 	succeeded:  {onRevert: toUndo, onUndo: undoing, onRestart: restarting},
 	failed:     {onRevert: toUndo, onUndo: undoing},
