@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
@@ -30,7 +30,7 @@ func TestAccess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	var made cli.MadeFiles
+	var made accesscmd.MadeFiles
 	printed(t, &made, "cert", "init", "--dir", dir)
 	printed(t, &made, "cert", "issue", "client", "ann", "--dir", dir)
 	cluster := newCluster(t, func(c *config.Config) {

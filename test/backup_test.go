@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
@@ -28,10 +28,10 @@ func TestBackupAndRestore(t *testing.T) {
 	before := load.soFar()
 	file := filepath.Join(t.TempDir(), "cluster.tar")
 	server := "--server=" + cluster.Endpoints()[1]
-	var made cli.BackupDocument
+	var made clustercmd.BackupDocument
 	printed(t, &made, "backup", "create", file, server)
 	refuses(t, 2, "exists: choose another name", "backup", "create", file, server)
-	var inspected cli.BackupDocument
+	var inspected clustercmd.BackupDocument
 	printed(t, &inspected, "backup", "inspect", file)
 	if made != inspected || made.Manifest.Index == 0 || made.Manifest.Cluster != clusterID(t, cluster.Nodes[0].Config) {
 		t.Errorf("made %+v, and inspected %+v", made, inspected)
@@ -129,7 +129,7 @@ func TestMajorityIsLost(t *testing.T) {
 	if printed(t, &checked, "node", "check", survivor.DataDir); checked.Jobs[jobs.StateClaimable] < uint64(len(acknowledged)) {
 		t.Errorf("%d jobs were acknowledged, and the survivor has %+v", len(acknowledged), checked)
 	}
-	var made cli.BackupDocument
+	var made clustercmd.BackupDocument
 	if printed(t, &made, extract...); made.Manifest.Index != checked.Index || made.Manifest.Digest != checked.Digest {
 		t.Errorf("checked %+v, and made %+v", checked, made)
 	}

@@ -101,7 +101,7 @@ func TestHandlersGetNoVariableOfClients(t *testing.T) {
 	if len(given) < 10 {
 		t.Fatalf("the variables of handlers are %q", given)
 	}
-	for _, clients := range []string{"raftboard/environment.go", "cmd/conductord/cli/*.go", "clients/python/conductord/*.py", "clients/typescript/src/*.ts"} {
+	for _, clients := range []string{"raftboard/environment.go", "cmd/conductord/cli/*.go", "cmd/conductord/cli/*/*.go", "clients/python/conductord/*.py", "clients/typescript/src/*.ts"} {
 		text := read(clients)
 		for _, variable := range given {
 			if strings.Contains(text, `"`+variable[1]+`"`) {

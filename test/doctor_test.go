@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
 )
@@ -102,7 +102,7 @@ func TestSelftest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"failover", "disk", "clock"} {
-		var tested cli.TestedCluster
+		var tested clustercmd.TestedCluster
 		said, err := exec.CommandContext(within(t), binary, "selftest", name, server, "-o", "json").Output()
 		// How long a write takes is the machine's affair, and so is the verdict.
 		if jsonErr := json.Unmarshal(said, &tested); jsonErr != nil || tested.Passed != (err == nil) || tested.Verdict == "" || tested.Test != name {

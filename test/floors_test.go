@@ -35,6 +35,17 @@ var rooms = map[string]int{
 	"raftboard/node/nodetest": 6,
 }
 
+// nouns is the order of the packages below cmd/conductord/cli, as rooms is: a noun imports only packages
+// below it. cli itself is below them all; package commands, which adds them to the root, is above.
+var nouns = map[string]int{
+	"cmd/conductord/cli":          0,
+	"cmd/conductord/cli/document": 1, "cmd/conductord/cli/tree": 1,
+	"cmd/conductord/cli/access": 1, "cmd/conductord/cli/bench": 1, "cmd/conductord/cli/cluster": 1,
+	"cmd/conductord/cli/job":   2,
+	"cmd/conductord/cli/board": 3, "cmd/conductord/cli/conductor": 3, "cmd/conductord/cli/flow": 3, "cmd/conductord/cli/schedule": 3,
+	"cmd/conductord/cli/clitest": 4,
+}
+
 // knowRaft are the packages that import hashicorp/raft, apart from the bench: raftlog and what
 // is below it. Another log must change nothing above the seam.
 var knowRaft = []string{"raftboard/node/raftlog", "raftboard/node/raftlog/logstore", "raftboard/node/raftlog/membership", "raftboard/node/raftlog/transport"}
@@ -141,6 +152,12 @@ func TestFloors(t *testing.T) {
 			beneath, _ := floorOf(imported)
 			if room, listed := rooms[name]; below(name, "raftboard/node") && (!listed || rooms[imported] > room || rooms[imported] == room && below(imported, "raftboard/node")) {
 				t.Errorf("%s imports %s: neither is above the other in rooms", name, imported)
+			}
+			if room, listed := nouns[name]; below(name, "cmd/conductord/cli") && (!listed || below(imported, "cmd/conductord/cli") && nouns[imported] >= room) {
+				t.Errorf("%s imports %s: neither is above the other in nouns", name, imported)
+			}
+			if room := nouns[name]; below(name, "cmd/conductord/cli") && below(imported, "cmd/conductord") && !below(imported, "cmd/conductord/cli") && room < nouns["cmd/conductord/cli/clitest"] {
+				t.Errorf("%s imports %s, which is above the nouns", name, imported)
 			}
 			if beneath > floor {
 				t.Errorf("%s (floor %d) imports %s (floor %d)", name, floor, imported, beneath)

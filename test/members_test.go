@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
@@ -68,14 +68,14 @@ func (m membersDocument) voters() string {
 }
 
 // awaitVoters waits until a node lists these voters, and all members are healthy.
-func awaitVoters(t *testing.T, node *local.Node, voters string) (health cli.Health) {
+func awaitVoters(t *testing.T, node *local.Node, voters string) (health clustercmd.Health) {
 	t.Helper()
 	eventually(t, "the voters are "+voters, func() bool {
 		var now membersDocument
 		if err := prints(t, &now, "cluster", "members", "--server", node.API); err != nil || now.voters() != voters {
 			return false
 		}
-		health = cli.Health{}
+		health = clustercmd.Health{}
 		return prints(t, &health, "cluster", "health", "--server", node.API) == nil && health.Healthy
 	})
 	return health
@@ -141,7 +141,7 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	cluster.Nodes[0].Kill()
 	cluster.Nodes[1].Kill()
 	load.wait(t, 50)
-	if err := prints(t, &cli.Health{}, "cluster", "health", "--server", cluster.Nodes[4].API); err == nil || !strings.Contains(err.Error(), "node1 does not answer") {
+	if err := prints(t, &clustercmd.Health{}, "cluster", "health", "--server", cluster.Nodes[4].API); err == nil || !strings.Contains(err.Error(), "node1 does not answer") {
 		t.Errorf("health with two nodes away: %v", err)
 	}
 	var left, after membersDocument

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 )
@@ -26,7 +26,7 @@ func TestSecretsOfTenants(t *testing.T) {
 		}
 	}
 	writeHandler(t, handlers, "steal", `cat >>`+file("stolen")+`; echo 1`)
-	var made cli.MadeFiles
+	var made accesscmd.MadeFiles
 	printed(t, &made, "cert", "init", "--dir", dir)
 	cluster := newClusterOf(t, 1, func(c *config.Config) {
 		printed(t, &made, "cert", "issue", "node", c.Node, "--cluster", "local", "--host", "127.0.0.1,localhost", "--dir", dir)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
@@ -29,14 +29,14 @@ func TestCertificates(t *testing.T) {
 		t.Helper()
 		files := credentials.Files{CA: ca, Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
 		_ = errors.Join(os.Remove(files.Cert), os.Remove(files.Key))
-		var made cli.MadeFiles
+		var made accesscmd.MadeFiles
 		printed(t, &made, "cert", "issue", "node", name, "--cluster", "local", "--host", "127.0.0.1,localhost", "--dir", dir)
 		if made.Cert != files.Cert || made.Key != files.Key || time.Until(made.Expires) < 300*24*time.Hour {
 			t.Fatalf("%+v", made)
 		}
 		return files
 	}
-	var authority cli.MadeFiles
+	var authority accesscmd.MadeFiles
 	printed(t, &authority, "cert", "init", "--dir", dir)
 	refuses(t, 1, "file exists", "cert", "init", "--dir", dir)
 	refuses(t, 2, "--cluster and --host", "cert", "issue", "node", "node1", "--dir", dir)
@@ -127,7 +127,7 @@ func TestCertificates(t *testing.T) {
 func TestNodesThatAreNoMembers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	var made cli.MadeFiles
+	var made accesscmd.MadeFiles
 	printed(t, &made, "cert", "init", "--dir", dir)
 	cluster := newClusterOf(t, 4, func(c *config.Config) {
 		if _, err := os.Stat(filepath.Join(dir, c.Node+".pem")); err != nil {

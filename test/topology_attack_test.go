@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -40,7 +40,7 @@ type secureFederation struct {
 func startSecure(t *testing.T) *secureFederation {
 	t.Helper()
 	f := &secureFederation{dir: t.TempDir()}
-	var made cli.MadeFiles
+	var made accesscmd.MadeFiles
 	printed(t, &made, "cert", "init", "--dir", f.dir)
 	printed(t, &made, "cert", "issue", "client", "ann", "--dir", f.dir)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
@@ -183,7 +183,7 @@ func TestRollingUpgrade(t *testing.T) {
 	load := startPosting(t, client)
 	load.wait(t, 50)
 	server := "--server=" + strings.Join(cluster.Endpoints(), ",")
-	status := func() (now cli.UpgradeStatus) {
+	status := func() (now clustercmd.UpgradeStatus) {
 		printed(t, &now, "cluster", "upgrade-status", server)
 		return now
 	}

@@ -12,9 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/cmd/conductord/daemon"
-	"github.com/conductord/conductord/cmd/conductord/demo"
-	"github.com/conductord/conductord/cmd/conductord/steptest"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 )
 
 func main() {
@@ -33,8 +31,7 @@ func main() {
 			return width
 		}
 	}
-	program.Commands = append(daemon.Commands(&program), demo.Command(&program), steptest.Command(&program))
-	os.Exit(run(&program, os.Args[1:]))
+	os.Exit(run(commands.Of(&program), os.Args[1:]))
 }
 
 // run runs the program until it ends or a signal ends it.

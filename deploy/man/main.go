@@ -17,9 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/cmd/conductord/daemon"
-	"github.com/conductord/conductord/cmd/conductord/demo"
-	"github.com/conductord/conductord/cmd/conductord/steptest"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 )
 
 func main() {
@@ -34,9 +32,7 @@ func main() {
 }
 
 func write(dir string) error {
-	program := cli.Program{}
-	program.Commands = append(daemon.Commands(&program), demo.Command(&program), steptest.Command(&program))
-	root := program.Root()
+	root := commands.Of(&cli.Program{}).Root()
 	root.InitDefaultCompletionCmd()
 	// The date of the commit: pages built twice are the same.
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)

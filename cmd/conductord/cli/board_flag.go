@@ -12,9 +12,17 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// checkBoards refuses a board in --board that does not exist: a misspelt name would pass for
+// AdviseCreate names the command that makes a board which there is not.
+func AdviseCreate(err error, board string) error {
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return err
+	}
+	return Advised(err, "the first posting to a board makes it, or `conductord board create "+Operand(board)+"`")
+}
+
+// CheckBoards refuses a board in --board that does not exist: a misspelt name would pass for
 // an empty board.
-func checkBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error {
+func CheckBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup("board")
 	if flag == nil || !flag.Changed {
 		return nil

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 // TestUnknownBoards: a board that does not exist is an error, and one that is empty is not.
 func TestUnknownBoards(t *testing.T) {
-	cluster := openCluster(t)
-	run(t, cluster, "board", "create", "empty")
-	post(t, cluster, "--kind", "paint", "--board", "night")
+	cluster := clitest.Open(t)
+	clitest.Run(t, cluster, "board", "create", "empty")
+	clitest.Post(t, cluster, "--kind", "paint", "--board", "night")
 	for _, row := range []struct {
 		args string
 		code int
@@ -35,8 +36,8 @@ func TestUnknownBoards(t *testing.T) {
 		{"bulk suspend --board empty --yes", 0, ""},
 		{"job post --board new --kind k", 0, ""},
 	} {
-		got := run(t, cluster, strings.Fields(row.args)...)
-		if got.code != row.code || !strings.Contains(got.err, row.want) || row.want == "" && got.err != "" {
+		got := clitest.Run(t, cluster, strings.Fields(row.args)...)
+		if got.Code != row.code || !strings.Contains(got.Err, row.want) || row.want == "" && got.Err != "" {
 			t.Errorf("conductord %s: %+v", row.args, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -16,20 +17,20 @@ import (
 // TestNeedsAttention holds that the list of jobs that need attention has failed, trashed and parked
 // jobs, and jobs that wait on a board without a claim; and that filters which exclude each other are refused.
 func TestNeedsAttention(t *testing.T) {
-	cluster := openCluster(t)
-	trashed, held, done := post(t, cluster, "--kind", "k"), post(t, cluster, "--kind", "k", "--hold"), post(t, cluster, "--kind", "k")
+	cluster := clitest.Open(t)
+	trashed, held, done := clitest.Post(t, cluster, "--kind", "k"), clitest.Post(t, cluster, "--kind", "k", "--hold"), clitest.Post(t, cluster, "--kind", "k")
 	for _, args := range [][]string{{"job", "trash", trashed.String()}, {"job", "consume", done.String()}} {
-		if got := run(t, cluster, args...); got.code != 0 {
+		if got := clitest.Run(t, cluster, args...); got.Code != 0 {
 			t.Fatalf("%v: %+v", args, got)
 		}
 	}
 	list := func(more ...string) string {
 		t.Helper()
-		got := run(t, cluster, append([]string{"job", "list", "--needs-attention"}, more...)...)
-		if got.code != 0 {
+		got := clitest.Run(t, cluster, append([]string{"job", "list", "--needs-attention"}, more...)...)
+		if got.Code != 0 {
 			t.Errorf("%v: %+v", more, got)
 		}
-		return got.out
+		return got.Out
 	}
 	if out := list(); !strings.Contains(out, trashed.String()) || strings.Contains(out, held.String()) || strings.Contains(out, done.String()) {
 		t.Errorf("listed\n%s", out)
@@ -44,12 +45,12 @@ func TestNeedsAttention(t *testing.T) {
 		"--state claimed,held --finished-since -1h": "exclude each other: no job that is claimed or held has finished",
 		"--state delayed --finished-until -1h":      "exclude each other",
 	} {
-		if got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+		if got := clitest.Run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
 	for _, args := range []string{"--outcome failed --state completed", "--state trashed,held --finished-since -1h"} {
-		if got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.code != 0 {
+		if got := clitest.Run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.Code != 0 {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
@@ -57,12 +58,12 @@ func TestNeedsAttention(t *testing.T) {
 
 // aged shows boards as if their jobs had waited longer.
 type aged struct {
-	*testCluster
+	*clitest.Cluster
 	by time.Duration
 }
 
 func (a aged) BoardList(ctx context.Context, after string, limit int) (jobs.Page[jobs.BoardStatus], error) {
-	page, err := a.testCluster.BoardList(ctx, after, limit)
+	page, err := a.Cluster.BoardList(ctx, after, limit)
 	for i := range page.Items {
 		if !page.Items[i].OldestClaimable.IsZero() {
 			page.Items[i].OldestClaimable = page.Items[i].OldestClaimable.Add(-a.by)
@@ -74,7 +75,7 @@ func (a aged) BoardList(ctx context.Context, after string, limit int) (jobs.Page
 // TestEachKindNeedsAttention holds, for each kind of job that needs an operator, that the list has
 // it, and that a job of a similar kind is left out.
 func TestEachKindNeedsAttention(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	parks := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}
 	ended := func(posting jobs.Posting, outcome jobs.Outcome) string {
 		t.Helper()
@@ -83,24 +84,24 @@ func TestEachKindNeedsAttention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorker(t, cluster, posted.ID)
-		w.must(cluster.Consume(t.Context(), jobs.Ending{Job: posted.ID, Token: w.claimed.Job.Token, Outcome: outcome, Reason: "no mail"}))
+		w := clitest.NewWorker(t, cluster, posted.ID)
+		w.Must(cluster.Consume(t.Context(), jobs.Ending{Job: posted.ID, Token: w.Claimed.Job.Token, Outcome: outcome, Reason: "no mail"}))
 		return posted.ID.String()
 	}
-	waits := func(board string) string { return post(t, cluster, "--kind", "k", "--board", board).String() }
+	waits := func(board string) string { return clitest.Post(t, cluster, "--kind", "k", "--board", board).String() }
 	ids := map[string]string{
 		"failed": ended(jobs.Posting{}, jobs.OutcomeFailed), "parked": ended(jobs.Posting{Retry: parks}, jobs.OutcomeFailed), "reverted": ended(jobs.Posting{}, jobs.OutcomeReverted),
-		"held": post(t, cluster, "--kind", "k", "--hold").String(), "waiting, nobody claims": waits("alone"), "waiting, one is claimed": waits("busy"), "waiting, paused": waits("paused"),
+		"held": clitest.Post(t, cluster, "--kind", "k", "--hold").String(), "waiting, nobody claims": waits("alone"), "waiting, one is claimed": waits("busy"), "waiting, paused": waits("paused"),
 	}
-	newWorker(t, cluster, post(t, cluster, "--kind", "k", "--board", "busy"))
-	if got := run(t, cluster, "board", "pause", "paused"); got.code != 0 {
+	clitest.NewWorker(t, cluster, clitest.Post(t, cluster, "--kind", "k", "--board", "busy"))
+	if got := clitest.Run(t, cluster, "board", "pause", "paused"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	for by, want := range map[time.Duration][]string{0: {"failed", "parked"}, time.Hour: {"failed", "parked", "waiting, nobody claims"}} {
-		got := run(t, aged{cluster, by}, "job", "list", "--needs-attention")
+		got := clitest.Run(t, aged{cluster, by}, "job", "list", "--needs-attention")
 		for what, id := range ids {
-			if strings.Contains(got.out, id) != slices.Contains(want, what) {
-				t.Errorf("boards aged by %s: the job that is %s: listed %v\n%s", by, what, !slices.Contains(want, what), got.out)
+			if strings.Contains(got.Out, id) != slices.Contains(want, what) {
+				t.Errorf("boards aged by %s: the job that is %s: listed %v\n%s", by, what, !slices.Contains(want, what), got.Out)
 			}
 		}
 	}
@@ -108,12 +109,12 @@ func TestEachKindNeedsAttention(t *testing.T) {
 
 // TestPostedAgainUnderItsKey holds that a posting of a known key names the job that has it, with its priority.
 func TestPostedAgainUnderItsKey(t *testing.T) {
-	cluster := openCluster(t)
-	first := post(t, cluster, "--kind", "k", "--key", "k1")
+	cluster := clitest.Open(t)
+	first := clitest.Post(t, cluster, "--kind", "k", "--key", "k1")
 	for _, row := range []struct{ priority, want string }{{"low", "normal"}, {"high", "high"}, {"normal", "high"}} {
-		got := run(t, cluster, "job", "post", "--kind", "k", "--key", "k1", "--priority", row.priority)
+		got := clitest.Run(t, cluster, "job", "post", "--kind", "k", "--key", "k1", "--priority", row.priority)
 		want := "job " + first.String() + " has the key \"k1\" and is not finished: there is no second one; its priority is now " + row.want + ", the higher of the two\n"
-		if got.code != 0 || got.out != first.String()+"\n" || !strings.Contains(got.err, want) {
+		if got.Code != 0 || got.Out != first.String()+"\n" || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v, want %q", row.priority, got, want)
 		}
 	}
@@ -132,22 +133,22 @@ func TestNamesThatLookLikeFlags(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", remedy, got, want)
 		}
 	}
-	cluster := openCluster(t)
-	got := run(t, cluster, "job", "move", "--server", "a:1", post(t, cluster, "--kind", "k").String(), "--", "-rf2")
-	if !strings.Contains(got.err, "`conductord board create --server a:1 -- '-rf2'`") {
+	cluster := clitest.Open(t)
+	got := clitest.Run(t, cluster, "job", "move", "--server", "a:1", clitest.Post(t, cluster, "--kind", "k").String(), "--", "-rf2")
+	if !strings.Contains(got.Err, "`conductord board create --server a:1 -- '-rf2'`") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // A node with a topology has posted jobs of other clusters: "not found" names the flag.
 func TestNotFoundAtANodeWithATopology(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	const id = "01890000-0000-7000-8000-000000000001"
-	if got := run(t, cluster, "job", "get", id); strings.Contains(got.err, "topology") {
+	if got := clitest.Run(t, cluster, "job", "get", id); strings.Contains(got.Err, "topology") {
 		t.Errorf("without a topology: %+v", got)
 	}
-	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", TopologyDigest: "d"}}}
-	if got := run(t, cluster, "job", "get", id); got.code != cli.ExitNotFound || !strings.Contains(got.err, "this node uses a topology, and another cluster may have it: use --topology FILE") {
+	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", TopologyDigest: "d"}}}
+	if got := clitest.Run(t, cluster, "job", "get", id); got.Code != cli.ExitNotFound || !strings.Contains(got.Err, "this node uses a topology, and another cluster may have it: use --topology FILE") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -158,25 +159,25 @@ func TestShortHelp(t *testing.T) {
 		"server": true, "config init": true, "config check": false, "config show": false, "doctor": false, "node init": false, "node health": false,
 		"cluster join": false, "cluster replace": false, "backup restore": false,
 	} {
-		got := run(t, nil, append(strings.Fields(args), "--help")...)
-		if strings.Contains(got.out, "--raft-heartbeat") != whole || strings.Contains(got.out, "takes the settings of conductord server as well") == whole {
-			t.Errorf("%s --help:\n%s", args, got.out)
+		got := clitest.Run(t, nil, append(strings.Fields(args), "--help")...)
+		if strings.Contains(got.Out, "--raft-heartbeat") != whole || strings.Contains(got.Out, "takes the settings of conductord server as well") == whole {
+			t.Errorf("%s --help:\n%s", args, got.Out)
 		}
-		if !strings.Contains(got.out, "Global flags (see conductord --help): --ca-file ") || strings.Contains(got.out, "PEM file of the client certificate") {
-			t.Errorf("%s --help explains global flags:\n%s", args, got.out)
+		if !strings.Contains(got.Out, "Global flags (see conductord --help): --ca-file ") || strings.Contains(got.Out, "PEM file of the client certificate") {
+			t.Errorf("%s --help explains global flags:\n%s", args, got.Out)
 		}
 	}
-	if got := run(t, nil, "--help"); !strings.Contains(got.out, "PEM file of the client certificate") {
+	if got := clitest.Run(t, nil, "--help"); !strings.Contains(got.Out, "PEM file of the client certificate") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, nil, "drain", "--help"); !strings.Contains(got.out, "Same as `conductord conductor drain`") {
+	if got := clitest.Run(t, nil, "drain", "--help"); !strings.Contains(got.Out, "Same as `conductord conductor drain`") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // TestUnknownStatesAreAdvised holds that a word that is no state of a job leads to the filter that lists such jobs.
 func TestUnknownStatesAreAdvised(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	for args, want := range map[string]string{
 		"--state parked":    "--state held; `conductord job list --needs-attention`",
 		"--state stuck":     "`conductord job list --needs-attention`",
@@ -190,12 +191,12 @@ func TestUnknownStatesAreAdvised(t *testing.T) {
 		"--outcome trashed": "trashed is a state: --state trashed",
 		"--outcome parked":  "--state held",
 	} {
-		got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+		got := clitest.Run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...)
+		if got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
-	if got := run(t, cluster, "job", "post", "--kind", "document"); got.code != cli.ExitUsage || !strings.Contains(got.err, "use --flow FILE") {
+	if got := clitest.Run(t, cluster, "job", "post", "--kind", "document"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "use --flow FILE") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -23,7 +23,7 @@ const (
 
 // fixedNames are the words that need no server.
 var fixedNames = map[string][]string{
-	"state": texts(jobs.States), "outcome": texts(outcomes), "output": {"table", "json"},
+	"state": Texts(jobs.States), "outcome": Texts(Outcomes), "output": {"table", "json"},
 	"priority": {"very-low", "low", "normal", "high", "very-high"}, "format": {"dot", "mermaid", "text"},
 	"order": {"posted", "claim"}, "on-failure": {"complete", "retry", "park"}, "overlap": {"skip", "queue", "cancel", "allow"},
 	"how": {"abandoned", "crashed", "trashed", "reverted", "failed"}, "log-level": {"trace", "debug", "info", "warn", "error"},
@@ -92,7 +92,7 @@ func namesOf(ctx context.Context, cluster Cluster, what string, args []string, b
 			names = append(names, found[i].Name)
 		}
 	case "schedule":
-		if keeper, err := scheduler(cluster); err == nil {
+		if keeper, err := Scheduler(cluster); err == nil {
 			page, _ := keeper.Schedules(ctx, schedules.Query{})
 			for i := range page.Items {
 				names = append(names, page.Items[i].Name)
@@ -161,6 +161,9 @@ func completeSteps(ctx context.Context, cluster Cluster, text string) []string {
 	if err != nil {
 		return nil
 	}
-	detail, _ := findFlow(ctx, cluster, uuid.MustParse(whole))
-	return stepsOf(&detail)
+	detail, _ := FindFlow(ctx, cluster, uuid.MustParse(whole))
+	return StepsOf(&detail)
 }
+
+// Outcomes are all that there are.
+var Outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}

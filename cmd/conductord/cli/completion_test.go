@@ -4,17 +4,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )
 
 // TestCompletion: what a shell is offered, and that nothing is said where no server answers.
 func TestCompletion(t *testing.T) {
-	cluster := openCluster(t)
-	run(t, cluster, "board", "create", "night")
-	run(t, cluster, "schedule", "set", "nightly", "--rule", "@daily", "--kind", "k")
-	job, trashed := post(t, cluster, "--kind", "k", "--name", "paint").String(), post(t, cluster, "--kind", "k").String()
-	run(t, cluster, "job", "trash", trashed)
+	cluster := clitest.Open(t)
+	clitest.Run(t, cluster, "board", "create", "night")
+	clitest.Run(t, cluster, "schedule", "set", "nightly", "--rule", "@daily", "--kind", "k")
+	job, trashed := clitest.Post(t, cluster, "--kind", "k", "--name", "paint").String(), clitest.Post(t, cluster, "--kind", "k").String()
+	clitest.Run(t, cluster, "job", "trash", trashed)
 	session := jobs.NewSessionID()
 	if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "c1"}); err != nil {
 		t.Fatal(err)
@@ -22,15 +23,15 @@ func TestCompletion(t *testing.T) {
 	if err := cluster.Register(t.Context(), session, jobs.Entity{Kind: jobs.EntityConductor, Name: "c1"}); err != nil {
 		t.Fatal(err)
 	}
-	run(t, cluster, "access", "save", "ann", "--grant", "viewer=*")
-	cluster.nodes = []raftboard.NodeStatus{
+	clitest.Run(t, cluster, "access", "save", "ann", "--grant", "viewer=*")
+	cluster.Statuses = []raftboard.NodeStatus{
 		{Err: jobs.ErrUnavailable},
 		{Status: raftboard.Status{Members: []raftboard.Member{{Name: "n2"}, {Name: "n1"}}}},
 		{Status: raftboard.Status{Members: []raftboard.Member{{Name: "n2"}, {Name: "n1"}}}},
 	}
-	flows := openCluster(t)
-	unbegun := post(t, flows, "--flow", examples+"hello.toml", "--set", "guest=x").String()
-	_, flow := stuckFlow(t, flows)
+	flows := clitest.Open(t)
+	unbegun := clitest.Post(t, flows, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x").String()
+	_, flow := clitest.StuckFlow(t, flows)
 	for _, row := range []struct {
 		args   string // the last word is what is begun; a dash: nothing
 		want   string // the offers, by words
@@ -74,12 +75,12 @@ func TestCompletion(t *testing.T) {
 		if args[1] == "flow" || strings.Contains(row.args, unbegun) {
 			asked = flows
 		}
-		got := run(t, asked, args...)
-		if offers := offered(got.out); offers != row.want {
+		got := clitest.Run(t, asked, args...)
+		if offers := offered(got.Out); offers != row.want {
 			t.Errorf("%s: offered %q, want %q: %+v", row.args, offers, row.want, got)
 		}
-		alone := run(t, nil, args...)
-		if offers := offered(alone.out); row.server && offers != "" || !row.server && offers != row.want || strings.Contains(alone.err, "answers") {
+		alone := clitest.Run(t, nil, args...)
+		if offers := offered(alone.Out); row.server && offers != "" || !row.server && offers != row.want || strings.Contains(alone.Err, "answers") {
 			t.Errorf("%s without a server: %+v", row.args, alone)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/credentials"
 )
@@ -42,13 +43,13 @@ func TestCheckConfig(t *testing.T) {
 		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := run(t, nil, append([]string{"config", "check"}, row.args...)...)
-			if got.code != row.code || got.out != row.out {
+			got := clitest.Run(t, nil, append([]string{"config", "check"}, row.args...)...)
+			if got.Code != row.code || got.Out != row.out {
 				t.Errorf("got %+v", got)
 			}
 			for _, want := range row.err {
-				if !strings.Contains(got.err, want) {
-					t.Errorf("no %q in %s", want, got.err)
+				if !strings.Contains(got.Err, want) {
+					t.Errorf("no %q in %s", want, got.Err)
 				}
 			}
 		})
@@ -72,11 +73,11 @@ func TestShowConfig(t *testing.T) {
 		"jwt.keys":       {Value: "https://me:xxxxx@keys.example", Origin: "--jwt-keys"},
 	}
 	var shown struct{ Settings []config.Value }
-	got := runWith(t, t.Context(), nil, env, append(args, "-o", "json")...)
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown.Settings) != len(config.Settings()) {
+	got := clitest.RunWith(t, t.Context(), nil, env, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(got.Out), &shown); err != nil || len(shown.Settings) != len(config.Settings()) {
 		t.Fatalf("%v in %+v", err, got)
 	}
-	table := runWith(t, t.Context(), nil, env, args...).out
+	table := clitest.RunWith(t, t.Context(), nil, env, args...).Out
 	for _, s := range shown.Settings {
 		expected, known := want[s.Key]
 		if expected.Key = s.Key; known && s != expected {
@@ -90,7 +91,7 @@ func TestShowConfig(t *testing.T) {
 			t.Errorf("no %q in\n%s", row, table)
 		}
 	}
-	if got := run(t, nil, "config", "show", "--log-level", "loud"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--log-level: must be") {
+	if got := clitest.Run(t, nil, "config", "show", "--log-level", "loud"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "--log-level: must be") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -106,10 +107,10 @@ func TestInitConfig(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		args := append([]string{"config", "init", dir, "--cluster-id", "shop", "--conductor-handlers", "handlers", "--conductor-value-keys", "keys"}, strings.Fields(row.args)...)
-		got := run(t, nil, args...)
-		paths := strings.Fields(got.out)
+		got := clitest.Run(t, nil, args...)
+		paths := strings.Fields(got.Out)
 		members := strings.Split(row.members, ";")
-		if got.code != 0 || len(paths) != len(members) || strings.Count(got.err, " --init\n") != len(paths) {
+		if got.Code != 0 || len(paths) != len(members) || strings.Count(got.Err, " --init\n") != len(paths) {
 			t.Fatalf("%s: %+v", row.args, got)
 		}
 		for i, path := range paths {
@@ -127,7 +128,7 @@ func TestInitConfig(t *testing.T) {
 				t.Errorf("%s is not in the file", s.Key)
 			}
 		}
-		if again := run(t, nil, args...); again.code != cli.ExitUsage || !strings.Contains(again.err, paths[0]+" exists, and nothing was written") {
+		if again := clitest.Run(t, nil, args...); again.Code != cli.ExitUsage || !strings.Contains(again.Err, paths[0]+" exists, and nothing was written") {
 			t.Errorf("again: %+v", again)
 		}
 	}
@@ -139,8 +140,8 @@ func TestInitConfig(t *testing.T) {
 		"--log-level loud":      "flags: --log-level: must be",
 		"--host a,a --insecure": "is the address of cluster.members[0]",
 	} {
-		got := run(t, nil, append([]string{"config", "init", t.TempDir()}, strings.Fields(args)...)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.err, want) || got.out != "" {
+		got := clitest.Run(t, nil, append([]string{"config", "init", t.TempDir()}, strings.Fields(args)...)...)
+		if got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) || got.Out != "" {
 			t.Errorf("%s: %+v", args, got)
 		}
 	}
@@ -150,9 +151,9 @@ func TestInitConfig(t *testing.T) {
 // configuration, certificates and handlers fit each other and the node, wherever the copy is.
 func TestInitConfigForMachines(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
-	got := run(t, nil, "config", "init", dir, "--cluster-id", "shop", "--host", "10.0.0.1,b.example.org", "--port", "9000")
+	got := clitest.Run(t, nil, "config", "init", dir, "--cluster-id", "shop", "--host", "10.0.0.1,b.example.org", "--port", "9000")
 	paths := []string{filepath.Join(dir, "node1", "conductord.toml"), filepath.Join(dir, "node2", "conductord.toml")}
-	if got.code != 0 || got.out != strings.Join(paths, "\n")+"\n" || !strings.Contains(got.err, "scp -r "+filepath.Join(dir, "node2")+" root@b.example.org:/etc/conductord\n") {
+	if got.Code != 0 || got.Out != strings.Join(paths, "\n")+"\n" || !strings.Contains(got.Err, "scp -r "+filepath.Join(dir, "node2")+" root@b.example.org:/etc/conductord\n") {
 		t.Fatalf("%+v", got)
 	}
 	moved := filepath.Join(t.TempDir(), "elsewhere")
@@ -165,26 +166,26 @@ func TestInitConfigForMachines(t *testing.T) {
 		c.DataDir != "/var/lib/conductord/node2" || !slices.Equal(c.Conductor.Handlers, []string{filepath.Join(moved, "handlers")}) {
 		t.Errorf("%v, %+v", err, c)
 	}
-	if got := run(t, nil, "config", "check", paths[0], file); got.code != 0 || !strings.HasSuffix(got.out, "node node2 of cluster shop (node1, node2): good\n") {
+	if got := clitest.Run(t, nil, "config", "check", paths[0], file); got.Code != 0 || !strings.HasSuffix(got.Out, "node node2 of cluster shop (node1, node2): good\n") {
 		t.Errorf("%+v", got)
 	}
 	store, err := credentials.Open(credentials.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}, func(error) {})
 	if err != nil || store.Check("shop", "node2") != nil {
 		t.Errorf("%v, %v", err, store.Check("shop", "node2"))
 	}
-	if got := run(t, nil, "config", "init", dir, "--host", "a,b", "--cluster-id", "shop"); got.code != cli.ExitUsage || !strings.Contains(got.err, "exists, and nothing was written") {
+	if got := clitest.Run(t, nil, "config", "init", dir, "--host", "a,b", "--cluster-id", "shop"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "exists, and nothing was written") {
 		t.Errorf("%+v", got)
 	}
 	into := t.TempDir()
-	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--cluster-id", "shop"); got.code != 0 {
+	if got := clitest.Run(t, nil, "config", "init", into, "--host", "node1,node2", "--cluster-id", "shop"); got.Code != 0 {
 		t.Errorf("%+v", got)
 	}
 	// What the start would refuse is a fault.
 	if err := os.Rename(filepath.Join(into, "node1", "node.pem"), filepath.Join(into, "node2", "node.pem")); err != nil {
 		t.Fatal(err)
 	}
-	got = run(t, nil, "config", "check", filepath.Join(into, "node1", "conductord.toml"), filepath.Join(into, "node2", "conductord.toml"))
-	if got.code != cli.ExitUsage || !strings.Contains(got.err, "node1/conductord.toml: certificates: ") || !strings.Contains(got.err, "node2/conductord.toml: certificates: ") || got.out != "" {
+	got = clitest.Run(t, nil, "config", "check", filepath.Join(into, "node1", "conductord.toml"), filepath.Join(into, "node2", "conductord.toml"))
+	if got.Code != cli.ExitUsage || !strings.Contains(got.Err, "node1/conductord.toml: certificates: ") || !strings.Contains(got.Err, "node2/conductord.toml: certificates: ") || got.Out != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -200,10 +201,10 @@ func membersText(members []config.Member) string {
 // TestNoConfiguration: a command that reads a configuration and is given none names the flag.
 func TestNoConfiguration(t *testing.T) {
 	for _, command := range []string{"doctor", "server"} {
-		got := run(t, nil, command)
+		got := clitest.Run(t, nil, command)
 		want := "conductord: \"conductord " + command + "\" reads a node's configuration: pass its file with --config FILE; without it:\n" +
 			"conductord: node: must be set\n"
-		if got.code != cli.ExitUsage || !strings.HasPrefix(got.err, want) {
+		if got.Code != cli.ExitUsage || !strings.HasPrefix(got.Err, want) {
 			t.Errorf("%s: %+v", command, got)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -140,30 +141,25 @@ func (p *Program) With(ctx context.Context, do func(ctx context.Context, cluster
 	return p.within(ctx, callTimeout, callPatience, do)
 }
 
-// waiting does something with a cluster that takes as long as it takes.
-func (p *Program) waiting(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+// Waiting does something with a cluster that takes as long as it takes.
+func (p *Program) Waiting(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, 0, waitPatience, do)
 }
 
-// watching is waiting for a command that the keyboard ends, which is no error.
-func (p *Program) watching(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
-	err := p.waiting(ctx, do)
+// Watching is waiting for a command that the keyboard ends, which is no error.
+func (p *Program) Watching(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+	err := p.Waiting(ctx, do)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// Running is With for a command of another package that runs until it is told to end.
-func (p *Program) Running(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
-	return p.waiting(ctx, do)
-}
-
 // within bounds the time by --timeout, or else by a usual time; 0: no bound.
 func (p *Program) within(ctx context.Context, usual, patience time.Duration, do func(ctx context.Context, cluster Cluster) error) error {
 	first := firstPatience
-	if p.timeout > 0 {
-		usual, patience, first = p.timeout, p.timeout, p.timeout
+	if p.Timeout > 0 {
+		usual, patience, first = p.Timeout, p.Timeout, p.Timeout
 	}
 	if usual > 0 {
 		bounded, cancel := context.WithTimeout(ctx, usual)
@@ -196,10 +192,10 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 		return nil, err
 	}
 	servers := strings.Join(p.endpoints(), ", ")
-	if p.profile != "" {
-		servers += " (profile " + p.profile + ")"
+	if p.Profile != "" {
+		servers += " (profile " + p.Profile + ")"
 	}
-	options, err := p.options(patience)
+	options, err := p.Options(patience)
 	if err != nil {
 		return nil, err
 	}
@@ -207,17 +203,17 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	if err != nil && p.cluster != "" {
 		err = fmt.Errorf("cluster %q of the topology: %w", p.cluster, err)
 		if errors.Is(err, jobs.ErrUnavailable) && mismatchRemedy(err) == "" {
-			err = advisedError{err, "`conductord topology check` checks the nodes of all clusters"}
+			err = Advised(err, "`conductord topology check` checks the nodes of all clusters")
 		}
 	}
 	if err != nil {
-		return nil, because(err, "connect to %s", servers)
+		return nil, Because(err, "connect to %s", servers)
 	}
 	return cluster, nil
 }
 
-// options are those of a connection to the servers to ask.
-func (p *Program) options(patience time.Duration) (options raftboard.Options, err error) {
+// Options are those of a connection to the servers to ask.
+func (p *Program) Options(patience time.Duration) (options raftboard.Options, err error) {
 	options = raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
 	if files := p.credentials(); !files.Empty() {
 		store, err := credentials.Open(files, func(error) {}) // they do not change while a command runs
@@ -251,5 +247,20 @@ func (p *Program) adviseTopology(ctx context.Context, cluster Cluster, err error
 	if unread != nil || !slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.TopologyDigest != "" }) {
 		return err
 	}
-	return advisedError{err, "this node uses a topology, and another cluster may have it: use --topology FILE"}
+	return Advised(err, "this node uses a topology, and another cluster may have it: use --topology FILE")
+}
+
+// HandlersKey is where the entity of a daemon's conductor names its handlers.
+const HandlersKey = "handlers"
+
+// CloseTimeout bounds the closing of that session.
+const CloseTimeout = 5 * time.Second
+
+// Scheduler is the part of a cluster that keeps schedules.
+func Scheduler(cluster Cluster) (schedules.Scheduler, error) {
+	keeper, ok := cluster.(schedules.Scheduler)
+	if !ok {
+		return nil, fmt.Errorf("%w: this cluster does not support schedules", jobs.ErrNotAllowed)
+	}
+	return keeper, nil
 }

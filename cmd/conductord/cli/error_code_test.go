@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/docs"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -62,7 +63,7 @@ func TestCodesAreDocumented(t *testing.T) {
 
 // TestErrorCommand: an error of the API names the command that explains it, which needs no server.
 func TestErrorCommand(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		args string
 		code int
@@ -78,8 +79,8 @@ func TestErrorCommand(t *testing.T) {
 		{"error not_fond", cli.ExitUsage, "", "did you mean \"not_found\"?; `conductord error` lists the codes\n"},
 	} {
 		terminal := strings.Contains(row.err, "explains")
-		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.Terminal = terminal }, strings.Fields(row.args)...)
-		if got.code != row.code || !strings.Contains(got.out, row.out) || !strings.HasSuffix(got.err, row.err) || strings.Contains(got.out, "```") {
+		got := clitest.RunWith(t, t.Context(), cluster, func(p *cli.Program) { p.Terminal = terminal }, strings.Fields(row.args)...)
+		if got.Code != row.code || !strings.Contains(got.Out, row.out) || !strings.HasSuffix(got.Err, row.err) || strings.Contains(got.Out, "```") {
 			t.Errorf("conductord %s: %+v", row.args, got)
 		}
 	}

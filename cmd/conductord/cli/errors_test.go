@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
@@ -51,12 +52,12 @@ func TestNobodySettles(t *testing.T) {
 		{"expired", []raftboard.NodeFailure{{Node: "a:1", Err: unverified(x509.CertificateInvalidError{Reason: x509.Expired})}},
 			"conductord: a:1 needs another certificate: `conductord cert issue node --help`\n"},
 	} {
-		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {
 				return nil, &raftboard.UnsettledError{Kind: jobs.ErrUnavailable, Why: context.DeadlineExceeded, Nodes: row.nodes}
 			}
 		}, "job", "list", "--server", "a:1", "--server", "b:2")
-		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, row.want) {
+		if got.Code != cli.ExitUnavailable || !strings.Contains(got.Err, row.want) {
 			t.Errorf("%s: %+v", row.name, got)
 		}
 	}
@@ -82,17 +83,17 @@ func TestExpiredClientCertificate(t *testing.T) {
 			}
 			args = append(args, "--"+flag+"-file", path)
 		}
-		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) { return nil, jobs.ErrUnavailable }
 		}, args...)
-		if said := strings.Contains(got.err, "of this client expired on"); said != want || got.code != cli.ExitUnavailable {
+		if said := strings.Contains(got.Err, "of this client expired on"); said != want || got.Code != cli.ExitUnavailable {
 			t.Errorf("valid for %s: %+v", valid, got)
 		}
 	}
 }
 
 // unclaimed is a cluster that refuses a claim in the words of the client library.
-type unclaimed struct{ *testCluster }
+type unclaimed struct{ *clitest.Cluster }
 
 func (unclaimed) Claim(_ context.Context, _ jobs.SessionID, id jobs.JobID, _ jobs.Nonce) (jobs.Claimed, error) {
 	return jobs.Claimed{}, fmt.Errorf("cannot claim job %s: %w", id, jobs.ErrNotFound)
@@ -100,15 +101,15 @@ func (unclaimed) Claim(_ context.Context, _ jobs.SessionID, id jobs.JobID, _ job
 
 // TestErrorsAreSaidOnce are errors that once said a thing twice, or in words of a library.
 func TestErrorsAreSaidOnce(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	const absent = "01890000-0000-7000-8000-000000000001"
-	job := post(t, cluster, "--kind", "k").String()
-	done := post(t, cluster, "--kind", "k").String()
-	run(t, cluster, "job", "consume", done)
-	held := post(t, cluster, "--kind", "k")
-	newWorker(t, cluster, held)
+	job := clitest.Post(t, cluster, "--kind", "k").String()
+	done := clitest.Post(t, cluster, "--kind", "k").String()
+	clitest.Run(t, cluster, "job", "consume", done)
+	held := clitest.Post(t, cluster, "--kind", "k")
+	clitest.NewWorker(t, cluster, held)
 	claimed := held.String()
-	post(t, cluster, "--kind", "k", "--board", "other")
+	clitest.Post(t, cluster, "--kind", "k", "--board", "other")
 	for _, row := range []struct {
 		args string
 		code int
@@ -124,19 +125,19 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		{"job retry " + done, cli.ExitConflict, "only a new job can do its work again\nconductord: to do its work again with a new job: `conductord job repost " + done + "`\n"},
 		{"job move " + claimed + " other", cli.ExitConflict, "\nconductord: first `conductord job suspend " + claimed + "`, and when its steps have ended `conductord job move " + claimed + " other`; then `conductord job resume " + claimed + "`\n"},
 	} {
-		got := run(t, cluster, strings.Fields(row.args)...)
-		if got.code != row.code || !strings.HasSuffix(got.err, row.want) || strings.Contains(got.err, "another token") {
+		got := clitest.Run(t, cluster, strings.Fields(row.args)...)
+		if got.Code != row.code || !strings.HasSuffix(got.Err, row.want) || strings.Contains(got.Err, "another token") {
 			t.Errorf("conductord %s: %+v", row.args, got)
 		}
 	}
 	for _, verb := range []string{"abandon", "consume", "trash"} {
-		got := run(t, unclaimed{cluster}, "job", verb, absent)
-		if want := "conductord: cannot " + verb + " job " + absent + ": not found\n"; got.code != cli.ExitNotFound || got.err != want {
+		got := clitest.Run(t, unclaimed{cluster}, "job", verb, absent)
+		if want := "conductord: cannot " + verb + " job " + absent + ": not found\n"; got.Code != cli.ExitNotFound || got.Err != want {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}
-	got := run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)
-	if !strings.Contains(got.err, `timed out after 20ms`) {
+	got := clitest.Run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)
+	if !strings.Contains(got.Err, `timed out after 20ms`) {
 		t.Errorf("%+v", got)
 	}
 }

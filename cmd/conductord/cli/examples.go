@@ -1,7 +1,7 @@
 package cli
 
 import (
-	_ "embed" // examples.txt
+	_ "embed"
 	"slices"
 	"strings"
 

@@ -10,13 +10,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 )
 
 // newTree is the tree of all commands.
 func newTree() *cobra.Command {
-	program := &cli.Program{}
-	addCommands(program)
-	return program.Root()
+	return commands.Of(&cli.Program{}).Root()
 }
 
 // eachCommand calls do with every command of the program, and not with cobra's own.

@@ -36,9 +36,9 @@ const (
 // errUsage: the command line is wrong.
 var errUsage = errors.New("usage")
 
-// errRunFailed: the command did its work, and the job that it ran or waited for was not
+// ErrRunFailed: the command did its work, and the job that it ran or waited for was not
 // a success. The output has said so already.
-var errRunFailed = errors.New("the run did not succeed")
+var ErrRunFailed = errors.New("the run did not succeed")
 
 type usageError struct{ error }
 
@@ -55,7 +55,7 @@ func (e usageError) Unwrap() error { return e.error }
 // is told before the time that was up. ErrUnclaimable is an ErrConflict.
 func exitCodes() []exitRule {
 	return []exitRule{
-		{errRunFailed, ExitFailed},
+		{ErrRunFailed, ExitFailed},
 		{errUsage, ExitUsage},
 		{jobs.ErrInvalid, ExitUsage},
 		{jobs.ErrLimit, ExitLimit},
@@ -96,7 +96,7 @@ func ExitCode(err error) int {
 
 // errorDocument is an error with -o json.
 type errorDocument struct {
-	Error part   `json:"error"` // as the API writes it
+	Error Part   `json:"error"` // as the API writes it
 	Hint  string `json:"hint,omitempty"`
 }
 
@@ -118,14 +118,17 @@ func errorMessage(err error) *v1.Error {
 	return message
 }
 
-// because says what could not be done, unless the error says so itself, as
+// Because says what could not be done, unless the error says so itself, as
 // those of the client library do. Of nil it makes nil.
-func because(err error, format string, args ...any) error {
+func Because(err error, format string, args ...any) error {
 	if err == nil || strings.HasPrefix(err.Error(), "cannot ") {
 		return err
 	}
 	return fmt.Errorf("cannot "+format+": %w", append(args, err)...)
 }
+
+// Advised adds to an error what to do about it.
+func Advised(err error, advice string) error { return advisedError{err, advice} }
 
 // advisedError is an error with what to do about it.
 type advisedError struct {

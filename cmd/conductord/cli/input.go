@@ -15,28 +15,28 @@ import (
 // any cluster.
 const maxInput = 4 << 20
 
-// openInput opens a file, or stdin for "-".
-func (p *Program) openInput(path string) (io.ReadCloser, error) {
+// OpenInput opens a file, or stdin for "-".
+func (p *Program) OpenInput(path string) (io.ReadCloser, error) {
 	if path == "-" {
 		return io.NopCloser(p.In), nil
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, UsageError(err)
 	}
 	return file, nil
 }
 
-// readInput reads the text of a file, or of stdin for "-".
-func (p *Program) readInput(path string) ([]byte, error) {
-	source, err := p.openInput(path)
+// ReadInput reads the text of a file, or of stdin for "-".
+func (p *Program) ReadInput(path string) ([]byte, error) {
+	source, err := p.OpenInput(path)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
 	text, err := io.ReadAll(io.LimitReader(source, maxInput+1))
 	if err != nil {
-		return nil, usageError{err}
+		return nil, UsageError(err)
 	}
 	if len(text) > maxInput {
 		return nil, &logbook.LimitError{Field: path, Limit: maxInput, Size: int64(len(text)), Unit: "bytes or more"}
@@ -44,11 +44,11 @@ func (p *Program) readInput(path string) ([]byte, error) {
 	return text, nil
 }
 
-// readDetails reads --details: JSON, or @FILE that holds JSON.
-func (p *Program) readDetails(given string) (json.RawMessage, error) {
+// ReadDetails reads --details: JSON, or @FILE that holds JSON.
+func (p *Program) ReadDetails(given string) (json.RawMessage, error) {
 	text := []byte(given)
 	if path, isFile := strings.CutPrefix(given, "@"); isFile {
-		read, err := p.readInput(path)
+		read, err := p.ReadInput(path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read --details: %w", err)
 		}
@@ -60,26 +60,26 @@ func (p *Program) readDetails(given string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// parseSets reads --set k=v. A value that is JSON is taken as JSON, and any other as a
+// ParseSets reads --set k=v. A value that is JSON is taken as JSON, and any other as a
 // string, so --set n=3 and --set city=Wien do what they look like.
-func parseSets(sets []string) (logbook.Values, error) {
+func ParseSets(sets []string) (logbook.Values, error) {
 	values := make(logbook.Values, len(sets))
 	for _, set := range sets {
 		if !utf8.ValidString(set) {
-			return nil, usageError{fmt.Errorf("--set must be UTF-8, not %.128q", set)}
+			return nil, UsageError(fmt.Errorf("--set must be UTF-8, not %.128q", set))
 		}
 		name, text, found := strings.Cut(set, "=")
 		if !found || name == "" {
-			return nil, usageError{fmt.Errorf("--set must be NAME=VALUE, not %.128q", set)}
+			return nil, UsageError(fmt.Errorf("--set must be NAME=VALUE, not %.128q", set))
 		}
 		if _, twice := values[name]; twice {
-			return nil, usageError{fmt.Errorf("--set gives %q twice", name)}
+			return nil, UsageError(fmt.Errorf("--set gives %q twice", name))
 		}
 		value := json.RawMessage(text)
 		if !json.Valid(value) {
 			quoted, err := json.Marshal(text)
 			if err != nil {
-				return nil, usageError{err}
+				return nil, UsageError(err)
 			}
 			value = quoted
 		}

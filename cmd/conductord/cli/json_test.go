@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 // TestJSONListsFaults: with -o json, flow validate tells the faults of each file by line and column.
@@ -13,40 +15,40 @@ func TestJSONListsFaults(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("name = \"b\"\ncolour = 1\n[[steps]]\nname = \"s\"\ntimeout = \"soon\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, nil, "flow", "validate", "-o", "json", bad, examples+"hello.toml", "/nowhere.toml")
+	got := clitest.Run(t, nil, "flow", "validate", "-o", "json", bad, clitest.Examples+"hello.toml", "/nowhere.toml")
 	for _, want := range []string{
 		`"file": "` + bad + `",` + "\n" + `      "faults": [`, `"line": 2,` + "\n" + `          "column": 1,`, `"where": "step \"s\", timeout"`,
 		`"name": "hello",` + "\n" + `      "steps": 2`, `"reason": "cannot read the flow: open /nowhere.toml: no such file or directory"`,
 	} {
-		if !strings.Contains(got.out, want) || got.code != 2 {
-			t.Errorf("code %d, no %s in\n%s", got.code, want, got.out)
+		if !strings.Contains(got.Out, want) || got.Code != 2 {
+			t.Errorf("code %d, no %s in\n%s", got.Code, want, got.Out)
 		}
 	}
 }
 
 // TestJSONListsWithoutItems: a list without items is there, so that scripts can go through it.
 func TestJSONListsWithoutItems(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	for _, name := range []string{"job", "claim", "book", "schedule", "trash", "token", "quota"} {
 		list := map[string]string{"trash": "jobs", "token": "principals"}[name]
 		if list == "" {
 			list = name + "s"
 		}
-		if got := run(t, cluster, name, "list", "-o", "json"); got.code != 0 || got.out != "{\n  \""+list+"\": []\n}\n" {
+		if got := clitest.Run(t, cluster, name, "list", "-o", "json"); got.Code != 0 || got.Out != "{\n  \""+list+"\": []\n}\n" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := run(t, cluster, "job", "list", "--name", "none", "-o", "json"); got.out != "{\n  \"jobs\": [],\n  \"scans\": true\n}\n" {
+	if got := clitest.Run(t, cluster, "job", "list", "--name", "none", "-o", "json"); got.Out != "{\n  \"jobs\": [],\n  \"scans\": true\n}\n" {
 		t.Errorf("jobs by their name: %+v", got)
 	}
 }
 
 // TestJSONShowsNoPackedDefinition: the definition of a flow is packed for programs of ours.
 func TestJSONShowsNoPackedDefinition(t *testing.T) {
-	cluster := openCluster(t)
-	id := post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest=x")
-	newWorker(t, cluster, id).stick()
-	if got := run(t, cluster, "flow", "show", id.String(), "-o", "json"); got.code != 0 || !strings.Contains(got.out, "hash-of-hello") || strings.Contains(got.out, "packed") {
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x")
+	clitest.NewWorker(t, cluster, id).Stick()
+	if got := clitest.Run(t, cluster, "flow", "show", id.String(), "-o", "json"); got.Code != 0 || !strings.Contains(got.Out, "hash-of-hello") || strings.Contains(got.Out, "packed") {
 		t.Errorf("got %+v", got)
 	}
 }

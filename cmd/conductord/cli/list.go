@@ -13,28 +13,28 @@ import (
 // defaultListed bounds a list when --limit is not given.
 const defaultListed = 100
 
-// list is a command that lists things.
-type list[T any] struct {
-	what string // the things, in the plural
+// List is a command that lists things.
+type List[T any] struct {
+	What string // the things, in the plural
 	// read reads a page of at most limit things. The first page comes after "",
 	// and next is "" when nothing follows.
-	read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
-	answer func(things []T, next string) proto.Message // what the API answers
-	header []string
-	row    func(*T) []string
-	whole  bool // one page holds all: there is nothing to limit
+	Read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
+	Answer func(things []T, next string) proto.Message // what the API answers
+	Header []string
+	Row    func(*T) []string
+	Whole  bool // one page holds all: there is nothing to limit
 }
 
-// command completes a command. prepare checks the flags, before a server is
+// Command completes a command. prepare checks the flags, before a server is
 // asked.
-func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []string) error) *cobra.Command {
+func (l List[T]) Command(p *Program, cmd *cobra.Command, prepare func(args []string) error) *cobra.Command {
 	limit, after := defaultListed, ""
 	if cmd.Args == nil {
 		cmd.Args = cobra.NoArgs
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if limit < 0 {
-			return usageError{fmt.Errorf("--limit must not be negative: %d", limit)}
+			return UsageError(fmt.Errorf("--limit must not be negative: %d", limit))
 		}
 		if prepare != nil {
 			if err := prepare(args); err != nil {
@@ -42,12 +42,12 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 			}
 		}
 		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-			things, next, err := l.collect(ctx, cluster, after, limit)
+			things, next, err := l.Collect(ctx, cluster, after, limit)
 			if err != nil {
-				return because(err, "list %s", l.what)
+				return Because(err, "list %s", l.What)
 			}
 			if len(things) == 0 {
-				if err := checkBoards(ctx, cluster, cmd); err != nil {
+				if err := CheckBoards(ctx, cluster, cmd); err != nil {
 					return err
 				}
 				p.noteKind(ctx, cluster, cmd)
@@ -55,26 +55,26 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 			if next != "" {
 				p.Note("first %d items; --limit 0 lists all, --after %s continues", len(things), Quoted(next))
 			}
-			return l.show(p, things, next)
+			return l.Show(p, things, next)
 		})
 	}
-	if !l.whole {
+	if !l.Whole {
 		cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of items; 0: all")
 		cmd.Flags().StringVar(&after, "after", "", "start after this item: the \"next\" of the previous page")
 	}
 	return cmd
 }
 
-// collect reads pages until there are limit things, or all if it is 0. Since a
+// Collect reads pages until there are limit things, or all if it is 0. Since a
 // page may be empty although more seem to follow, it looks for one thing more
 // before it says that there is one.
-func (l list[T]) collect(ctx context.Context, cluster Cluster, after string, limit int) (things []T, next string, err error) {
+func (l List[T]) Collect(ctx context.Context, cluster Cluster, after string, limit int) (things []T, next string, err error) {
 	for {
 		want := logbook.MaxPage
 		if limit > 0 {
 			want = min(max(limit-len(things), 1), logbook.MaxPage)
 		}
-		page, following, err := l.read(ctx, cluster, after, want)
+		page, following, err := l.Read(ctx, cluster, after, want)
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -91,19 +91,19 @@ func (l list[T]) collect(ctx context.Context, cluster Cluster, after string, lim
 	}
 }
 
-func (l list[T]) show(p *Program, things []T, next string) error {
+func (l List[T]) Show(p *Program, things []T, next string) error {
 	if p.JSON() {
-		return p.WriteJSON(l.answer(things, next))
+		return p.WriteJSON(l.Answer(things, next))
 	}
 	rows := make([][]string, 0, len(things))
 	for i := range things {
-		rows = append(rows, l.row(&things[i]))
+		rows = append(rows, l.Row(&things[i]))
 	}
-	return p.WriteTable(l.header, rows)
+	return p.WriteTable(l.Header, rows)
 }
 
-// messages converts each of many things.
-func messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
+// Messages converts each of many things.
+func Messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
 	converted := make([]M, 0, len(things))
 	for i := range things {
 		converted = append(converted, convert(&things[i]))
@@ -111,16 +111,16 @@ func messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
 	return converted
 }
 
-// ask makes the action of a command that needs a cluster and its arguments, and no flag checked.
-func (p *Program) ask(do func(ctx context.Context, cluster Cluster, args []string) error) func(*cobra.Command, []string) error {
+// Ask makes the action of a command that needs a cluster and its arguments, and no flag checked.
+func (p *Program) Ask(do func(ctx context.Context, cluster Cluster, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, args) })
 	}
 }
 
-// about makes the action of a command about one thing, which its first
+// About makes the action of a command about one thing, which its first
 // argument names.
-func about[ID any](p *Program, parse func(string) (ID, error), do func(context.Context, Cluster, ID) error) func(*cobra.Command, []string) error {
+func About[ID any](p *Program, parse func(string) (ID, error), do func(context.Context, Cluster, ID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := parse(args[0])
 		if err != nil {
@@ -130,17 +130,17 @@ func about[ID any](p *Program, parse func(string) (ID, error), do func(context.C
 	}
 }
 
-// get makes the action of a command that reads one thing and shows it; what
+// Get makes the action of a command that reads one thing and shows it; what
 // is "job" or another noun.
-func get[ID, T any](p *Program, what string, parse func(string) (ID, error), read func(Cluster, context.Context, ID) (T, error), show func(context.Context, Cluster, T) error) func(*cobra.Command, []string) error {
-	return about(p, parse, func(ctx context.Context, cluster Cluster, id ID) error {
+func Get[ID, T any](p *Program, what string, parse func(string) (ID, error), read func(Cluster, context.Context, ID) (T, error), show func(context.Context, Cluster, T) error) func(*cobra.Command, []string) error {
+	return About(p, parse, func(ctx context.Context, cluster Cluster, id ID) error {
 		thing, err := read(cluster, ctx, id)
 		if err != nil {
-			return because(err, "get %s %v", what, id)
+			return Because(err, "get %s %v", what, id)
 		}
 		return show(ctx, cluster, thing)
 	})
 }
 
-// name takes any argument for a name; the server checks it.
-func name(text string) (string, error) { return text, nil }
+// Name takes any argument for a name; the server checks it.
+func Name(text string) (string, error) { return text, nil }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-const sinceUsage = "only at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)"
+const SinceUsage = "only at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)"
 
-// parseMoment reads a flag such as --not-before: a moment, or a span from now.
-func parseMoment(flag, text string, now time.Time) (time.Time, error) {
+// ParseMoment reads a flag such as --not-before: a moment, or a span from now.
+func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -17,28 +17,28 @@ func parseMoment(flag, text string, now time.Time) (time.Time, error) {
 	}
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil || moment.IsZero() { // the zero time counts as none
-		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a span such as 10m", flag)}
+		return time.Time{}, UsageError(fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a span such as 10m", flag))
 	}
 	return moment, nil
 }
 
-// parsePast reads a flag such as --since: a moment that is past, or a span, which is that
+// ParsePast reads a flag such as --since: a moment that is past, or a span, which is that
 // long ago with and without a minus.
-func parsePast(flag, text string, now time.Time) (time.Time, error) {
+func ParsePast(flag, text string, now time.Time) (time.Time, error) {
 	past := text
 	if span, err := time.ParseDuration(text); err == nil && span > 0 && text[0] != '+' {
 		past = "-" + text
 	}
-	moment, err := parseMoment(flag, past, now)
+	moment, err := ParseMoment(flag, past, now)
 	if err == nil && moment.After(now) {
-		err = usageError{fmt.Errorf("%s is in the future: %.64s; a duration such as 10m means that long ago", flag, text)}
+		err = UsageError(fmt.Errorf("%s is in the future: %.64s; a duration such as 10m means that long ago", flag, text))
 	}
 	return moment, err
 }
 
-// timeText shows a moment to the second, in the zone of the reader, and nothing for no
+// TimeText shows a moment to the second, in the zone of the reader, and nothing for no
 // moment. It can be given to flags that take moments.
-func (p *Program) timeText(t time.Time) string {
+func (p *Program) TimeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -49,9 +49,9 @@ func (p *Program) timeText(t time.Time) string {
 	return t.In(zone).Format(time.RFC3339)
 }
 
-// agoText shows how long ago a moment was, or how soon it will be, for tables; nothing
+// AgoText shows how long ago a moment was, or how soon it will be, for tables; nothing
 // for no moment.
-func agoText(t time.Time) string {
+func AgoText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}

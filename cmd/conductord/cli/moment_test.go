@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 func TestAges(t *testing.T) {
@@ -29,8 +30,8 @@ func TestAges(t *testing.T) {
 
 // TestZones: people read the time of their zone, or UTC; programs always UTC.
 func TestZones(t *testing.T) {
-	cluster := openCluster(t)
-	id := post(t, cluster, "--kind", "k", "--not-before", "2030-07-01T12:00:00Z").String()
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--kind", "k", "--not-before", "2030-07-01T12:00:00Z").String()
 	for _, row := range []struct {
 		args, want string
 		zone       *time.Location
@@ -40,8 +41,8 @@ func TestZones(t *testing.T) {
 		{"job get " + id + " -o json", "2030-07-01T12:00:00Z", time.FixedZone("", 2*60*60)},
 		{"job get " + id, "2030-07-01T12:00:00Z", nil},
 	} {
-		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.Zone = row.zone }, strings.Fields(row.args)...)
-		if got.code != 0 || !strings.Contains(got.out, row.want) {
+		got := clitest.RunWith(t, t.Context(), cluster, func(p *cli.Program) { p.Zone = row.zone }, strings.Fields(row.args)...)
+		if got.Code != 0 || !strings.Contains(got.Out, row.want) {
 			t.Errorf("%s in %v: no %q in %+v", row.args, row.zone, row.want, got)
 		}
 	}

@@ -153,5 +153,5 @@ func ambiguous(digits, noun string, matches jobs.IDMatches) error {
 	if matches.More {
 		lines = append(lines, "  and perhaps others")
 	}
-	return usageError{errors.New(strings.Join(lines, "\n"))}
+	return UsageError(errors.New(strings.Join(lines, "\n")))
 }

@@ -6,19 +6,16 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
-func (c *testCluster) FindIDs(_ context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error) {
-	return c.Machine().FindIDs(prefix, func(string, string) bool { return true })
-}
-
 // dials counts the connections of one command.
-func dials(t *testing.T, cluster cli.Cluster, args ...string) (got said, dialled int) {
+func dials(t *testing.T, cluster cli.Cluster, args ...string) (got clitest.Said, dialled int) {
 	t.Helper()
-	got = runWith(t, t.Context(), cluster, func(p *cli.Program) {
+	got = clitest.RunWith(t, t.Context(), cluster, func(p *cli.Program) {
 		p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {
 			dialled++
 			return cluster, nil
@@ -30,9 +27,9 @@ func dials(t *testing.T, cluster cli.Cluster, args ...string) (got said, dialled
 // TestShortIDs: the beginning of an id stands for the id in arguments and flags.
 func TestShortIDs(t *testing.T) {
 	const first, second, other = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-0000000000ab", "02220000-0000-7000-8000-000000000001"
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	for _, id := range []string{first, second, other} {
-		if got := run(t, cluster, "job", "post", "--flow", "../../../examples/hello.toml", "--set", "guest=Ada", "--id", id); got.code != 0 {
+		if got := clitest.Run(t, cluster, "job", "post", "--flow", "../../../examples/hello.toml", "--set", "guest=Ada", "--id", id); got.Code != 0 {
 			t.Fatalf("%+v", got)
 		}
 	}
@@ -81,14 +78,14 @@ func TestShortIDs(t *testing.T) {
 		{"claim list --session 0000", cli.ExitNotFound, "no session id starts or ends with 0000", 1},
 	} {
 		if strings.HasPrefix(row.args, "trash purge") {
-			run(t, cluster, "job", "cancel", second) // so that it is finished
+			clitest.Run(t, cluster, "job", "cancel", second) // so that it is finished
 		}
 		got, dialled := dials(t, cluster, strings.Fields(row.args)...)
-		text := got.out
-		if got.code != 0 {
-			text = got.err
+		text := got.Out
+		if got.Code != 0 {
+			text = got.Err
 		}
-		if got.code != row.code || !strings.Contains(text, row.says) || dialled != row.dials {
+		if got.Code != row.code || !strings.Contains(text, row.says) || dialled != row.dials {
 			t.Errorf("conductord %s: dialled %d times, %+v", row.args, dialled, got)
 		}
 	}
@@ -97,7 +94,7 @@ func TestShortIDs(t *testing.T) {
 // TestShortIDsOfJobsAndFlows: what begins as a job and as the flow of another one is neither.
 func TestShortIDsOfJobsAndFlows(t *testing.T) {
 	const flow, other, own, itsFlow = "03330000-0000-7000-8000-000000000002", "03330000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000002"
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	post := func(job, flow string) {
 		posting := jobs.NewPosting("k", nil, nil)
 		posting.ID, posting.Flow = mustParse(t, jobs.ParseJobID, job), mustParse(t, logbook.ParseFlowID, flow)
@@ -119,8 +116,8 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 		{"flow show " + flow, 0, flow},
 		{"flow show 0555", 0, itsFlow},
 	} {
-		got := run(t, cluster, strings.Fields(row.args)...)
-		if got.code != row.code || !strings.Contains(got.out+got.err, row.says) {
+		got := clitest.Run(t, cluster, strings.Fields(row.args)...)
+		if got.Code != row.code || !strings.Contains(got.Out+got.Err, row.says) {
 			t.Errorf("%s: %+v", row.args, got)
 		}
 	}
@@ -128,7 +125,7 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 
 // TestShortIDsAreBounded: more candidates than a person compares are not listed.
 func TestShortIDsAreBounded(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	var postings []jobs.Posting
 	for i := range jobs.MaxIDMatches + 1 {
 		id := mustParse(t, jobs.ParseJobID, "01890000-0000-7000-8000-00000000000"+string("123456789ab"[i]))
@@ -137,8 +134,8 @@ func TestShortIDsAreBounded(t *testing.T) {
 	if _, err := cluster.Post(t.Context(), postings...); err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, cluster, "job", "get", "0189")
-	if got.code != cli.ExitUsage || strings.Count(got.err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.err, "  and perhaps others\n") {
+	got := clitest.Run(t, cluster, "job", "get", "0189")
+	if got.Code != cli.ExitUsage || strings.Count(got.Err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.Err, "  and perhaps others\n") {
 		t.Errorf("%+v", got)
 	}
 }

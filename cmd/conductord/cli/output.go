@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -12,9 +14,77 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/valuekeys"
 )
+
+func NumberText(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// StatesText are the jobs by state, in the order of a job's life.
+func StatesText(counts map[jobs.State]uint64) string {
+	var said []string
+	for _, state := range jobs.States {
+		if n := counts[state]; n > 0 {
+			said = append(said, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// SpanText shows a duration, and nothing for none.
+func SpanText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return DurationText(d)
+}
+
+func Listed(what string, names []string) string { return what + ": " + Few(names) }
+
+// Few names a few of many.
+func Few(names []string) string {
+	const most = 20
+	shown := make([]string, 0, most+1)
+	for _, name := range names[:min(len(names), most)] {
+		shown = append(shown, Clean(name))
+	}
+	if more := len(names) - most; more > 0 {
+		shown = append(shown, fmt.Sprintf("and %d more", more))
+	}
+	if len(shown) == 0 {
+		shown = []string{"none"}
+	}
+	return strings.Join(shown, ", ")
+}
+
+// Texts are the values of a type of text, as texts.
+func Texts[T ~string](values []T) []string {
+	names := make([]string, 0, len(values))
+	for _, value := range values {
+		names = append(names, string(value))
+	}
+	return names
+}
+
+// CountText shows a count, and nothing for none.
+func CountText(count int) string {
+	if count == 0 {
+		return ""
+	}
+	return strconv.Itoa(count)
+}
+
+// ValuesText shows values by name, one on each line.
+func ValuesText(values logbook.Values) string {
+	lines := make([]string, 0, len(values))
+	for name, value := range values {
+		lines = append(lines, Clean(name)+" = "+string(value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
 
 // Clean shows what a terminal would obey instead of showing: control
 // characters, marks of writing direction and other invisible ones, and bytes
@@ -52,8 +122,8 @@ func escapeRune(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// cleanLines does the same to text of several lines, which stay lines.
-func cleanLines(text string) []string {
+// CleanLines does the same to text of several lines, which stay lines.
+func CleanLines(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, line := range lines {
 		lines[i] = Clean(strings.ReplaceAll(line, "\t", "    "))
@@ -61,9 +131,9 @@ func cleanLines(text string) []string {
 	return lines
 }
 
-// document makes the JSON of a result: of an API message as the API writes it,
+// Document makes the JSON of a result: of an API message as the API writes it,
 // of anything else as Go does.
-func document(value any) ([]byte, error) {
+func Document(value any) ([]byte, error) {
 	if message, ok := value.(proto.Message); ok {
 		text, err := wire.JSONCodec{}.Marshal(message)
 		fields := message.ProtoReflect()
@@ -84,24 +154,24 @@ func document(value any) ([]byte, error) {
 	return bytes.TrimSpace(text.Bytes()), err
 }
 
-// part is an API message within a document of the command line's own.
-type part struct{ proto.Message }
+// Part is an API message within a document of the command line's own.
+type Part struct{ proto.Message }
 
-func (m part) MarshalJSON() ([]byte, error) { return wire.JSONCodec{}.Marshal(m.Message) }
+func (m Part) MarshalJSON() ([]byte, error) { return wire.JSONCodec{}.Marshal(m.Message) }
 
 // WriteJSON writes the one document of a command.
 func (p *Program) WriteJSON(value any) error {
 	var text bytes.Buffer
-	line, err := document(value)
+	line, err := Document(value)
 	if err == nil {
 		err = json.Indent(&text, line, "", "  ")
 	}
 	return p.writeDocument(text.Bytes(), err)
 }
 
-// writeJSONLine writes one document of many, on a line of its own.
-func (p *Program) writeJSONLine(value any) error {
-	line, err := document(value)
+// WriteJSONLine writes one document of many, on a line of its own.
+func (p *Program) WriteJSONLine(value any) error {
+	line, err := Document(value)
 	return p.writeDocument(line, err)
 }
 
@@ -170,23 +240,23 @@ func (l *cleanLog) Write(record []byte) (int, error) {
 	return len(record), nil
 }
 
-// field is one line of a thing that is shown alone.
-type field struct{ name, text string }
+// Field is one line of a thing that is shown alone: a name and a text.
+type Field [2]string
 
-// writeFields writes a single thing: a name and a text on each line. Those
+// WriteFields writes a single thing: a name and a text on each line. Those
 // without text are left out; further lines of a text are indented.
-func (p *Program) writeFields(fields []field) error {
+func (p *Program) WriteFields(fields []Field) error {
 	width := 0
 	for _, f := range fields {
-		width = max(width, len(f.name))
+		width = max(width, len(f[0]))
 	}
 	var lines []string
 	for _, f := range fields {
-		if f.text == "" {
+		if f[1] == "" {
 			continue
 		}
-		for i, line := range cleanLines(f.text) {
-			name := f.name + ":"
+		for i, line := range CleanLines(f[1]) {
+			name := f[0] + ":"
 			if i > 0 {
 				name = ""
 			}
@@ -206,8 +276,8 @@ func (p *Program) WriteLines(lines []string) error {
 	return err
 }
 
-// durationText shows a duration with as many digits as a person reads.
-func durationText(d time.Duration) string {
+// DurationText shows a duration with as many digits as a person reads.
+func DurationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
@@ -223,4 +293,21 @@ func OrDash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+func CountOrDash(count int) string { return OrDash(CountText(count)) }
+
+// PageWidth is what a page is made for that is not drawn on a terminal.
+const PageWidth = 80
+
+// Shorten fits a result or a message into a line.
+func Shorten(text string) string { return ShortenTo(text, PageWidth) }
+
+// ShortenTo fits it into so many characters.
+func ShortenTo(text string, most int) string {
+	text, most = Clean(text), max(2, most)
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
 }

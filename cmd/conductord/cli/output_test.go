@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard"
@@ -32,20 +33,20 @@ func TestHiddenCharacters(t *testing.T) {
 		{"carriage return", "a\rb", `a\u000db`, `a\rb`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			cluster := openCluster(t)
-			cluster.nodes = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: row.text, Leader: "l", Ready: true}}}
-			table := run(t, cluster, "cluster", "status")
-			if !strings.Contains(table.out, " "+row.shown+" ") {
-				t.Errorf("no %q in the table\n%q", row.shown, table.out)
+			cluster := clitest.Open(t)
+			cluster.Statuses = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: row.text, Leader: "l", Ready: true}}}
+			table := clitest.Run(t, cluster, "cluster", "status")
+			if !strings.Contains(table.Out, " "+row.shown+" ") {
+				t.Errorf("no %q in the table\n%q", row.shown, table.Out)
 			}
-			document := run(t, cluster, "cluster", "status", "-o", "json")
-			if !strings.Contains(document.out, `"`+row.escaped+`"`) {
-				t.Errorf("no %q in the JSON\n%q", row.escaped, document.out)
+			document := clitest.Run(t, cluster, "cluster", "status", "-o", "json")
+			if !strings.Contains(document.Out, `"`+row.escaped+`"`) {
+				t.Errorf("no %q in the JSON\n%q", row.escaped, document.Out)
 			}
 			var shown struct {
 				Nodes []struct{ Status struct{ Node string } }
 			}
-			if err := json.Unmarshal([]byte(document.out), &shown); err != nil || shown.Nodes[0].Status.Node != row.text {
+			if err := json.Unmarshal([]byte(document.Out), &shown); err != nil || shown.Nodes[0].Status.Node != row.text {
 				t.Errorf("it does not mean the same: %v, %+v", err, shown)
 			}
 		})
@@ -56,15 +57,15 @@ func TestHiddenCharacters(t *testing.T) {
 // raw, whatever it shows: a table, a line, JSON, a note or an error.
 func TestNamesReachNoTerminalRaw(t *testing.T) {
 	const evil = "a\u202eb\u200bc"
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	ctx := t.Context()
-	cluster.nodes = []raftboard.NodeStatus{{Endpoint: evil, Status: raftboard.Status{Node: evil, Leader: evil, Cluster: evil, Ready: true}}}
-	id := post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest="+evil, "--name", evil, "--board", evil, "--tag", evil, "--key", evil, "--label", evil).String()
-	done := newWorker(t, cluster, post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest=x", "--name", evil, "--board", evil))
+	cluster.Statuses = []raftboard.NodeStatus{{Endpoint: evil, Status: raftboard.Status{Node: evil, Leader: evil, Cluster: evil, Ready: true}}}
+	id := clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest="+evil, "--name", evil, "--board", evil, "--tag", evil, "--key", evil, "--label", evil).String()
+	done := clitest.NewWorker(t, cluster, clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x", "--name", evil, "--board", evil))
 	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: evil, Boards: []string{evil}, JobKinds: []string{evil}, Labels: []string{evil}, MaxJobs: 4, Host: evil, PID: 7}
-	done.must(cluster.Register(ctx, done.session, entity))
-	done.must(cluster.DrainConductor(ctx, jobs.DrainCommand{Conductor: evil, By: evil, Reason: evil}))
-	done.must(cluster.SavePrincipal(ctx, access.Principal{Name: evil, Grants: []access.Grant{{Role: access.Viewer, Boards: evil}}}))
+	done.Must(cluster.Register(ctx, done.Session, entity))
+	done.Must(cluster.DrainConductor(ctx, jobs.DrainCommand{Conductor: evil, By: evil, Reason: evil}))
+	done.Must(cluster.SavePrincipal(ctx, access.Principal{Name: evil, Grants: []access.Grant{{Role: access.Viewer, Boards: evil}}}))
 	shown := 0
 	for _, words := range []string{
 		"job list", "job get ID", "job explain ID", "job errors", "job list --key EVIL", "job cancel ID --reason EVIL", "job post --kind EVIL --board EVIL --name EVIL",
@@ -75,11 +76,11 @@ func TestNamesReachNoTerminalRaw(t *testing.T) {
 	} {
 		for _, format := range []string{"table", "json"} {
 			args := strings.Fields(strings.NewReplacer("EVIL", evil, "ID", id).Replace(words))
-			got := run(t, cluster, append(args, "-o", format)...)
-			if strings.ContainsAny(got.out+got.err, "\u202e\u200b") {
-				t.Errorf("%s: %d %+q %+q", words, got.code, got.out, got.err)
+			got := clitest.Run(t, cluster, append(args, "-o", format)...)
+			if strings.ContainsAny(got.Out+got.Err, "\u202e\u200b") {
+				t.Errorf("%s: %d %+q %+q", words, got.Code, got.Out, got.Err)
 			}
-			if strings.Contains(got.out+got.err, `\u202e`) {
+			if strings.Contains(got.Out+got.Err, `\u202e`) {
 				shown++
 			}
 		}
@@ -111,9 +112,9 @@ func TestLogsAreClean(t *testing.T) {
 
 // TestErrorsAreClean: messages come from anybody, too.
 func TestErrorsAreClean(t *testing.T) {
-	got := run(t, nil, "job", "list", "--state", "\x1b[31m\u202e")
-	if strings.ContainsAny(got.err, "\x1b\u202e") {
-		t.Errorf("got %q", got.err)
+	got := clitest.Run(t, nil, "job", "list", "--state", "\x1b[31m\u202e")
+	if strings.ContainsAny(got.Err, "\x1b\u202e") {
+		t.Errorf("got %q", got.Err)
 	}
 }
 
@@ -126,19 +127,19 @@ func TestErrorsAsJSON(t *testing.T) {
 		cluster    cli.Cluster
 		hint       bool
 	}{
-		{"job get " + id, "not_found", openCluster(t), false},
-		{"job get x", "invalid", openCluster(t), false},
+		{"job get " + id, "not_found", clitest.Open(t), false},
+		{"job get x", "invalid", clitest.Open(t), false},
 		{"job get", "invalid", nil, true},
 		{"job list --state lost", "invalid", nil, false},
 		{"job list", "unavailable", nil, true},
 		{"config check /nowhere.toml", "invalid", nil, false},
 	} {
-		got := run(t, row.cluster, append([]string{"-o", "json"}, strings.Fields(row.args)...)...)
+		got := clitest.Run(t, row.cluster, append([]string{"-o", "json"}, strings.Fields(row.args)...)...)
 		var shown struct {
 			Error struct{ Code, Message string }
 			Hint  string
 		}
-		if err := json.Unmarshal([]byte(got.err), &shown); err != nil || strings.Count(got.err, "\n") != 1 || got.code == 0 {
+		if err := json.Unmarshal([]byte(got.Err), &shown); err != nil || strings.Count(got.Err, "\n") != 1 || got.Code == 0 {
 			t.Errorf("%s: %v in %+v", row.args, err, got)
 		}
 		if shown.Error.Code != row.code || shown.Error.Message == "" || (shown.Hint != "") != row.hint {
@@ -149,15 +150,15 @@ func TestErrorsAsJSON(t *testing.T) {
 
 // TestJSONKeepsValues: large numbers and signs that HTML minds stay as posted.
 func TestJSONKeepsValues(t *testing.T) {
-	cluster := openCluster(t)
-	id := post(t, cluster, "--kind", "k", "--details", `{"n":12345678901234567890,"s":"<&>"}`)
-	got := run(t, cluster, "job", "get", "-o", "json", id.String())
-	job := readJob(t, got.out)
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--kind", "k", "--details", `{"n":12345678901234567890,"s":"<&>"}`)
+	got := clitest.Run(t, cluster, "job", "get", "-o", "json", id.String())
+	job := clitest.ReadJob(t, got.Out)
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, job.Details); err != nil {
 		t.Fatal(err)
 	}
-	if compact.String() != `{"n":12345678901234567890,"s":"<&>"}` || !strings.Contains(got.out, `"<&>"`) {
-		t.Errorf("got %s", got.out)
+	if compact.String() != `{"n":12345678901234567890,"s":"<&>"}` || !strings.Contains(got.Out, `"<&>"`) {
+		t.Errorf("got %s", got.Out)
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 // TestFlagsAboutThePast: in each of them a span is how long ago, with or without a minus, and the future
 // is refused by the flag's name and value.
 func TestFlagsAboutThePast(t *testing.T) {
-	cluster := openCluster(t)
-	if got := run(t, cluster, "schedule", "set", "s", "--rule", "@hourly", "--kind", "k", "--overlap", "allow"); got.code != 0 {
+	cluster := clitest.Open(t)
+	if got := clitest.Run(t, cluster, "schedule", "set", "s", "--rule", "@hourly", "--kind", "k", "--overlap", "allow"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	for _, command := range []string{
@@ -28,8 +29,8 @@ func TestFlagsAboutThePast(t *testing.T) {
 			future: flag + " is in the future: " + future, "+1h": flag + " is in the future: +1h", "9999-01-01T00:00:00Z": flag + " is in the future",
 			"0001-01-01T00:00:00Z": flag + " must be", "yesterday": flag + " must be",
 		} {
-			got := run(t, cluster, append(words, value)...)
-			if want == "" && (got.code != 0 || strings.Contains(got.err, flag)) || want != "" && (got.code != cli.ExitUsage || !strings.Contains(got.err, want)) {
+			got := clitest.Run(t, cluster, append(words, value)...)
+			if want == "" && (got.Code != 0 || strings.Contains(got.Err, flag)) || want != "" && (got.Code != cli.ExitUsage || !strings.Contains(got.Err, want)) {
 				t.Errorf("%s %s: %+v, want %q", command, value, got, want)
 			}
 		}
@@ -38,19 +39,19 @@ func TestFlagsAboutThePast(t *testing.T) {
 
 // TestSpansMeanThePast: what was posted a moment ago is found, and what lies before it is not.
 func TestSpansMeanThePast(t *testing.T) {
-	cluster := openCluster(t)
-	if got := run(t, cluster, "job", "post", "--kind", "k", "--name", "dig"); got.code != 0 {
+	cluster := clitest.Open(t)
+	if got := clitest.Run(t, cluster, "job", "post", "--kind", "k", "--name", "dig"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	for args, want := range map[string]bool{
 		"--posted-since 1h": true, "--posted-since -1h": true, "--posted-until 1h": false, "--posted-since 2h --posted-until 1h": false,
 	} {
-		if got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.code != 0 || strings.Contains(got.out, "dig") != want {
+		if got := clitest.Run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.Code != 0 || strings.Contains(got.Out, "dig") != want {
 			t.Errorf("job list %s: %+v", args, got)
 		}
 	}
 	for _, flag := range []string{"--deadline", "--not-before"} {
-		if got := run(t, cluster, "job", "post", "--kind", "k", flag, "0001-01-01T00:00:00Z"); got.code != cli.ExitUsage || !strings.Contains(got.err, flag+" must be") {
+		if got := clitest.Run(t, cluster, "job", "post", "--kind", "k", flag, "0001-01-01T00:00:00Z"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, flag+" must be") {
 			t.Errorf("%s in the year 1: %+v", flag, got)
 		}
 	}

@@ -104,14 +104,14 @@ func (s *profiles) check(name string) error {
 // flags or environment name servers or a topology; empty: there is none.
 func (p *Program) UseProfile() (name string, err error) {
 	saved, _, err := p.profiles()
-	name = cmp.Or(p.profile, p.Value("CONDUCTORD_PROFILE"))
+	name = cmp.Or(p.Profile, p.Value("CONDUCTORD_PROFILE"))
 	if name == "" && len(p.servers) == 0 && p.topologyFile() == "" && p.Value("CONDUCTORD_SERVER") == "" {
 		name = saved.Current
 	}
 	if err != nil || name == "" {
 		return "", err
 	}
-	p.profile, p.profileValues = name, saved.Profiles[name]
+	p.Profile, p.profileValues = name, saved.Profiles[name]
 	if p.Value("CONDUCTORD_TOKEN") != "" {
 		delete(p.profileValues, "token_file")
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -23,9 +24,9 @@ func TestProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var options raftboard.Options
-	conductord := func(line string, env ...string) said {
+	conductord := func(line string, env ...string) clitest.Said {
 		options = raftboard.Options{}
-		return runWith(t, t.Context(), nil, func(p *cli.Program) {
+		return clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.ConfigDir, p.Env = dir, env
 			p.Dial = func(_ context.Context, given raftboard.Options) (cli.Cluster, error) {
 				options = given
@@ -68,7 +69,7 @@ func TestProfiles(t *testing.T) {
 		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
 	} {
 		got := conductord(row.line, row.env)
-		if got.code != row.code || !strings.Contains(got.out+got.err, row.said) || strings.Join(options.Endpoints, " ") != row.servers || options.Token != row.token {
+		if got.Code != row.code || !strings.Contains(got.Out+got.Err, row.said) || strings.Join(options.Endpoints, " ") != row.servers || options.Token != row.token {
 			t.Errorf("%s %.200s: %+v, dialled %q with token %q", row.env, row.line, got, options.Endpoints, options.Token)
 		}
 	}
@@ -91,7 +92,7 @@ func TestProfiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := conductord("job list"); got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+		if got := conductord("job list"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) {
 			t.Errorf("%.20q: %+v", text, got)
 		}
 	}
@@ -99,8 +100,8 @@ func TestProfiles(t *testing.T) {
 
 // TestStatusNamesProfile: cluster status says which profile is in force.
 func TestStatusNamesProfile(t *testing.T) {
-	dir, cluster := t.TempDir(), openCluster(t)
-	cluster.nodes = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: "n", Leader: "n", Ready: true}}}
+	dir, cluster := t.TempDir(), clitest.Open(t)
+	cluster.Statuses = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: "n", Leader: "n", Ready: true}}}
 	for _, row := range []struct{ line, err string }{
 		{"config profile save shop --server a:1", ""},
 		{"cluster status", ""},
@@ -109,8 +110,8 @@ func TestStatusNamesProfile(t *testing.T) {
 		{"cluster status -o json", ""},
 		{"cluster status --server b:2", ""},
 	} {
-		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.ConfigDir = dir }, strings.Fields(row.line)...)
-		if got.code != 0 || got.err != row.err {
+		got := clitest.RunWith(t, t.Context(), cluster, func(p *cli.Program) { p.ConfigDir = dir }, strings.Fields(row.line)...)
+		if got.Code != 0 || got.Err != row.err {
 			t.Errorf("%s: %+v", row.line, got)
 		}
 	}

@@ -1,8 +1,8 @@
-// Package cli is the command line of conductord: the commands that talk to a
-// cluster of daemons, and what the others share with them.
+// Package cli is what all commands of conductord share: the program with its flags, profiles and
+// connection, lists, tables and other output, names and their completion, and exit codes.
 //
-// A command is a noun and then a verb. The files of a noun begin with its name: job.go
-// has the noun and the plain verbs, job_wait.go and its like one verb each. Results go to
+// A command is a noun and then a verb. A noun has a package below this one, or is with a related noun.
+// Its commands are functions of a Program, and package commands adds them to the root. Results go to
 // stdout and everything else to stderr; with -o json the result is one JSON
 // document, except that watching gives one on each line. The exit code says
 // what kind of thing happened (see exit.go).
@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/user"
 	"regexp"
 	"strings"
 	"time"
@@ -25,6 +27,18 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
 )
+
+// OperatorName is who sits at this keyboard: user@host.
+func OperatorName() string {
+	name, host := "unknown", "unknown"
+	if who, err := user.Current(); err == nil && who.Username != "" {
+		name = who.Username
+	}
+	if here, err := os.Hostname(); err == nil {
+		host = here
+	}
+	return name + "@" + host
+}
 
 const (
 	// DefaultServer is where a server on this machine listens.
@@ -40,6 +54,8 @@ const (
 	// waitPatience is the same for commands that wait for a job: long enough
 	// for nodes to be started again.
 	waitPatience = 60 * time.Second
+	// ProgressPause is how often a command that waits shows its progress.
+	ProgressPause = time.Second
 )
 
 // Program is the command line with all that it touches of the world, so that
@@ -57,21 +73,18 @@ type Program struct {
 	// Dial connects to a cluster.
 	Dial func(ctx context.Context, options raftboard.Options) (Cluster, error)
 
-	// Commands are added to those of this package: the ones that run nodes
-	// instead of calling them.
+	// Commands are those of all nouns. Package commands has them.
 	Commands []*cobra.Command
-	// ConductorVerbs are added to the verbs of conductor.
-	ConductorVerbs []*cobra.Command
 
 	// The global flags, as given.
 	servers   []string
 	files     credentials.Files
 	tokenFile string
 	valueKeys string
-	profile   string
+	Profile   string
 	topology  string
 	output    string
-	timeout   time.Duration
+	Timeout   time.Duration
 	utc       bool
 	stale     bool // of the commands that have the flag
 
@@ -97,7 +110,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	err = cmp.Or(err, p.misnamed)
 	if err != nil && !p.started {
-		err = usageError{err}
+		err = UsageError(err)
 	}
 	usage := ""
 	if err != nil && !p.started {
@@ -110,14 +123,14 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 // report writes an error, and what to do about it, to stderr: with -o json as
 // one document on one line.
 func (p *Program) report(err error, usage string) {
-	if err == nil || errors.Is(err, errRunFailed) {
+	if err == nil || errors.Is(err, ErrRunFailed) {
 		return
 	}
 	advice := cmp.Or(p.runnable(hint(err)), usage)
 	if p.JSON() {
 		message := errorMessage(err)
 		message.Message = p.plain(message.Message)
-		line, failed := document(errorDocument{part{message}, advice})
+		line, failed := Document(errorDocument{Part{Message: message}, advice})
 		if failed == nil {
 			_, _ = p.Err.Write(append(cleanJSON(line), '\n'))
 			return
@@ -141,8 +154,8 @@ func (p *Program) report(err error, usage string) {
 // plain says in plain words that a call has timed out.
 func (p *Program) plain(text string) string {
 	over := "timed out"
-	if p.timeout > 0 {
-		over += " after " + p.timeout.String()
+	if p.Timeout > 0 {
+		over += " after " + p.Timeout.String()
 	}
 	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), over)
 }
@@ -207,7 +220,7 @@ func (p *Program) Root() *cobra.Command {
 			if err := p.checkGlobals(); err != nil {
 				return err
 			}
-			p.givenProfile = p.profile
+			p.givenProfile = p.Profile
 			p.boards = boardsOf(cmd, args)
 			return p.resolveIDs(cmd, args)
 		},
@@ -219,18 +232,14 @@ func (p *Program) Root() *cobra.Command {
 	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of the private key of --cert-file (CONDUCTORD_KEY_FILE)")
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the access token (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
-	flags.StringVar(&p.profile, "profile", "", "saved profile with default servers and credentials; flags and variables override it (CONDUCTORD_PROFILE)")
+	flags.StringVar(&p.Profile, "profile", "", "saved profile with default servers and credentials; flags and variables override it (CONDUCTORD_PROFILE)")
 	flags.StringVar(&p.topology, "topology", "", "topology file, which selects the cluster by board; --server overrides it (CONDUCTORD_TOPOLOGY)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
-	flags.DurationVar(&p.timeout, "timeout", 0, "maximum duration of the command (default 30s; commands that wait for a job: unlimited)")
+	flags.DurationVar(&p.Timeout, "timeout", 0, "maximum duration of the command (default 30s; commands that wait for a job: unlimited)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC instead of local time (JSON always uses UTC)")
-	root.AddCommand(
-		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
-		p.sessionCommand(), p.claimCommand(), p.eventsCommand(), p.topologyCommand(),
-		p.drainCommand(), p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
-	)
-	p.addStale(root)
+	root.AddCommand(p.errorCommand(), p.versionCommand())
 	root.AddCommand(p.Commands...)
+	p.addStale(root)
 	addExamples(root)
 	root.SetFlagErrorFunc(flagFault)
 	root.SetUsageTemplate(shortGlobals(root))
@@ -262,8 +271,8 @@ func (p *Program) checkGlobals() error {
 	if p.output != "table" && p.output != "json" {
 		return fmt.Errorf("--output must be table or json, not %.64q", p.output)
 	}
-	if p.timeout < 0 {
-		return fmt.Errorf("--timeout must not be negative: %s", p.timeout)
+	if p.Timeout < 0 {
+		return fmt.Errorf("--timeout must not be negative: %s", p.Timeout)
 	}
 	p.started = true
 	return nil

@@ -1,24 +1,18 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/proto"
 
-	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/cmd/conductord/daemon"
-	"github.com/conductord/conductord/cmd/conductord/demo"
-	"github.com/conductord/conductord/cmd/conductord/steptest"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
@@ -26,93 +20,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// said is what a command has written, and how it ended.
-type said struct {
-	out, err string
-	code     int
-}
-
-// run runs one command against a cluster; nil: there is none.
-func run(t *testing.T, cluster cli.Cluster, args ...string) said {
-	t.Helper()
-	return runWith(t, t.Context(), cluster, nil, args...)
-}
-
-func runWith(t *testing.T, ctx context.Context, cluster cli.Cluster, change func(*cli.Program), args ...string) said {
-	t.Helper()
-	var out, err bytes.Buffer
-	program := cli.Program{
-		In: strings.NewReader(""), Out: &out, Err: &err,
-		Dial: func(context.Context, raftboard.Options) (cli.Cluster, error) {
-			if cluster == nil {
-				return nil, fmt.Errorf("nobody answers: %w", jobs.ErrUnavailable)
-			}
-			return cluster, nil
-		},
-	}
-	addCommands(&program)
-	if change != nil {
-		change(&program)
-	}
-	code := program.Run(ctx, args)
-	return said{out.String(), err.String(), code}
-}
-
-// addCommands adds the commands of the other packages, as main does.
-func addCommands(program *cli.Program) {
-	program.Commands = append(daemon.Commands(program), demo.Command(program), steptest.Command(program))
-}
-
-// readJSON reads the document of a thing, which is an API message.
-func readJSON[T any, M proto.Message](t *testing.T, text string, message M, convert func(M) (T, error)) T {
-	t.Helper()
-	err := wire.JSONCodec{}.Unmarshal([]byte(text), message)
-	thing, convertErr := convert(message)
-	if err := errors.Join(err, convertErr); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	return thing
-}
-
-func readJob(t *testing.T, text string) jobs.Job {
-	t.Helper()
-	return readJSON(t, text, &v1.Job{}, command.JobFromProto)
-}
-
-func readJobs(t *testing.T, text string) (listed []jobs.Job) {
-	t.Helper()
-	return readJSON(t, text, &v1.ListJobsResponse{}, func(answer *v1.ListJobsResponse) ([]jobs.Job, error) {
-		for _, message := range answer.Jobs {
-			job, err := command.JobFromProto(message)
-			if err != nil {
-				return nil, err
-			}
-			listed = append(listed, job)
-		}
-		return listed, nil
-	})
-}
-
-// steady replaces what differs from run to run: ids, moments, durations, and
-// the size of a posting, in which a moment takes as many bytes as it needs.
-func steady(text string) string {
-	for _, r := range []struct{ pattern, with string }{
-		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
-		{`\b(\d+[smhd] ago|in \d+[smhd])\b`, "AGO"},
-		{`\b\d+(\.\d+)?m?s\b`, "TOOK"},
-		{`"size": "\d+"`, `"size": BYTES`},
-		{` +`, " "},
-	} {
-		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.with)
-	}
-	return text
-}
 
 func TestExitCodes(t *testing.T) {
 	for _, row := range []struct {
@@ -210,19 +120,19 @@ func TestWrongCommandLines(t *testing.T) {
 		{"config check /nowhere.toml", "cannot read the configuration"},
 	} {
 		t.Run(row.args, func(t *testing.T) {
-			got := run(t, nil, strings.Fields(row.args)...)
-			if got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) || got.out != "" {
-				t.Errorf("code %d\nstdout %s\nstderr %s\nwant %s", got.code, got.out, got.err, row.want)
+			got := clitest.Run(t, nil, strings.Fields(row.args)...)
+			if got.Code != cli.ExitUsage || !strings.Contains(got.Err, row.want) || got.Out != "" {
+				t.Errorf("code %d\nstdout %s\nstderr %s\nwant %s", got.Code, got.Out, got.Err, row.want)
 			}
 		})
 	}
 }
 
 func TestNoServer(t *testing.T) {
-	got := run(t, nil, "job", "list")
+	got := clitest.Run(t, nil, "job", "list")
 	want := "conductord: cannot connect to 127.0.0.1:7070: nobody answers: unavailable: it did not happen\n" +
 		"conductord: is a server running, and is --server right? start one with `conductord dev`\n"
-	if got.code != cli.ExitUnavailable || got.err != want || got.out != "" {
+	if got.Code != cli.ExitUnavailable || got.Err != want || got.Out != "" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -241,7 +151,7 @@ func TestEndpoints(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var dialled []string
-			runWith(t, t.Context(), nil, func(p *cli.Program) {
+			clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 				p.Env = row.env
 				p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
 					dialled = options.Endpoints
@@ -271,7 +181,7 @@ func TestBounds(t *testing.T) {
 		{"job wait --timeout 7m " + id, 7 * time.Minute},
 	} {
 		var got time.Duration
-		runWith(t, t.Context(), nil, func(p *cli.Program) {
+		clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
 				got = options.Patience
 				return nil, jobs.ErrUnavailable
@@ -286,11 +196,11 @@ func TestBounds(t *testing.T) {
 func TestVersion(t *testing.T) {
 	formats := cli.Formats{Log: command.Version, Rows: fsm.RowsFormat, Snapshot: fsm.SnapshotFormat, Backup: backup.Format}
 	line := fmt.Sprintf("\nformats:  log %d, rows %d, snapshot %d, backup %d\n", formats.Log, formats.Rows, formats.Snapshot, formats.Backup)
-	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "conductord ") || !strings.Contains(got.out, line) || got.err != "" {
+	if got := clitest.Run(t, nil, "version"); got.Code != 0 || !strings.HasPrefix(got.Out, "conductord ") || !strings.Contains(got.Out, line) || got.Err != "" {
 		t.Errorf("got %+v", got)
 	}
 	var version cli.Version
-	if got := run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.out), &version) != nil || version.Go == "" || version.Formats != formats {
+	if got := clitest.Run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.Out), &version) != nil || version.Go == "" || version.Formats != formats {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -7,6 +7,25 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// Operand is a name as the last word of a command, after all flags.
+func Operand(name string) string {
+	if strings.HasPrefix(name, "-") {
+		return "-- " + Quoted(name)
+	}
+	return Quoted(name)
+}
+
+// Quoted is a text as one word of a shell.
+func Quoted(name string) string {
+	plain := func(r rune) bool {
+		return r == '-' || r == '_' || r == '.' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+	}
+	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) }) < 0 && !strings.HasPrefix(name, "-") {
+		return name
+	}
+	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+}
+
 // remedyCommands are the command lines of remedies, below conductord. OPERAND is a name as the last
 // word; TARGET is an id, or the value of a flag.
 var remedyCommands = map[jobs.RemedyVerb]string{

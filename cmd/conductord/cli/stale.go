@@ -31,5 +31,5 @@ func (p *Program) noteAge(age time.Duration, known bool) {
 		p.Note("stale: unknown age; the node has had no leader since its start")
 		return
 	}
-	p.Note("stale: up to %s old", durationText(age))
+	p.Note("stale: up to %s old", DurationText(age))
 }

@@ -4,14 +4,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 // TestStale: every command that only reads can take what one node knows, and says how old
 // that may be.
 func TestStale(t *testing.T) {
-	cluster := openCluster(t)
-	job := postHello(t, cluster).String()
-	read := readJob(t, run(t, cluster, "-o", "json", "job", "get", job).out)
+	cluster := clitest.Open(t)
+	job := clitest.PostHello(t, cluster).String()
+	read := clitest.ReadJob(t, clitest.Run(t, cluster, "-o", "json", "job", "get", job).Out)
 	for _, row := range []struct {
 		args string
 		age  time.Duration // negative: unknown
@@ -33,14 +35,14 @@ func TestStale(t *testing.T) {
 		{"session list", 0, "stale: up to "},
 		{"conductor list", 0, "stale: up to "},
 	} {
-		cluster.age, cluster.stale = row.age, 0
-		got := run(t, cluster, append(strings.Fields(row.args), "--stale")...)
-		if got.code != 0 || cluster.stale != 1 || !strings.Contains(got.err, row.want) || got.out == "" {
+		cluster.Age, cluster.AskedStale = row.age, 0
+		got := clitest.Run(t, cluster, append(strings.Fields(row.args), "--stale")...)
+		if got.Code != 0 || cluster.AskedStale != 1 || !strings.Contains(got.Err, row.want) || got.Out == "" {
 			t.Errorf("%s: %+v", row.args, got)
 		}
 	}
-	cluster.stale = 0
-	if got := run(t, cluster, "job", "list"); got.code != 0 || cluster.stale != 0 || got.err != "" {
+	cluster.AskedStale = 0
+	if got := clitest.Run(t, cluster, "job", "list"); got.Code != 0 || cluster.AskedStale != 0 || got.Err != "" {
 		t.Errorf("without the flag: %+v", got)
 	}
 }

@@ -14,6 +14,8 @@ const (
 	leastLast = 24 // the same of the last column, which is often a reason
 	// cutID is what is left of an id: the time at which it was made, and the counter behind that.
 	cutID = len("00000000-0000-0000")
+	// ColourOff ends a colour on a terminal.
+	ColourOff = "\x1b[0m"
 )
 
 // stateColours make what needs a look stand out. They are those of marks.
@@ -45,10 +47,10 @@ func (p *Program) WriteTable(header []string, rows [][]string) error {
 	for _, row := range cells {
 		line := ""
 		for _, c := range columns {
-			cell := shortenTo(row[c], widths[c])
+			cell := ShortenTo(row[c], widths[c])
 			pad := strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell)+columnGap)
 			if look := stateColours[row[c]]; colour && look != "" && holdsStates(cells[0][c]) {
-				cell = look + cell + colourOff
+				cell = look + cell + ColourOff
 			}
 			line += cell + pad
 		}

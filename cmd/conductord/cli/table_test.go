@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
 const firstID, secondID, laterID = "01a20dce-5501-742b-b53e-8f1ba6a6a0d4", "01a20dce-5501-7fff-8000-000000000001", "01a20dcf-0000-7000-8000-000000000002"
@@ -86,12 +87,12 @@ func TestTablesHaveColours(t *testing.T) {
 
 // TestListsFitATerminal: the lists of a busy cluster fit into 80 columns, with what matters.
 func TestListsFitATerminal(t *testing.T) {
-	cluster := openCluster(t)
+	cluster := clitest.Open(t)
 	for i := range 3 {
-		newWorker(t, cluster, post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest=x", "--name", fmt.Sprint("the long name of job ", i), "--board", "the board of the night"))
+		clitest.NewWorker(t, cluster, clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x", "--name", fmt.Sprint("the long name of job ", i), "--board", "the board of the night"))
 	}
-	newWorker(t, cluster, postHello(t, cluster)).fail()
-	newWorker(t, cluster, postHello(t, cluster)).succeed()
+	clitest.NewWorker(t, cluster, clitest.PostHello(t, cluster)).Fail()
+	clitest.NewWorker(t, cluster, clitest.PostHello(t, cluster)).Succeed()
 	for args, want := range map[string]string{
 		"job list":     "ID STATE OUTCOME NAME STARTED TOOK",
 		"claim list":   "JOB NAME BOARD OWNER HEALTH",
@@ -101,11 +102,11 @@ func TestListsFitATerminal(t *testing.T) {
 		"board list":   "BOARD STATE CLAIMABLE CLAIMED",
 		"trash list":   "ID BOARD NAME KIND TRASHED",
 	} {
-		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.Columns, p.Env = func() int { return 80 }, []string{"NO_COLOR=1"} }, strings.Fields(args)...)
-		if got.code != 0 || !strings.HasPrefix(steady(got.out), want) {
+		got := clitest.RunWith(t, t.Context(), cluster, func(p *cli.Program) { p.Columns, p.Env = func() int { return 80 }, []string{"NO_COLOR=1"} }, strings.Fields(args)...)
+		if got.Code != 0 || !strings.HasPrefix(clitest.Steady(got.Out), want) {
 			t.Errorf("%s: %+v", args, got)
 		}
-		for line := range strings.Lines(got.out) {
+		for line := range strings.Lines(got.Out) {
 			if utf8.RuneCountInString(line) > 81 {
 				t.Errorf("%s: a line of %d characters: %s", args, utf8.RuneCountInString(line)-1, line)
 			}

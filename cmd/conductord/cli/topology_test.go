@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/topology"
@@ -51,18 +52,18 @@ func TestTopologyIsShown(t *testing.T) {
 		{"topology route mail -o json", 0, `{ "routes": [ { "board": "mail", "cluster": "a", "rule": "mail", "servers": [ "a:1", "a:2" ] } ] }`},
 		{"topology route", cli.ExitUsage, "conductord: BOARD is missing conductord: usage: conductord topology route BOARD… [flags]; `conductord topology route --help` says more"},
 	} {
-		got := run(t, nil, append(strings.Fields(row.args), "--topology", path)...)
-		if said := strings.Join(strings.Fields(got.out+got.err), " "); got.code != row.code || said != row.want {
-			t.Errorf("%s: code %d\n got %s\nwant %s", row.args, got.code, said, row.want)
+		got := clitest.Run(t, nil, append(strings.Fields(row.args), "--topology", path)...)
+		if said := strings.Join(strings.Fields(got.Out+got.Err), " "); got.Code != row.code || said != row.want {
+			t.Errorf("%s: code %d\n got %s\nwant %s", row.args, got.Code, said, row.want)
 		}
 	}
-	if got := run(t, nil, "topology", "show", "-o", "json", "--topology", path); got.code != 0 || !strings.Contains(got.out, `"digest": "`+digest+`"`) || !strings.Contains(got.out, `"default": "main"`) {
+	if got := clitest.Run(t, nil, "topology", "show", "-o", "json", "--topology", path); got.Code != 0 || !strings.Contains(got.Out, `"digest": "`+digest+`"`) || !strings.Contains(got.Out, `"default": "main"`) {
 		t.Errorf("as JSON: %+v", got)
 	}
-	if got := run(t, nil, "topology", "show"); got.code != cli.ExitUsage || !strings.Contains(got.err, "pass its file with --topology") {
+	if got := clitest.Run(t, nil, "topology", "show"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "pass its file with --topology") {
 		t.Errorf("without a file: %+v", got)
 	}
-	if got := run(t, nil, "topology", "show", "--topology", "examples.txt"); got.code != cli.ExitUsage || !strings.Contains(got.err, "cannot use the topology in examples.txt") {
+	if got := clitest.Run(t, nil, "topology", "show", "--topology", "examples.txt"); got.Code != cli.ExitUsage || !strings.Contains(got.Err, "cannot use the topology in examples.txt") {
 		t.Errorf("another file: %+v", got)
 	}
 }
@@ -99,7 +100,7 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		{"job move 01890000-0000-7000-8000-000000000001 mail", "", "a:1 a:2", ""},
 	} {
 		var called []string
-		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Env = []string{"CONDUCTORD_TOPOLOGY=" + path, row.env}
 			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
 				called = options.Endpoints
@@ -110,7 +111,7 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		if row.want == "" {
 			code = cli.ExitUsage
 		}
-		if strings.Join(called, " ") != row.want || got.code != code || !strings.Contains(got.err, row.says) {
+		if strings.Join(called, " ") != row.want || got.Code != code || !strings.Contains(got.Err, row.says) {
 			t.Errorf("%s: called %v, %+v", row.args, called, got)
 		}
 	}
@@ -134,8 +135,8 @@ func TestHintNamesTheOtherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"--kind", "k"}, {"--from", path}} {
-		got := run(t, forwarder{openCluster(t)}, append([]string{"job", "post"}, args...)...)
-		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, "`conductord topology check` checks the nodes") || strings.Contains(got.err, "is a server running") {
+		got := clitest.Run(t, forwarder{clitest.Open(t)}, append([]string{"job", "post"}, args...)...)
+		if got.Code != cli.ExitUnavailable || !strings.Contains(got.Err, "`conductord topology check` checks the nodes") || strings.Contains(got.Err, "is a server running") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -145,11 +146,11 @@ func TestHintNamesTheOtherCluster(t *testing.T) {
 // cluster that has it, and what is said when none or several have it, or one does not answer.
 func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 	path, _ := writeTopology(t)
-	clusters := map[string]*testCluster{"m:1": openCluster(t), "a:1": openCluster(t)}
+	clusters := map[string]*clitest.Cluster{"m:1": clitest.Open(t), "a:1": clitest.Open(t)}
 	const inMain, inA, silent = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-000000000002", "0222"
 	for endpoint, ids := range map[string][]string{"m:1": {inMain}, "a:1": {inA, "02220000-0000-7000-8000-000000000001"}} {
 		for _, id := range ids {
-			if got := run(t, clusters[endpoint], "job", "post", "--kind", "k", "--id", id); got.code != 0 {
+			if got := clitest.Run(t, clusters[endpoint], "job", "post", "--kind", "k", "--id", id); got.Code != 0 {
 				t.Fatalf("%+v", got)
 			}
 		}
@@ -170,7 +171,7 @@ func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 		{"job get 0333", "", cli.ExitNotFound, "no cluster of the topology has an id that starts with 0333"},
 		{"job get " + inA, "a:1", cli.ExitUnavailable, `cluster "a": `},
 	} {
-		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Env = []string{"CONDUCTORD_TOPOLOGY=" + path}
 			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
 				if options.Endpoints[0] == row.down {
@@ -179,7 +180,7 @@ func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 				return clusters[options.Endpoints[0]], nil
 			}
 		}, strings.Fields(row.args)...)
-		if got.code != row.code || !strings.Contains(got.out+got.err, row.says) {
+		if got.Code != row.code || !strings.Contains(got.Out+got.Err, row.says) {
 			t.Errorf("%s, without %q: %+v", row.args, row.down, got)
 		}
 	}
@@ -212,7 +213,7 @@ func TestTopologyCheck(t *testing.T) {
 		{"a silent cluster", nil, []raftboard.NodeStatus{main}, cli.ExitFailed, []string{"a unreachable 0 of 2 -", "main same 1 of 1"}},
 	} {
 		for _, output := range []string{"table", "json"} {
-			got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+			got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) {
 				p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
 					nodes := row.a
 					if options.Endpoints[0] == "m:1" {
@@ -221,12 +222,12 @@ func TestTopologyCheck(t *testing.T) {
 					if nodes == nil {
 						return nil, jobs.ErrUnavailable
 					}
-					return &testCluster{nodes: nodes}, nil
+					return &clitest.Cluster{Statuses: nodes}, nil
 				}
 			}, "topology", "check", "--topology", path, "-o", output)
-			said := strings.Join(strings.Fields(got.out+got.err), " ")
-			if got.code != row.code {
-				t.Errorf("%s: code %d: %s", row.name, got.code, said)
+			said := strings.Join(strings.Fields(got.Out+got.Err), " ")
+			if got.Code != row.code {
+				t.Errorf("%s: code %d: %s", row.name, got.Code, said)
 			}
 			for _, want := range row.want {
 				if output == "table" && !strings.Contains(said, want) {

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 )
 
 // argument is one that a command must be given, as its usage shows it; those
@@ -24,8 +26,8 @@ func TestUsageErrorsOfTheTree(t *testing.T) {
 	wrong := func(line ...string) {
 		t.Helper()
 		lines++
-		if got := run(t, nil, line...); got.code != cli.ExitUsage || got.out != "" {
-			t.Errorf("conductord %q: code %d\nstdout %s\nstderr %s", line, got.code, got.out, got.err)
+		if got := clitest.Run(t, nil, line...); got.Code != cli.ExitUsage || got.Out != "" {
+			t.Errorf("conductord %q: code %d\nstdout %s\nstderr %s", line, got.Code, got.Out, got.Err)
 		}
 	}
 	var walk func(cmd *cobra.Command, path []string)
@@ -58,9 +60,7 @@ func TestUsageErrorsOfTheTree(t *testing.T) {
 			}
 		})
 	}
-	program := &cli.Program{}
-	addCommands(program)
-	walk(program.Root(), nil)
+	walk(commands.Of(&cli.Program{}).Root(), nil)
 	const several = 200
 	if lines < several {
 		t.Errorf("only %d command lines were tried", lines)
@@ -86,8 +86,8 @@ func TestWhatMustBeSaid(t *testing.T) {
 		{"log-store convert --to wal", "data-dir"},
 		{"log-store compact", "data-dir"},
 	} {
-		got := run(t, openCluster(t), strings.Fields(row.args)...)
-		if got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) || got.out != "" {
+		got := clitest.Run(t, clitest.Open(t), strings.Fields(row.args)...)
+		if got.Code != cli.ExitUsage || !strings.Contains(got.Err, row.want) || got.Out != "" {
 			t.Errorf("conductord %s: %+v", row.args, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
@@ -19,7 +20,7 @@ import (
 
 func backupCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("backup", "Create, check and restore backups",
-		p.BackupCreateCommand(), p.BackupListCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
+		clustercmd.BackupCreateCommand(p), clustercmd.BackupListCommand(p), clustercmd.BackupInspectCommand(p), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
 }
 
 func extractBackupCommand(p *cli.Program) *cobra.Command {
@@ -46,7 +47,7 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.InspectBackup(args[0])
+			return clustercmd.InspectBackup(p, args[0])
 		},
 	}
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "data directory of the node")
@@ -71,7 +72,7 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			tightenUmask()
-			source, err := p.OpenBackup(args[0])
+			source, err := clustercmd.OpenBackup(p, args[0])
 			if err != nil {
 				return err
 			}
@@ -117,7 +118,7 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 		if into != "" {
 			loaded.DataDir = into
 		}
-		source, err := p.OpenBackup(args[0])
+		source, err := clustercmd.OpenBackup(p, args[0])
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return cli.UsageError(err)
 			}
-			return p.Running(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+			return p.Waiting(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				if err := runConductor(ctx, c, steps, cluster, daemonLogger(c, p.Err)); err != nil {
 					return fmt.Errorf("cannot run the conductor: %w", err)
 				}

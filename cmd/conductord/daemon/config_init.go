@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/credentials"
 )
@@ -126,7 +127,7 @@ func (n *newNodes) configure(flags *configFlags) error {
 			given["conductor-handlers"] = nodeHandlers
 		}
 		if given["insecure"] != "true" {
-			given["tls-ca"], given["tls-cert"], given["tls-key"] = cli.AuthorityCert, nodeCert, nodeKey
+			given["tls-ca"], given["tls-cert"], given["tls-key"] = accesscmd.AuthorityCert, nodeCert, nodeKey
 		}
 	}
 	for i := range n.hosts {
@@ -192,7 +193,7 @@ func (n *newNodes) write() error {
 		if err := os.MkdirAll(filepath.Dir(file.path), 0o755); err != nil {
 			return fmt.Errorf("cannot make the directory: %w", err)
 		}
-		if err := cli.WriteNew(file.path, file.data, file.mode); err != nil {
+		if err := accesscmd.WriteNew(file.path, file.data, file.mode); err != nil {
 			return err
 		}
 	}
@@ -207,16 +208,16 @@ func (n *newNodes) write() error {
 // certify adds the certificates of a new authority.
 func (n *newNodes) certify() error {
 	const day = 24 * time.Hour
-	authority, err := credentials.NewAuthority("conductord authority", cli.AuthorityDays*day)
-	n.files = append(n.files, newFile{filepath.Join(n.dir, cli.AuthorityCert), authority.Cert, 0o644}, newFile{filepath.Join(n.dir, cli.AuthorityKey), authority.Key, 0o600})
+	authority, err := credentials.NewAuthority("conductord authority", accesscmd.AuthorityDays*day)
+	n.files = append(n.files, newFile{filepath.Join(n.dir, accesscmd.AuthorityCert), authority.Cert, 0o644}, newFile{filepath.Join(n.dir, accesscmd.AuthorityKey), authority.Key, 0o600})
 	for i := 0; i < len(n.configs) && err == nil; i++ {
 		c := &n.configs[i]
 		self, _ := c.Self()
 		host, _, _ := net.SplitHostPort(self.API)
 		var own credentials.Issued
-		own, err = credentials.Issue(authority, credentials.Subject{Name: c.Node, Cluster: c.Cluster.ID, Hosts: []string{host}, Valid: cli.IssuedDays * day})
+		own, err = credentials.Issue(authority, credentials.Subject{Name: c.Node, Cluster: c.Cluster.ID, Hosts: []string{host}, Valid: accesscmd.IssuedDays * day})
 		dir := filepath.Join(n.dir, c.Node)
-		n.files = append(n.files, newFile{filepath.Join(dir, cli.AuthorityCert), authority.Cert, 0o644},
+		n.files = append(n.files, newFile{filepath.Join(dir, accesscmd.AuthorityCert), authority.Cert, 0o644},
 			newFile{filepath.Join(dir, nodeCert), own.Cert, 0o644}, newFile{filepath.Join(dir, nodeKey), own.Key, 0o600})
 	}
 	return err

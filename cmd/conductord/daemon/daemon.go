@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	conductorcmd "github.com/conductord/conductord/cmd/conductord/cli/conductor"
 	"github.com/conductord/conductord/cmd/conductord/dashboard"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
@@ -54,10 +55,9 @@ const (
 	stepsDir = "steps"
 )
 
-// Commands are the commands of this package. It gives p the verb that is in a noun of package cli.
+// Commands are the nouns and commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
-	p.ConductorVerbs = []*cobra.Command{runConductorCommand(p)}
-	return []*cobra.Command{serverCommand(p), workerCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), doctorCommand(p)}
+	return []*cobra.Command{serverCommand(p), workerCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), conductorcmd.Command(p, runConductorCommand(p)), doctorCommand(p)}
 }
 
 // daemon is a node and the conductor beside it.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
@@ -16,7 +17,7 @@ import (
 )
 
 func clusterCommand(p *cli.Program) *cobra.Command {
-	return p.ClusterCommand(joinCommand(p), replaceCommand(p))
+	return clustercmd.Command(p, joinCommand(p), replaceCommand(p))
 }
 
 func joinCommand(p *cli.Program) *cobra.Command {

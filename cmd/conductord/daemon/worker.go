@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	conductorcmd "github.com/conductord/conductord/cmd/conductord/cli/conductor"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
@@ -65,7 +66,7 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "time after SIGTERM to stop running steps (default unlimited)")
 	flags.StringVar(&f.level, "log-level", "info", "log level: trace, debug, info, warn or error")
 	_ = cmd.MarkFlagRequired("handlers")
-	cmd.AddCommand(p.WorkerListCommand())
+	cmd.AddCommand(conductorcmd.WorkerListCommand(p))
 	return cmd
 }
 
@@ -87,7 +88,7 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 	if err != nil {
 		return err
 	}
-	return p.Running(ctx, func(ctx context.Context, cluster cli.Cluster) error {
+	return p.Waiting(ctx, func(ctx context.Context, cluster cli.Cluster) error {
 		client, can := cluster.(steps.Client)
 		if !can {
 			return errors.New("cannot run steps: this cluster does not support workers")

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/cmd/conductord/daemon"
-	"github.com/conductord/conductord/cmd/conductord/demo"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 )
 
 var (
@@ -24,9 +23,7 @@ var (
 
 // newTree is the tree of all commands.
 func newTree() *cobra.Command {
-	program := &cli.Program{Out: io.Discard, Err: io.Discard}
-	program.Commands = append(daemon.Commands(program), demo.Command(program))
-	return program.Root()
+	return commands.Of(&cli.Program{Out: io.Discard, Err: io.Discard}).Root()
 }
 
 // commandFault says what is wrong with a command line; empty: its command and its flags exist.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/cmd/conductord/cli"
+	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -316,7 +316,7 @@ func (d *flowData) planRevert(shown int) {
 		d.Problem = err.Error()
 	}
 	for i := range undos {
-		if d.Undos = append(d.Undos, undos[i].Step+": "+cli.UndoText(&undos[i])); len(d.Undos) == shown && len(undos) > shown {
+		if d.Undos = append(d.Undos, undos[i].Step+": "+flowcmd.UndoText(&undos[i])); len(d.Undos) == shown && len(undos) > shown {
 			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-shown))
 			break
 		}

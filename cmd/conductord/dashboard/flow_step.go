@@ -12,6 +12,8 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/fsm/command"
@@ -144,9 +146,9 @@ func causesOf(f *logbook.Failure) (texts []string) {
 
 // consequence lists the steps that run, run again or are undone after an intervention.
 func (d *flowData) consequence(said logbook.Intervention) string {
-	c, err := cli.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
+	c, err := flowcmd.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
 	if err != nil { // such as a value of the store that the caller may not see
-		c, _ = cli.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
+		c, _ = flowcmd.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
 	}
 	return cut(c.String(), maxLine)
 }
@@ -183,7 +185,7 @@ func (v *visit) planned(d *flowData, s *stepData) {
 		return
 	}
 	if work, _ := d.plan.Step(number).WorkerStep(); s.Offered != nil && work.Type != "" {
-		s.Wanted = ": " + cli.WantedWorker(work, s.Offered.Action)
+		s.Wanted = ": " + tree.WantedWorker(work, s.Offered.Action)
 	}
 	for _, before := range d.plan.Predecessors(number) {
 		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < v.bound(maxInstances) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -245,7 +246,7 @@ func (s *story) showLocked(now time.Time) {
 		return
 	}
 	s.shown = now
-	line := fmt.Sprintf("jobs %s %d/%d  steps %s %d/%d", cli.Bar(s.finished, len(s.jobs)), s.finished, len(s.jobs), cli.Bar(s.stepped, s.steps), s.stepped, s.steps) + s.suffered()
+	line := fmt.Sprintf("jobs %s %d/%d  steps %s %d/%d", tree.Bar(s.finished, len(s.jobs)), s.finished, len(s.jobs), tree.Bar(s.stepped, s.steps), s.stepped, s.steps) + s.suffered()
 	if !s.program.Terminal {
 		s.program.Note("%s", line)
 		return

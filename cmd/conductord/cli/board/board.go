@@ -1,0 +1,252 @@
+// Package board has the commands about boards.
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+func Command(p *cli.Program) *cobra.Command {
+	return cli.Noun("board", "Manage boards: show, pause, limit",
+		listCommand(p), showCommand(p), createCommand(p),
+		pauseCommand(p, "pause", "Pause a board: its jobs cannot be claimed until you resume it",
+			"Claimed jobs continue, and the board accepts postings. The command is idempotent.", cli.Cluster.PauseBoard),
+		pauseCommand(p, "resume", "Resume a paused board", "Its jobs are claimable immediately.", cli.Cluster.ResumeBoard),
+		limitCommand(p), ageingCommand(p), deleteCommand(p), waitCommand(p), countCommand(p),
+	)
+}
+
+// boardVerb makes a command for one board, which its argument names, and
+// shows the board as it stands afterwards.
+func boardVerb(p *cli.Program, use, short, long string, do func(ctx context.Context, cluster cli.Cluster, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
+		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {
+			if err := do(ctx, cluster, args[0]); err != nil {
+				return cli.Because(err, "%s board %s", use, args[0])
+			}
+			return showBoard(ctx, p, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + openText(p, b) + ", " + limitsText(b.Limits) })
+		}),
+	}
+}
+
+// showBoard reads a board after a change and shows it: as JSON, or in a line.
+func showBoard(ctx context.Context, p *cli.Program, cluster cli.Cluster, name string, line func(*jobs.BoardStatus) string) error {
+	status, err := cluster.BoardStatus(ctx, name)
+	if err != nil {
+		return cli.Because(err, "read board %s", name)
+	}
+	return p.Show(command.BoardToProto(&status), "%s%s", status.Name, line(&status))
+}
+
+func openText(p *cli.Program, status *jobs.BoardStatus) string {
+	if status.Pause == nil {
+		return "open"
+	}
+	said := "paused since " + p.TimeText(status.Pause.At)
+	if status.Pause.By != "" {
+		said += " by " + status.Pause.By
+	}
+	if status.Pause.Reason != "" {
+		said += ": " + status.Pause.Reason
+	}
+	return said
+}
+
+// ageingText says how waiting raises priority, and nothing where it never did.
+func ageingText(p *cli.Program, ageing jobs.BoardAgeing) string {
+	switch {
+	case ageing == jobs.BoardAgeing{}:
+		return ""
+	case ageing.Step == 0:
+		return "off since " + p.TimeText(ageing.Since) + "; what waits keeps what it has reached"
+	}
+	return "a step of priority for each " + cli.DurationText(ageing.Step) + " of waiting, since " + p.TimeText(ageing.Since)
+}
+
+func limitsText(limits jobs.BoardLimits) string {
+	var said []string
+	for _, limit := range []struct {
+		n    uint64
+		what string
+	}{
+		{limits.Jobs, "unfinished jobs"}, {limits.Bytes, "bytes of them"}, {limits.PostingsPerSecond, "postings a second"},
+	} {
+		if limit.n > 0 {
+			said = append(said, fmt.Sprintf("%d %s", limit.n, limit.what))
+		}
+	}
+	if len(said) == 0 {
+		return "no limits"
+	}
+	return "at most " + strings.Join(said, ", ")
+}
+
+func listCommand(p *cli.Program) *cobra.Command {
+	boards := cli.List[jobs.BoardStatus]{
+		What:  "boards",
+		Whole: true, // a cluster keeps a bounded number of boards
+		Read: func(ctx context.Context, cluster cli.Cluster, _ string, _ int) (all []jobs.BoardStatus, _ string, _ error) {
+			for board, err := range jobs.AllBoards(ctx, cluster) {
+				if err != nil {
+					return all, "", err
+				}
+				all = append(all, board)
+			}
+			return all, "", nil
+		},
+		Answer: func(boards []jobs.BoardStatus, _ string) proto.Message {
+			return &v1.ListBoardsResponse{Boards: cli.Messages(boards, command.BoardToProto)}
+		},
+		Header: []string{"board", "state", "claimable", "claimed", "unfinished", "oldest", "posted/min", "finished/min"},
+		Row: func(b *jobs.BoardStatus) []string {
+			state := "open"
+			if b.Pause != nil {
+				state = "paused"
+			}
+			return []string{
+				b.Name, state, cli.NumberText(b.Jobs[jobs.StateClaimable]), cli.NumberText(b.Jobs[jobs.StateClaimed]), cli.NumberText(b.Unfinished()),
+				cli.OrDash(cli.AgoText(b.OldestClaimable)), cli.NumberText(b.Posted.One), cli.NumberText(b.Finished.One),
+			}
+		},
+	}
+	return boards.Command(p, &cobra.Command{Use: "list", Short: "List boards with their jobs and rates"}, nil)
+}
+
+func showCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use: "show BOARD", Short: "Show a board: jobs by state and kind, rates, and claims by owner", Args: cobra.ExactArgs(1),
+		RunE: cli.Get(p, "board", cli.Name, boardStatus, func(_ context.Context, _ cli.Cluster, status jobs.BoardStatus) error {
+			if p.JSON() {
+				return p.WriteJSON(command.BoardToProto(&status))
+			}
+			return writeBoard(p, &status)
+		}),
+	}
+}
+
+// boardStatus reads a board, and says how one is made.
+func boardStatus(cluster cli.Cluster, ctx context.Context, name string) (jobs.BoardStatus, error) {
+	status, err := cluster.BoardStatus(ctx, name)
+	return status, cli.AdviseCreate(err, name)
+}
+
+func writeBoard(p *cli.Program, b *jobs.BoardStatus) error {
+	fields := []cli.Field{
+		{"board", b.Name}, {"created", p.TimeText(b.CreatedAt)}, {"state", openText(p, b)}, {"limits", limitsText(b.Limits)},
+		{"ageing", ageingText(p, b.Ageing)},
+		{"jobs", cli.OrDash(cli.StatesText(b.Jobs))}, {"parked jobs", cli.NumberText(b.Parked)}, {"bytes of unfinished jobs", cli.NumberText(b.Bytes)},
+		{"oldest claimable", cli.AgoText(b.OldestClaimable)}, {"next due", p.TimeText(b.NextDue)},
+		{"posted in 1, 5, 15 min", rateText(b.Posted)}, {"finished in 1, 5, 15 min", rateText(b.Finished)},
+	}
+	for _, kind := range b.Kinds {
+		fields = append(fields, cli.Field{"kind " + cli.Clean(cli.OrDash(kind.Kind)), cli.StatesText(kind.Jobs)})
+	}
+	for _, holder := range b.Holders {
+		fields = append(fields, cli.Field{"held by " + cli.Clean(holder.Owner), fmt.Sprintf("%d, in session %s", holder.Jobs, holder.Session)})
+	}
+	if b.More {
+		fields = append(fields, cli.Field{"more", "there are more kinds or holders than are listed"})
+	}
+	return p.WriteFields(fields)
+}
+
+func rateText(rate jobs.BoardRate) string {
+	return fmt.Sprintf("%d, %d, %d", rate.One, rate.Five, rate.Fifteen)
+}
+
+func createCommand(p *cli.Program) *cobra.Command {
+	return boardVerb(p, "create", "Create a board before the first job is posted to it",
+		"Otherwise, the first posted job creates the board. An existing board does not change.",
+		func(ctx context.Context, cluster cli.Cluster, name string) error {
+			return cluster.CreateBoard(ctx, name)
+		})
+}
+
+func pauseCommand(p *cli.Program, use, short, long string, do func(cli.Cluster, context.Context, jobs.BoardCommand) error) *cobra.Command {
+	var reason string
+	cmd := boardVerb(p, use, short, long, func(ctx context.Context, cluster cli.Cluster, name string) error {
+		return do(cluster, ctx, jobs.BoardCommand{Board: name, By: cli.OperatorName(), Reason: reason})
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, in one sentence")
+	return cmd
+}
+
+func limitCommand(p *cli.Program) *cobra.Command {
+	var given jobs.BoardLimits
+	named := []string{"jobs", "bytes", "postings-per-second"}
+	var cmd *cobra.Command
+	cmd = boardVerb(p, "limit", "Limit a board; the cluster refuses postings over a limit",
+		"Omitted limits do not change; 0 removes a limit. Existing jobs over a new limit stay.",
+		func(ctx context.Context, cluster cli.Cluster, name string) error {
+			status, err := cluster.BoardStatus(ctx, name)
+			if err != nil {
+				return cli.AdviseCreate(err, name)
+			}
+			limits := status.Limits
+			for i, limit := range []struct{ to, from *uint64 }{
+				{&limits.Jobs, &given.Jobs}, {&limits.Bytes, &given.Bytes}, {&limits.PostingsPerSecond, &given.PostingsPerSecond},
+			} {
+				if cmd.Flags().Changed(named[i]) {
+					*limit.to = *limit.from
+				}
+			}
+			return cluster.LimitBoard(ctx, name, limits)
+		})
+	flags := cmd.Flags()
+	flags.Uint64Var(&given.Jobs, named[0], 0, "unfinished jobs")
+	flags.Uint64Var(&given.Bytes, named[1], 0, "maximum bytes of the postings of unfinished jobs")
+	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "maximum postings per second, in bursts of one second's worth")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if !slices.ContainsFunc(named, flags.Changed) {
+			return cli.UsageError(errors.New("name a limit: --jobs, --bytes or --postings-per-second"))
+		}
+		return nil
+	}
+	return cmd
+}
+
+func deleteCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete BOARD", Short: "Delete an empty board, with its limits", Args: cobra.ExactArgs(1),
+		Long: "Delete a board with its limits and rates. It must have no jobs, including finished jobs, and no schedules.",
+		RunE: cli.About(p, cli.Name, func(ctx context.Context, cluster cli.Cluster, board string) error {
+			return cli.Because(cluster.DeleteBoard(ctx, board), "delete board %s", board)
+		}),
+	}
+}
+
+func ageingCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use: "ageing BOARD DURATION|off", Short: "Raise a waiting job's priority by one step per interval", Args: cobra.ExactArgs(2),
+		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities make\n" +
+			"progress. \"off\" disables ageing; waiting jobs keep their current priority.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			step := time.Duration(0)
+			if args[1] != "off" {
+				var err error
+				if step, err = time.ParseDuration(args[1]); err != nil || step == 0 {
+					return cli.UsageError(fmt.Errorf("%q is neither \"off\" nor a duration such as 1m", args[1]))
+				}
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
+					return cli.Because(err, "have the jobs of board %s age", args[0])
+				}
+				return showBoard(ctx, p, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + cli.OrDash(ageingText(p, b.Ageing)) })
+			})
+		},
+	}
+}

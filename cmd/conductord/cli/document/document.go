@@ -1,0 +1,120 @@
+// Package document reads flow documents and makes them the work of a posting, for the commands that
+// check, post and run flows. It warns of values that no step takes and of handlers that no conductor offers.
+package document
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// ReadDocument reads a flow document and makes its plan, which finds all that
+// can be wrong with it here.
+func ReadDocument(p *cli.Program, path string, targets ...string) (*spec.Document, *flow.Plan, error) {
+	text, err := p.ReadInput(path)
+	if err != nil {
+		return nil, nil, cli.Because(err, "read the flow")
+	}
+	return CompileDocument(p, text, path, targets...)
+}
+
+// CompileDocument is readDocument for a text; the path is for messages.
+func CompileDocument(p *cli.Program, text []byte, path string, targets ...string) (*spec.Document, *flow.Plan, error) {
+	document, err := spec.Parse(text, path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot read the flow %s:\n%w", path, err)
+	}
+	plan, err := document.Compile(targets...)
+	if err != nil {
+		return nil, nil, cli.UsageError(fmt.Errorf("cannot compile the flow %s:\n%w", path, err))
+	}
+	for _, shadow := range plan.Shadowed() {
+		p.Note("warning: %s", shadow)
+	}
+	return document, plan, nil
+}
+
+// AttachFiles makes documents the work of a posting: a book of one flow,
+// whose store is the documents' with what the posting brings over it.
+func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
+	documents := make([]*spec.Document, len(paths))
+	var err error
+	var plan *flow.Plan
+	inEach := targets
+	if len(paths) > 1 {
+		inEach = nil // targets are steps of all of them together
+	}
+	for i, path := range paths {
+		if documents[i], plan, err = ReadDocument(p, path, inEach...); err != nil {
+			return err
+		}
+	}
+	document, err := spec.Together(order, documents...)
+	if err == nil && len(paths) > 1 {
+		plan, err = document.Compile(targets...)
+	}
+	if err != nil {
+		return cli.UsageError(fmt.Errorf("cannot run these flows as one job:\n%w", err))
+	}
+	warnOfUntaken(p, document, plan, posting.Store)
+	if err := Attach(document, posting, targets...); err != nil {
+		return fmt.Errorf("cannot run the flow %s: %w; pass it with --set", strings.Join(paths, " "), err)
+	}
+	return nil
+}
+
+// warnOfUntaken warns of values that no step takes: their names may be misspelt. They are kept with the job.
+func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, given logbook.Values) {
+	known := document.Symbols()
+	for step := range plan.Len() {
+		for _, wire := range slices.Concat(plan.Arguments(step), plan.RevertArguments(step)) {
+			if wire.From == flow.FromNowhere { // optional
+				known = append(known, wire.Symbol)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(known, name) {
+			p.Note("warning: no step of the flow takes the value %q%s", name, meant.Hint(name, known))
+		}
+	}
+}
+
+func Attach(document *spec.Document, posting *jobs.Posting, targets ...string) error {
+	store, err := document.Fill(posting.Store, targets...)
+	if err != nil {
+		return err
+	}
+	if posting.Name == "" {
+		posting.Name = document.Name
+	}
+	book := logbook.BookID{UUID: derive(posting.ID, "book")}
+	detail := document.Detail(logbook.FlowID{UUID: derive(posting.ID, "flow")}, book, store)
+	if len(targets) > 0 {
+		detail.Targets = targets
+	}
+	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}
+	return nil
+}
+
+// derive makes the id of something that belongs to a job from the job's, so
+// that posting again under the same --id is the same posting as a whole. The
+// front half, which holds the time and the marks of a UUID, stays.
+func derive(id jobs.JobID, what string) uuid.UUID {
+	const kept = 9
+	derived := id.UUID
+	sum := sha256.Sum256(append(id.UUID[:], what...))
+	copy(derived[kept:], sum[:])
+	return derived
+}

@@ -1,0 +1,109 @@
+package document
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// announceTime is longer than a conductor takes to announce a handler that was installed.
+	announceTime = 2 * time.Second
+	// lookAgain is how often that is looked at.
+	lookAgain = 100 * time.Millisecond
+)
+
+// HandlersOf are the handlers that the flow document of a posting names.
+func HandlersOf(posting *jobs.Posting) []string {
+	if posting.Book == nil || len(posting.Book.Flows) != 1 || posting.Book.Flows[0].Factory.Name != spec.Kind {
+		return nil
+	}
+	document, err := spec.Parse(posting.Book.Flows[0].Factory.Args, "flow.json")
+	if err != nil {
+		return nil
+	}
+	return document.Handlers()
+}
+
+// WarnOfHandlers warns of handlers of a posted job that the live conductors for it lack,
+// unless one that has them all takes the job, or they are announced within announceTime.
+// Nothing is refused: a conductor may come later. The jobs of a schedule have no id yet.
+func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job, handlers []string) {
+	if len(handlers) == 0 {
+		return
+	}
+	late := time.After(announceTime)
+	for end := false; ; {
+		conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
+		if err != nil {
+			return // the job is posted, and the warning is an extra
+		}
+		conductors = slices.DeleteFunc(conductors, func(e jobs.Entity) bool { return !e.Takes(job) })
+		if !slices.ContainsFunc(conductors, func(e jobs.Entity) bool { return !offersAll(&e, handlers) }) {
+			return
+		}
+		now, err := cluster.Job(ctx, job.ID)
+		unbuilt := err == nil && now.State == jobs.StateTrashed && now.Failure != nil && now.Failure.Kind == logbook.FailureBuild
+		switch {
+		case err == nil && !unbuilt && underWay(&now, conductors, handlers):
+			return
+		case end || unbuilt:
+			sayLacking(p, job, conductors, handlers)
+			return
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-late:
+			end = true
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// offersAll reports whether a conductor has handlers. One that names none may have them.
+func offersAll(conductor *jobs.Entity, handlers []string) bool {
+	var offered []string
+	return json.Unmarshal(conductor.Metadata[cli.HandlersKey], &offered) != nil ||
+		!slices.ContainsFunc(handlers, func(handler string) bool { return !slices.Contains(offered, handler) })
+}
+
+// underWay reports whether a job has ended, or a conductor holds it that has all handlers.
+func underWay(job *jobs.Job, conductors []jobs.Entity, handlers []string) bool {
+	return job.State.Finished() || job.Claim != nil && slices.ContainsFunc(conductors, func(e jobs.Entity) bool {
+		return e.Session == job.Claim.Session && offersAll(&e, handlers)
+	})
+}
+
+func sayLacking(p *cli.Program, job *jobs.Job, conductors []jobs.Entity, handlers []string) {
+	for _, handler := range handlers {
+		var able, lacking []string
+		for i := range conductors {
+			if offersAll(&conductors[i], []string{handler}) {
+				able = append(able, conductors[i].Name)
+			} else {
+				lacking = append(lacking, conductors[i].Name)
+			}
+		}
+		switch {
+		case len(lacking) == 0:
+		case len(able) == 0:
+			retry := ""
+			if !job.ID.IsZero() {
+				retry = fmt.Sprintf("; if the job is trashed before that, run `conductord job retry %s`", job.ID)
+			}
+			p.Note("warning: no live conductor of board %q offers the handler %q, and without it the job is trashed: "+
+				"install it in a directory of conductor.handlers of %s%s", job.Board, handler, cli.Few(lacking), retry)
+		default:
+			p.Note("warning: of the live conductors of board %q, only %s can run the handler %q, and the job waits for them: "+
+				"install it in a directory of conductor.handlers of %s too", job.Board, cli.Few(able), handler, cli.Few(lacking))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Consequence is what a flow does after an intervention, by the names of its steps.
+type Consequence struct {
+	Runs      []string `json:"runs"` // for the first time
+	RunsAgain []string `json:"runs_again"`
+	Undoes    []string `json:"reverts"`
+	// Behind: the flow also runs all steps that wait for this one. They are not listed, because the
+	// order of the steps is known only to the program that built the flow.
+	Behind string `json:"and_all_that_wait_for,omitempty"`
+}
+
+// ConsequenceOf is what follows from an intervention that can be carried out. The plan is nil if the flow
+// is no document that can be read here: then the record alone says which steps have a valid result.
+func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Values, i logbook.Intervention) (c Consequence, err error) {
+	if plan == nil {
+		return recordedConsequence(detail, i), nil
+	}
+	executions, undos, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
+	for _, execution := range executions {
+		c.add(execution.Step, execution.Again)
+	}
+	for _, undo := range undos {
+		if undo.Reverts {
+			c.Undoes = append(c.Undoes, undo.Step)
+		}
+	}
+	return c, err
+}
+
+func (c *Consequence) add(step string, again bool) {
+	if again {
+		c.RunsAgain = append(c.RunsAgain, step)
+	} else {
+		c.Runs = append(c.Runs, step)
+	}
+}
+
+func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c Consequence) {
+	all := append(detail.Pending(), i)
+	completed := func(step string) bool {
+		return slices.ContainsFunc(all, func(i logbook.Intervention) bool { return i.Kind == logbook.InterveneComplete && i.Step == step })
+	}
+	if i.Kind == logbook.InterveneRerun {
+		c.Behind = i.Step
+	}
+	for _, name := range cli.StepsOf(detail) {
+		atom, begun := detail.Atom(name)
+		named := i.Kind == logbook.InterveneRerun && (i.Step == "" || i.Step == name)
+		switch {
+		case begun && atom.Kind != logbook.KindTask, completed(name):
+		case !logbook.Forwards(all):
+			if begun && !(i.Kind == logbook.InterveneSkip && i.Step == name) && slices.Contains([]logbook.AtomState{logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomRevertFailure}, atom.State) {
+				c.Undoes = append(c.Undoes, name)
+			}
+		case !begun:
+			c.add(name, false)
+		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored:
+			c.add(name, atom.Number(logbook.ActionExecute) > 0)
+		}
+	}
+	slices.Reverse(c.Undoes)
+	return c
+}
+
+// String says it in one line.
+func (c Consequence) String() string {
+	var parts []string
+	for _, part := range []struct {
+		what  string
+		steps []string
+	}{{"runs again: ", c.RunsAgain}, {"runs: ", c.Runs}, {"reverts: ", c.Undoes}} {
+		if len(part.steps) > 0 {
+			parts = append(parts, part.what+cli.Few(part.steps))
+		}
+	}
+	if c.Behind != "" {
+		parts = append(parts, "runs all steps that wait for "+cli.Clean(c.Behind))
+	}
+	if len(parts) == 0 {
+		return "runs nothing"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// writeConsequence is the output of --dry-run.
+func writeConsequence(p *cli.Program, c *Consequence) error {
+	if p.JSON() {
+		return p.WriteJSON(c)
+	}
+	behind := ""
+	if c.Behind != "" {
+		behind = "all steps that wait for " + c.Behind
+	}
+	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 {
+		p.Note("no step would run or be reverted")
+	}
+	return p.WriteFields([]cli.Field{
+		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")},
+	})
+}

@@ -1,0 +1,362 @@
+// Package flow has the commands about flows and books: run, show and repair a flow.
+package flow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/document"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/logbook"
+)
+
+func Command(p *cli.Program) *cobra.Command {
+	commands := []*cobra.Command{
+		runCommand(p), showCommand(p),
+		validateCommand(p), planCommand(p), graphCommand(p),
+	}
+	return cli.Noun("flow", "Run, show, check and repair flows",
+		append(commands, flowInterveneCommands(p)...)...)
+}
+
+// CheckedFlow is what flow validate says of a document.
+type CheckedFlow struct {
+	File   string       `json:"file"`
+	Name   string       `json:"name,omitempty"`
+	Steps  int          `json:"steps,omitempty"`
+	Faults []spec.Fault `json:"faults,omitempty"`
+}
+
+func validateCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE…",
+		Short: "Check flow documents without a server, and report all errors",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var faults []error
+			checked := []CheckedFlow{}
+			for _, path := range args {
+				_, plan, err := document.ReadDocument(p, path)
+				if err == nil {
+					checked = append(checked, CheckedFlow{File: path, Name: plan.Name(), Steps: plan.Len()})
+					continue
+				}
+				faults = append(faults, err)
+				found := &spec.FaultError{Faults: []spec.Fault{{Reason: err.Error()}}}
+				_ = errors.As(err, &found) // of a file that is no document
+				checked = append(checked, CheckedFlow{File: path, Faults: found.Faults})
+			}
+			return errors.Join(writeCheckedFlows(p, checked), errors.Join(faults...))
+		},
+	}
+}
+
+func writeCheckedFlows(p *cli.Program, checked []CheckedFlow) error {
+	if p.JSON() {
+		return p.WriteJSON(map[string][]CheckedFlow{"flows": checked})
+	}
+	lines := make([]string, 0, len(checked))
+	for _, c := range checked {
+		if c.Faults == nil {
+			steps := "1 step"
+			if c.Steps != 1 {
+				steps = fmt.Sprintf("%d steps", c.Steps)
+			}
+			lines = append(lines, fmt.Sprintf("%s: flow %q, %s: good", cli.Clean(c.File), cli.Clean(c.Name), steps))
+		}
+	}
+	return p.WriteLines(lines)
+}
+
+// Plan is what flow plan gives as JSON.
+type Plan struct {
+	Name   string   `json:"name"`
+	Inputs []string `json:"inputs"` // with or without a default
+	// Defaults are the inputs with a default.
+	Defaults logbook.Values `json:"defaults"`
+	Steps    []PlanStep     `json:"steps"` // in an order in which they could run one after another
+}
+
+// PlanStep is one step of a Plan.
+type PlanStep struct {
+	Name      string            `json:"name"`
+	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
+	Arguments map[string]string `json:"arguments"`           // where each comes from
+	Provides  []string          `json:"provides"`
+	After     []string          `json:"after"` // the steps that it waits for
+	Notes     []string          `json:"notes"` // all that the outline says of it, in words
+}
+
+func planCommand(p *cli.Program) *cobra.Command {
+	revert := false
+	cmd := &cobra.Command{
+		Use:     "plan FILE|JOB-OR-FLOW-ID",
+		Aliases: []string{"check"},
+		Short:   "Show the order and dependencies of a flow document's steps",
+		Long: "Show the order and dependencies of a flow document's steps. With --revert, show the steps of a job's flow that a\n" +
+			"cancellation or failure would revert now, in order.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if revert {
+				return planRevert(cmd.Context(), p, args[0])
+			}
+			document, plan, err := document.ReadDocument(p, args[0])
+			if err != nil {
+				return err
+			}
+			if p.JSON() {
+				return p.WriteJSON(describePlan(plan, document.Store))
+			}
+			return p.WriteLines(cli.CleanLines(plan.Outline() + defaultsText(plan, document.Store)))
+		},
+	}
+	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to revert in the flow of a job")
+	return cmd
+}
+
+// defaultsText is a line with the inputs that have a default.
+func defaultsText(plan *flow.Plan, store logbook.Values) string {
+	var said []string
+	for _, name := range plan.Inputs() {
+		if value, known := store[name]; known {
+			said = append(said, name+" = "+cli.Shorten(string(value)))
+		}
+	}
+	if len(said) == 0 {
+		return ""
+	}
+	return "defaults: " + strings.Join(said, ", ") + "\n"
+}
+
+func describePlan(plan *flow.Plan, store logbook.Values) Plan {
+	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Defaults: logbook.Values{}, Steps: []PlanStep{}}
+	for _, name := range plan.Inputs() {
+		if value, known := store[name]; known {
+			described.Defaults[name] = value
+		}
+	}
+	for number, step := range plan.Steps() {
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
+		for _, wire := range plan.Arguments(number) {
+			planned.Arguments[wire.Name] = plan.Source(wire)
+		}
+		for _, provision := range step.Provides() {
+			planned.Provides = append(planned.Provides, provision.Symbol)
+		}
+		for _, previous := range plan.Predecessors(number) {
+			planned.After = append(planned.After, plan.Step(previous).Name())
+		}
+		described.Steps = append(described.Steps, planned)
+	}
+	return described
+}
+
+func graphCommand(p *cli.Program) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "graph FILE",
+		Aliases: []string{"draw"},
+		Short:   "Draw a flow document for Graphviz (dot) or Mermaid, or as text",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if format != "dot" && format != "mermaid" && format != "text" {
+				return cli.UsageError(fmt.Errorf("--format must be dot, mermaid or text, not %.64q", format))
+			}
+			_, plan, err := document.ReadDocument(p, args[0])
+			if err != nil {
+				return err
+			}
+			drawing := map[string]func() string{"dot": plan.Graphviz, "mermaid": plan.Mermaid, "text": plan.Outline}[format]()
+			if p.JSON() {
+				return p.WriteJSON(map[string]string{"format": format, "graph": drawing})
+			}
+			return p.WriteLines(cli.CleanLines(drawing))
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "dot", "dot, mermaid or text")
+	return cmd
+}
+
+func showCommand(p *cli.Program) *cobra.Command {
+	attempts := false
+	cmd := &cobra.Command{
+		Use:   "show JOB-OR-FLOW-ID",
+		Short: "Show the steps of a flow: state, attempts, results, and repairs of a failed flow",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := logbook.ParseID("job or flow id", args[0])
+			if err != nil {
+				return err
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+				detail, err := cli.FindFlow(ctx, cluster, id)
+				if err != nil {
+					return err
+				}
+				return writeFlow(p, &detail, attempts)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "include every attempt of every step, with its stderr (-o json always includes attempts)")
+	return cmd
+}
+
+func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error {
+	if p.JSON() {
+		message := command.FlowDetailToProto(detail)
+		if message.Definition != nil {
+			message.Definition.Packed = nil // bytes that only programs of ours unpack
+		}
+		return p.WriteJSON(message)
+	}
+	fields := []cli.Field{
+		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
+		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
+		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"definition", definitionText(detail.Definition)},
+		{"state", string(detail.State)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
+	}
+	if detail.Cause != nil {
+		fields = append(fields, tree.FailureFields(detail.Cause)...)
+		fields = append(fields, tree.FlowEvidence(detail.Cause, detail)...)
+	}
+	fields = append(fields,
+		cli.Field{"interventions", interventionLines(p, detail)},
+		cli.Field{"next steps", strings.Join(waysOn(detail), "\n")})
+	if err := p.WriteFields(fields); err != nil {
+		return err
+	}
+	if err := p.WriteLines(append([]string{""}, tree.Lines(detail)...)); err != nil || !attempts {
+		return err
+	}
+	return writeAttempts(p, detail)
+}
+
+// definitionText is short: people compare it, and read the steps below.
+func definitionText(definition *logbook.Definition) string {
+	if definition == nil {
+		return ""
+	}
+	return definition.Hash
+}
+
+// takeoverText is which steps a takeover undoes, where that can be read; empty: none.
+func takeoverText(detail *logbook.FlowDetail) string {
+	plan := spec.PlanOf(detail)
+	if plan == nil || !plan.UndoesAnyLast() {
+		return ""
+	}
+	for step := range plan.Len() {
+		if !plan.UndoesLast(step) {
+			return "in some flows of it, reverts interrupted and last finished steps first: `conductord flow plan` shows them"
+		}
+	}
+	return "reverts interrupted and last finished steps first"
+}
+
+// interventionLines are the interventions in a flow, one on each line.
+func interventionLines(p *cli.Program, detail *logbook.FlowDetail) string {
+	lines := make([]string, 0, len(detail.Interventions))
+	pending := detail.Pending()
+	for i := range detail.Interventions {
+		said := &detail.Interventions[i]
+		line := interventionText(p, said)
+		switch {
+		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
+			line += " [not applied yet]"
+		case said.Kind != logbook.InterveneTakeBack && said.Token.Compare(detail.Fence) > 0:
+			line += " [withdrawn]"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// writeAttempts lists the attempts that are kept of every step.
+func writeAttempts(p *cli.Program, detail *logbook.FlowDetail) error {
+	var rows [][]string
+	for i := range detail.Atoms {
+		if folded := &detail.Atoms[i].Folded; folded.Len() > 0 {
+			rows = append(rows, []string{detail.Atoms[i].Name, "-", "-", "-", "-", "-", "-", "-", fmt.Sprintf(
+				"earlier attempts, no longer kept: %d executions, %d reverts, %d resets", folded.Executions, folded.Reverts, folded.Resets)})
+		}
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			took := ""
+			if attempt.Ended() {
+				took = cli.DurationText(attempt.EndedAt.Sub(attempt.StartedAt))
+			}
+			rows = append(rows, []string{
+				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), p.TimeText(attempt.StartedAt), cli.OrDash(took),
+				cli.OrDash(attempt.Owner), cli.OrDash(cmp.Or(attempt.WorkerName, attempt.Worker)), attempt.Token.String(), attemptOutcome(attempt),
+			})
+		}
+	}
+	if err := p.WriteLines([]string{""}); err != nil {
+		return err
+	}
+	if err := p.WriteTable([]string{"step", "action", "attempt", "started", "took", "by", "worker", "token", "outcome"}, rows); err != nil {
+		return err
+	}
+	return writeWords(p, detail)
+}
+
+// writeWords tells of every attempt that failed what does not fit a line of
+// the table: all of the message, and what the step wrote to stderr.
+func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
+	var lines []string
+	for i := range detail.Atoms {
+		for j := range detail.Atoms[i].Attempts {
+			attempt := &detail.Atoms[i].Attempts[j]
+			said := ""
+			if attempt.Failure != nil {
+				said = attempt.Failure.Kind + ": " + attempt.Failure.Message
+			}
+			if attempt.Stderr == "" && said == cli.Shorten(said) {
+				continue
+			}
+			lines = append(lines, "", fmt.Sprintf("%s %s %d", cli.Clean(detail.Atoms[i].Name), attempt.Action, attempt.Number))
+			if said != "" {
+				lines = append(lines, "  "+cli.Clean(said))
+			}
+			if attempt.Stderr != "" {
+				for _, line := range cli.CleanLines(attempt.Stderr) {
+					lines = append(lines, "  stderr: "+line)
+				}
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return p.WriteLines(lines)
+}
+
+// attemptOutcome says how an attempt ended, if that is known.
+func attemptOutcome(attempt *logbook.Attempt) string {
+	switch {
+	case attempt.Failure != nil:
+		return cli.Shorten(attempt.Failure.Kind + ": " + attempt.Failure.Message)
+	case attempt.Shortened && attempt.Ended() && len(attempt.Result) == 0:
+		return "done; a result is left out of this answer"
+	case attempt.Ended() && len(attempt.Result) > 0:
+		return "done: " + cli.Shorten(string(attempt.Result))
+	case attempt.Ended():
+		return "done"
+	case attempt.Asked > 0:
+		return fmt.Sprintf("not yet, asked %d times", attempt.Asked)
+	case attempt.IsUntaken():
+		return string(tree.WaitsForWorker)
+	}
+	return "begun"
+}

@@ -1,0 +1,140 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+func releaseCommand(p *cli.Program) *cobra.Command {
+	return changeCommand(p, &cobra.Command{
+		Use:   "release ID",
+		Short: "Release a held job: posted with --hold, or parked",
+		Long: "Release a held job: it is claimable immediately, or when it is due. A parked job starts again with all its\n" +
+			"attempts; this fails if its flow is partly reverted, see flow show. Other jobs do not change.",
+	}, func(change *jobs.Change) error {
+		change.Release = true
+		return nil
+	})
+}
+
+func alterCommand(p *cli.Program) *cobra.Command {
+	var deadline, notBefore, priority string
+	var front bool
+	cmd := &cobra.Command{
+		Use:   "change ID",
+		Short: "Change the deadline, due time, priority or place of a job",
+		Long: "Change a job's deadline, earliest start, priority or place in its priority, in one step. A claimed job\n" +
+			"continues; its new earliest start and priority apply if it is abandoned. A suspended or held job also waits for\n" +
+			"its resume or release. --not-before 0s means now. A job that is being cancelled has no deadline to change.",
+	}
+	changeCommand(p, cmd, func(change *jobs.Change) (err error) {
+		if deadline == "" && notBefore == "" && priority == "" && !front {
+			return cli.UsageError(errors.New("name a change: --deadline, --not-before, --priority or --front"))
+		}
+		change.Front = front
+		if change.NoDeadline = deadline == "none"; !change.NoDeadline {
+			if change.Deadline, err = cli.ParseMoment("--deadline", deadline, time.Now()); err != nil {
+				return err
+			}
+		}
+		if change.NotBefore, err = cli.ParseMoment("--not-before", notBefore, time.Now()); err != nil || priority == "" {
+			return err
+		}
+		wanted, err := jobs.ParsePriority(priority)
+		change.Priority = &wanted
+		return err
+	})
+	cmd.Flags().StringVar(&deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now; none: no deadline")
+	cmd.Flags().StringVar(&notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
+	cmd.Flags().StringVar(&priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first")
+	cmd.Flags().BoolVar(&front, "front", false, "claim the job before all others of its priority on its board")
+	return cmd
+}
+
+func moveCommand(p *cli.Program) *cobra.Command {
+	var change jobs.Change
+	cmd := &cobra.Command{
+		Use:   "move ID… BOARD",
+		Short: "Move unfinished jobs that nobody has claimed to another board",
+		Long: "Move unclaimed, unfinished jobs to another board, which must exist and be within its limits. The jobs keep their\n" +
+			"priority and posting order; ageing restarts. The command is idempotent.",
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change.By, change.Board = cli.OperatorName(), args[len(args)-1]
+			return eachJob(p, cmd, args[:len(args)-1], func(ctx context.Context, cluster cli.Cluster, id jobs.JobID) error {
+				change.Job = id
+				return moveJob(ctx, p, cluster, change)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "reason, in one sentence")
+	return cmd
+}
+
+func moveJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, change jobs.Change) error {
+	if err := cluster.Change(ctx, change); err != nil {
+		switch job, unread := cluster.Job(ctx, change.Job); {
+		case unread == nil && job.Claim != nil:
+			err = cli.Advised(err, fmt.Sprintf("first `conductord job suspend %s`, and when its steps have ended `conductord job move %s %s`; then `conductord job resume %s`",
+				job.ID, job.ID, cli.Operand(change.Board), job.ID))
+		case unread == nil:
+			err = cli.AdviseCreate(err, change.Board)
+		}
+		return cli.Because(err, "move job %s", change.Job)
+	}
+	return showCorrected(ctx, p, cluster, change.Job, ", board "+change.Board)
+}
+
+// changeCommand completes a command that changes one job. When the flags have been
+// read, fill sets the change.
+func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
+	var change jobs.Change
+	var id string
+	cmd.Long += "\n\nThe command is idempotent, and does not change finished jobs."
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if change.Job, err = jobs.ParseJobID(args[0]); err != nil {
+			return err
+		}
+		if err := fill(&change); err != nil {
+			return err
+		}
+		if id != "" {
+			if change.ID, err = logbook.ParseID("--id", id); err != nil {
+				return err
+			}
+		}
+		change.By = cli.OperatorName()
+		return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+			return changeJob(ctx, p, cluster, change)
+		})
+	}
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "reason, in one sentence")
+	cmd.Flags().StringVar(&id, "id", "", "id of this change (a UUID); repeating a change with the same id has no effect, even after other changes")
+	return cmd
+}
+
+// changeJob changes a job, and shows how it stands then.
+func changeJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, change jobs.Change) error {
+	if err := cluster.Change(ctx, change); err != nil {
+		return cli.Because(err, "change job %s", change.Job)
+	}
+	return showChanged(ctx, p, cluster, change.Job, func(job *jobs.Job) string {
+		line := fmt.Sprintf("%s, priority %s", HowEnded(job), job.Priority)
+		if !job.DueAt.IsZero() {
+			line += ", due " + p.TimeText(job.DueAt)
+		}
+		if !job.Deadline.IsZero() {
+			line += ", deadline " + p.TimeText(job.Deadline)
+		}
+		return line
+	})
+}

@@ -1,0 +1,160 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// ending is one of the three ways to let go of a job.
+type ending struct {
+	verb, short string
+	end         func(jobs.Claimer, context.Context, jobs.Ending) error
+}
+
+var (
+	consume = ending{"consume", "Complete a job whose work is done", jobs.Claimer.Consume}
+	abandon = ending{"abandon", "Abandon a claimed job, so that it can be claimed again", jobs.Claimer.Abandon}
+	trash   = ending{"trash", "Trash a job that cannot be done", jobs.Claimer.Trash}
+)
+
+// operatorTTL is that of the session that ends a job: longer than the command
+// may take, since nothing keeps it alive, and short enough that a job whose
+// command was killed is soon free.
+const operatorTTL = 45 * time.Second
+
+// endFlags are what an ending can be given.
+type endFlags struct {
+	token, reason, outcome string
+	delay                  time.Duration
+}
+
+func endCommand(p *cli.Program, how ending) *cobra.Command {
+	var f endFlags
+	cmd := &cobra.Command{
+		Use:   how.verb + " ID",
+		Short: how.short,
+		Long: how.short + ".\n\nWith --token, end the job under this claim. Without --token, claim the job first; exit code 4 means\n" +
+			"that another session holds it. A conductor that loses its claim is notified immediately and stops\n" +
+			"its running steps. To revert or finish the steps first, use job cancel or job suspend.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			end, err := f.ending(how, args[0])
+			if err != nil {
+				return err
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+				if f.token == "" {
+					return endUnclaimed(ctx, p, cluster, how, end)
+				}
+				return endClaimed(ctx, p, cluster, how, end)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.token, "token", "", "token of the current claim")
+	switch how.verb {
+	case consume.verb:
+		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was requested")
+	case abandon.verb:
+		flags.StringVar(&f.reason, "reason", "", "reason, in one sentence")
+		flags.DurationVar(&f.delay, "delay", 0, "delay before the job can be claimed again (default 0s)")
+	case trash.verb:
+		flags.StringVar(&f.reason, "reason", "", "reason, in one sentence")
+	}
+	return cmd
+}
+
+func (f *endFlags) ending(how ending, job string) (jobs.Ending, error) {
+	end := jobs.Ending{Outcome: jobs.Outcome(f.outcome), Reason: f.reason, Delay: f.delay}
+	var err error
+	if end.Job, err = jobs.ParseJobID(job); err != nil {
+		return end, err
+	}
+	if f.token != "" {
+		if end.Token, err = logbook.ParseToken(f.token); err != nil {
+			return end, err
+		}
+	}
+	switch end.Outcome {
+	case "", jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled:
+	default:
+		return end, cli.UsageError(fmt.Errorf("--outcome must be success, reverted, failed or cancelled, not %.64q", f.outcome))
+	}
+	if f.delay < 0 {
+		return end, cli.UsageError(fmt.Errorf("--delay must not be negative: %s", f.delay))
+	}
+	if how.verb == trash.verb {
+		if end.Reason == "" {
+			end.Reason = "trashed by " + cli.OperatorName()
+		}
+		end.Failure = &logbook.Failure{Kind: logbook.FailureOperator, Message: end.Reason, Permanent: true}
+	}
+	return end, nil
+}
+
+// endClaimed ends a job under a claim that somebody holds already.
+func endClaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
+	if err := how.end(cluster, ctx, end); err != nil {
+		return cli.Because(err, "%s job %s", how.verb, end.Job)
+	}
+	return showChanged(ctx, p, cluster, end.Job, func(job *jobs.Job) string { return string(job.State) })
+}
+
+// endUnclaimed claims a job for a session of its own, and ends it.
+func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
+	host, _ := os.Hostname() // for people; without it the session has no host
+	session, err := cluster.OpenSession(ctx, jobs.Opening{
+		ID: jobs.NewSessionID(), Name: cli.OperatorName(), Host: host, PID: os.Getpid(), TTL: operatorTTL,
+	})
+	if err != nil {
+		return cli.Because(err, "open a session")
+	}
+	defer closeSession(ctx, p, cluster, session.ID)
+	claimed, err := cluster.Claim(ctx, session.ID, end.Job, jobs.NewNonce())
+	switch {
+	case errors.Is(err, jobs.ErrUnclaimable):
+		err = sayWhy(ctx, p, cluster, end.Job, err)
+	case errors.Is(err, jobs.ErrNotFound):
+		err = jobs.ErrNotFound // the claim is not what was asked for
+	}
+	if err != nil {
+		return cli.Because(err, "%s job %s", how.verb, end.Job)
+	}
+	end.Token = claimed.Job.Token
+	return endClaimed(ctx, p, cluster, how, end)
+}
+
+// closeSession closes a session also when the command was interrupted, since
+// it may hold a claim.
+func closeSession(ctx context.Context, p *cli.Program, attendant jobs.Attendant, id jobs.SessionID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTimeout)
+	defer cancel()
+	if err := attendant.CloseSession(ctx, id); err != nil {
+		p.Note("cannot close session %s, which expires in %s: %v", id, operatorTTL, err)
+	}
+}
+
+// sayWhy names who holds a job that cannot be claimed, and how to end it all the
+// same, or what it waits for.
+func sayWhy(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, refusal error) error {
+	job, err := reader.Job(ctx, id)
+	switch {
+	case err != nil:
+		return refusal // which says enough
+	case job.Claim != nil:
+		return fmt.Errorf("%w: %q has held it since %s; --token %s ends it under that claim",
+			jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since), job.Claim.Token)
+	case !job.DueAt.IsZero():
+		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.TimeText(job.DueAt))
+	}
+	return fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)
+}

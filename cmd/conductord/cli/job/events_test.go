@@ -1,0 +1,170 @@
+package job_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/fsm/fsmtest"
+	"github.com/conductord/conductord/jobs"
+)
+
+// following runs a command that does not end by itself, until its time is up. In a
+// synctest bubble it has printed everything by then.
+func following(t *testing.T, cluster *clitest.Cluster, args ...string) clitest.Said {
+	t.Helper()
+	return clitest.Run(t, cluster, append(args, "--timeout", "300ms")...)
+}
+
+func TestEventsAreSelected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clitest.Open(t)
+		first := clitest.Post(t, cluster, "--kind", "k", "--key", "order 7", "--tag", "eu")
+		clitest.Post(t, cluster, "--kind", "l", "--board", "night")
+		clitest.NewWorker(t, cluster, first)
+		for _, row := range []struct{ name, args, kinds string }{
+			{"all", "", "posted posted claimed"},
+			{"of two boards", "--board night --board default", "posted posted claimed"},
+			{"of a board", "--board night", "posted"},
+			{"of a job", "--job " + first.String(), "posted claimed"},
+			{"of a kind of event", "--event claimed", "claimed"},
+			{"of a kind of job", "--kind l", "posted"},
+			{"of a tag", "--tag eu", "posted claimed"},
+			{"of an owner", "--owner w1 --sessions", "session_opened claimed"},
+		} {
+			var kinds []string
+			got := following(t, cluster, append(strings.Fields("-o json events --after 0-0"), strings.Fields(row.args)...)...)
+			for _, line := range strings.Split(strings.TrimSpace(got.Out), "\n") {
+				event := clitest.ReadJSON(t, line, &v1.Event{}, command.EventFromProto)
+				kinds = append(kinds, string(event.Kind))
+			}
+			if strings.Join(kinds, " ") != row.kinds {
+				t.Errorf("%s: told %q, not %q (%+v)", row.name, kinds, row.kinds, got)
+			}
+		}
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.Out, "owner=w1") {
+			t.Errorf("a session is told as %+v", got)
+		}
+		clitest.Run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
+		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.Out, ` board_paused board="night" request=suspend by=`) ||
+			!strings.Contains(got.Out, ` reason="stocktaking"`) {
+			t.Errorf("a pause is told as %+v", got)
+		}
+		for _, row := range []struct{ args, err string }{
+			{"events --event exploded", "watch kinds"},
+			{"events --after 7", "--after must be INDEX-ITEM"},
+			{"events --job 7", "job id"},
+		} {
+			if got := clitest.Run(t, cluster, strings.Fields(row.args)...); got.Code != cli.ExitUsage || !strings.Contains(got.Err, row.err) {
+				t.Errorf("%s: %+v", row.args, got)
+			}
+		}
+	})
+}
+
+// A request for events that are gone is refused, with the position where events
+// begin. A request for all events gets those that are kept.
+func TestEventsThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := &clitest.Cluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
+		for range 5 {
+			clitest.Post(t, cluster, "--kind", "k")
+		}
+		got := clitest.Run(t, cluster, "events", "--after", "3-1")
+		if got.Code != cli.ExitConflict || !strings.Contains(got.Err, "--after 4-1 tells all that is kept") {
+			t.Errorf("got %+v", got)
+		}
+		got = following(t, cluster, "events", "--after", "0-0")
+		if strings.Count(got.Out, "posted") != 2 || !strings.Contains(got.Err, "events up to 4-1 are no longer kept") {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestJobsAreWaitedFor(t *testing.T) {
+	cluster := clitest.Open(t)
+	first := clitest.Post(t, cluster, "--kind", "k", "--tag", "eu")
+	second := clitest.Post(t, cluster, "--kind", "k", "--tag", "eu")
+	worker := clitest.NewWorker(t, cluster, first)
+	done := make(chan clitest.Said, 1)
+	go func() { done <- clitest.Run(t, cluster, "job", "wait", "--tag", "eu") }()
+	end := func(id jobs.JobID, outcome jobs.Outcome, token jobs.Token) {
+		worker.Must(cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: token, Outcome: outcome}))
+	}
+	end(first, jobs.OutcomeSuccess, worker.Claimed.Job.Token)
+	other := clitest.NewWorker(t, cluster, second)
+	end(second, jobs.OutcomeReverted, other.Claimed.Job.Token)
+	if got := <-done; (got.Code != 0 && got.Code != cli.ExitFailed) || !strings.Contains(got.Out, "finished") {
+		t.Errorf("got %+v", got)
+	}
+	if got := clitest.Run(t, cluster, "-o", "json", "job", "wait", "--board", "default"); got.Code != 0 || !strings.Contains(got.Out, `"finished": 0`) {
+		t.Errorf("an empty board: %+v", got)
+	}
+	for _, args := range []string{"job wait", "job wait --kind k " + first.String()} {
+		if got := clitest.Run(t, cluster, strings.Fields(args)...); got.Code != cli.ExitUsage {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+// TestWaitEndsForOperator holds that a command that waits ends with exit code 1 when only an
+// operator can continue the job, with the reason and the next command on stderr.
+func TestWaitEndsForOperator(t *testing.T) {
+	type stop func(w *clitest.Worker, id jobs.JobID)
+	park := func(w *clitest.Worker, id jobs.JobID) {
+		w.Must(w.Cluster.Consume(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Reason: "no snow"}))
+	}
+	suspend := func(w *clitest.Worker, id jobs.JobID) {
+		clitest.Run(w.T, w.Cluster, "job", "suspend", id.String(), "--reason", "no snow")
+		w.Must(w.Cluster.Abandon(context.WithoutCancel(t.Context()), jobs.Ending{Job: id, Token: w.Claimed.Job.Token}))
+	}
+	one := func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }
+	for _, row := range []struct {
+		name   string
+		stop   stop
+		before bool // the command is given, and not while it waits
+		args   func(jobs.JobID) []string
+		out    string // what stdout begins with
+		remedy string
+	}{
+		{"one parked job", park, true, one, "", "job release"},
+		{"one job, parked meanwhile, as JSON", park, false, func(id jobs.JobID) []string { return append(one(id), "-o", "json") }, "{\n  \"jobs\": [\n    {\n      \"job\": {\n        \"id\": ", "job release"},
+		{"one suspended job", suspend, true, one, "", "job resume"},
+		{"one job, suspended meanwhile", suspend, false, one, "", "job resume"},
+		{"all of a kind", park, true, func(jobs.JobID) []string { return []string{"job", "wait", "--kind", "k"} }, "0 finished, 1 waiting for an operator\n", "job release"},
+		{"a board", park, false, func(jobs.JobID) []string { return []string{"board", "wait", "default"} }, "default has 1 unfinished, 0 finished, 1 waiting for an operator\n", "job release"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			cluster := clitest.Open(t)
+			id := clitest.Post(t, cluster, "--kind", "k", "--on-failure", "park")
+			worker := clitest.NewWorker(t, cluster, id)
+			if row.before {
+				row.stop(worker, id)
+			}
+			done := make(chan clitest.Said, 1)
+			go func() { done <- clitest.Run(t, cluster, append(row.args(id), "--timeout", "1m")...) }() // ends with the job
+			if !row.before {
+				row.stop(worker, id)
+			}
+			got := <-done
+			if text := strings.Join(strings.Fields(got.Out), " "); got.Code != cli.ExitFailed || !strings.HasPrefix(text, strings.Join(strings.Fields(row.out), " ")) {
+				t.Errorf("it ended with %d and wrote %q", got.Code, got.Out)
+			}
+			if text := got.Err; strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" needs an operator: ") ||
+				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, "next step: `conductord "+row.remedy+" "+id.String()+"`\n") {
+				t.Errorf("it said %q", text)
+			}
+		})
+	}
+	t.Run("posted on hold", func(t *testing.T) {
+		got := clitest.Run(t, clitest.Open(t), "job", "post", "--kind", "k", "--hold", "--wait", "--timeout", "1m")
+		if got.Code != cli.ExitFailed || !strings.Contains(got.Err, "next step: `conductord job release ") {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

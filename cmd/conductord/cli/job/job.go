@@ -1,0 +1,274 @@
+// Package job has the commands about jobs: post, list, wait, watch, control and end them, one by one or
+// in bulk, with their claims, their events and the trash.
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/jobs"
+)
+
+func Command(p *cli.Program) *cobra.Command {
+	commands := []*cobra.Command{
+		postCommand(p), getCommand(p), listCommand(p), waitCommand(p), watchCommand(p),
+		retryCommand(p), repostCommand(p), endCommand(p, consume), endCommand(p, abandon), endCommand(p, trash),
+	}
+	for _, how := range stopCommands() {
+		commands = append(commands, orderCommand(p, how))
+	}
+	commands = append(commands, explainCommand(p), logsCommand(p), errorsCommand(p), releaseCommand(p), alterCommand(p), moveCommand(p))
+	return cli.Noun("job", "Post, show, control and end jobs", commands...)
+}
+
+func getCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a job: state, reason and details",
+		Args:  cobra.ExactArgs(1),
+		RunE: cli.Get(p, "job", jobs.ParseJobID, cli.Cluster.Job, func(ctx context.Context, cluster cli.Cluster, job jobs.Job) error {
+			return showJob(ctx, p, cluster, job)
+		}),
+	}
+}
+
+func listCommand(p *cli.Program) *cobra.Command {
+	var filter jobFilter
+	var query jobs.Query
+	var order listOrder
+	attend := false
+	listed := jobList(&query)
+	selected := listed.Read
+	var attended attention
+	listed.Read = func(ctx context.Context, cluster cli.Cluster, after string, limit int) ([]jobs.Job, string, error) {
+		if !attend {
+			return selected(ctx, cluster, after, limit)
+		}
+		if err := attended.look(ctx, cluster, query); err != nil {
+			return nil, "", err
+		}
+		return attended.page(ctx, cluster, after, limit)
+	}
+	cmd := listed.Command(p, &cobra.Command{Use: "list", Short: "List jobs, newest first",
+		Long: "List jobs, newest first. The list omits the store and the details of jobs; see job get. --needs-attention lists\n" +
+			"failed, trashed and parked jobs, then jobs that have waited for a minute on a board without claims.",
+	}, func([]string) (err error) {
+		if query, err = filter.read(time.Now()); err == nil {
+			query.Order, err = order.read()
+		}
+		return err
+	})
+	filter.flags(cmd)
+	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that need an operator")
+	cmd.Flags().StringVar(&order.by, "order", "posted", "posted; or claim: the claimable jobs of one board (default, or --board), next first")
+	order.flag(cmd)
+	for _, other := range []string{"state", "outcome", "order"} {
+		cmd.MarkFlagsMutuallyExclusive("needs-attention", other)
+	}
+	return cmd
+}
+
+// jobList lists the jobs that a query selects.
+func jobList(query *jobs.Query) cli.List[jobs.Job] {
+	scans := false
+	return cli.List[jobs.Job]{
+		What: "jobs",
+		Read: func(ctx context.Context, cluster cli.Cluster, after string, limit int) ([]jobs.Job, string, error) {
+			query.After, query.Limit = after, limit
+			page, err := cluster.Jobs(ctx, *query)
+			scans = scans || page.Scans
+			return page.Items, page.Next, err
+		},
+		Answer: func(listed []jobs.Job, next string) proto.Message {
+			return &v1.ListJobsResponse{Jobs: cli.Messages(listed, command.JobToProto), Next: next, Scans: scans}
+		},
+		Header: []string{"id", "state", "outcome", "name", "started", "took", "kind", "board", "priority", "owner", "posted"},
+		Row: func(job *jobs.Job) []string {
+			return []string{
+				job.ID.String(), string(job.State), cli.OrDash(string(job.Outcome)), cli.OrDash(job.Name),
+				cli.OrDash(cli.AgoText(job.StartedAt)), cli.OrDash(tookText(job, time.Now())), cli.OrDash(job.Kind), job.Board, job.Priority.String(), cli.OrDash(OwnerOf(job)), cli.AgoText(job.PostedAt),
+			}
+		},
+	}
+}
+
+// Unknown states that people try get advice.
+func ParseStates(names []string) ([]jobs.State, error) {
+	states := make([]jobs.State, 0, len(names))
+	for _, name := range names {
+		state := jobs.State(strings.ToLower(name))
+		if !slices.Contains(jobs.States, state) {
+			err := cli.UsageError(fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(cli.Texts(jobs.States), ", "), name, meant.Hint(name, cli.Texts(jobs.States))))
+			return nil, cli.Advised(err, stateAdvice[string(state)])
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+// tookText is how long a job has been at work: to its end, or until now while it is
+// claimed; nothing in between, when nobody works on it.
+func tookText(job *jobs.Job, now time.Time) string {
+	end := job.FinishedAt
+	if job.Claim != nil {
+		end = now
+	}
+	if job.StartedAt.IsZero() || end.IsZero() {
+		return ""
+	}
+	return cli.DurationText(max(end.Sub(job.StartedAt), 0))
+}
+
+func OwnerOf(job *jobs.Job) string {
+	if job.Claim == nil {
+		return ""
+	}
+	return job.Claim.Owner
+}
+
+// readJob reads a job and shows it.
+func readJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.JobID) error {
+	job, err := cluster.Job(ctx, id)
+	if err != nil {
+		return cli.Because(err, "get job %s", id)
+	}
+	return showJob(ctx, p, cluster, job)
+}
+
+// showChanged reads a job after a change and shows it: as JSON, or in a line.
+func showChanged(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, line func(*jobs.Job) string) error {
+	job, err := reader.Job(ctx, id)
+	if err != nil {
+		return cli.Because(err, "read job %s after the change, which was made", id)
+	}
+	return p.Show(command.JobToProto(&job), "%s %s", job.ID, line(&job))
+}
+
+// showJob shows a job with its evidence, and notes when no conductor can run
+// it.
+func showJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.Job) error {
+	if err := NoteIdle(ctx, p, cluster, &job); err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(command.JobToProto(&job))
+	}
+	fields := jobFields(p, &job)
+	evidence, err := tree.EvidenceOf(ctx, cluster, &job)
+	if err != nil {
+		return err
+	}
+	return p.WriteFields(append(fields, evidence...))
+}
+
+func jobFields(p *cli.Program, job *jobs.Job) []cli.Field {
+	fields := []cli.Field{
+		{"id", job.ID.String()},
+		{"name", job.Name},
+		{"board", job.Board},
+		{"kind", job.Kind},
+		{"priority", job.Priority.String()},
+		{"effective", effectiveText(job)},
+		{"front", frontText(job)},
+		{"key", job.Key},
+		{"tags", strings.Join(job.Tags, ", ")},
+		{"labels", strings.Join(job.Labels, ", ")},
+		{"max crashes", cli.CountText(job.MaxCrashes)},
+		{"state", string(job.State)},
+		{"outcome", string(job.Outcome)},
+		{"owner", OwnerOf(job)},
+		{"last owner", job.LastOwner},
+	}
+	if !job.Token.IsZero() {
+		fields = append(fields, cli.Field{"token", job.Token.String()})
+	}
+	if job.Claim != nil {
+		fields = append(fields, cli.Field{"expiry", cli.SpanText(job.Claim.Expiry)})
+	}
+	if !job.Book.IsZero() {
+		fields = append(fields, cli.Field{"book", strings.TrimSpace(job.Book.String() + " " + cli.Clean(job.BookName))})
+	}
+	if !job.Flow.IsZero() {
+		fields = append(fields, cli.Field{"flow", job.Flow.String()})
+	}
+	return append(fields,
+		cli.Field{"details", string(job.Details)},
+		cli.Field{"store", cli.ValuesText(job.Store)},
+		cli.Field{"schedule", job.Schedule},
+		cli.Field{"slot", p.TimeText(job.Slot)},
+		cli.Field{"posted", p.TimeText(job.PostedAt)},
+		cli.Field{"posted by", job.PostedBy},
+		cli.Field{"traceparent", job.Traceparent},
+		cli.Field{"not before", p.TimeText(job.NotBefore)},
+		cli.Field{"due", p.TimeText(job.DueAt)},
+		cli.Field{"deadline", p.TimeText(job.Deadline)},
+		cli.Field{"started", p.TimeText(job.StartedAt)},
+		cli.Field{"finished", p.TimeText(job.FinishedAt)},
+		cli.Field{"took", tookText(job, time.Now())},
+		cli.Field{"claims", strconv.Itoa(job.Claims)},
+		cli.Field{"crashes", cli.CountText(job.Crashes)},
+		cli.Field{"failures", cli.CountText(job.Failures)},
+		cli.Field{"retention", cli.SpanText(job.Retention)},
+		cli.Field{"retry", RetryText(job.Retry)},
+		cli.Field{"attempt", attemptText(p, job)},
+		cli.Field{"reason", job.Reason},
+		cli.Field{"stop", stopText(p, job.StopRequest)},
+		cli.Field{"reserved", reservedText(p, job.Reserved)},
+	)
+}
+
+// effectiveText says what a job counts for now, where waiting raises it.
+func effectiveText(job *jobs.Job) string {
+	if job.Effective == nil {
+		return ""
+	}
+	return job.Effective.String()
+}
+
+// frontText says whether a job comes before its equals.
+func frontText(job *jobs.Job) string {
+	if job.Front == 0 {
+		return ""
+	}
+	return "yes"
+}
+
+// NoteIdle says so if a job waits for a kind of conductor that is not there.
+func NoteIdle(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
+	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
+		return nil
+	}
+	conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
+	if err != nil {
+		return cli.Because(err, "list conductors")
+	}
+	able := false
+	for i := range conductors {
+		conductor := &conductors[i]
+		if !slices.Contains(conductor.JobKinds, job.Kind) || !slices.Contains(conductor.Boards, job.Board) {
+			continue
+		}
+		lacks := func(label string) bool { return !slices.Contains(conductor.Labels, label) }
+		if able = true; !slices.ContainsFunc(job.Labels, lacks) {
+			return nil
+		}
+	}
+	if able {
+		p.Note("the job waits: no live conductor of its kind offers all of the labels %q", job.Labels)
+		return nil
+	}
+	p.Note("the job waits: no live conductor builds flows of kind %q from board %q", job.Kind, job.Board)
+	return nil
+}

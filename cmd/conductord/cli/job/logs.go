@@ -1,0 +1,233 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// logsPause is how long --follow waits before it asks again for a job that no conductor runs.
+const logsPause = 500 * time.Millisecond
+
+func logsCommand(p *cli.Program) *cobra.Command {
+	var (
+		logs   jobLogs
+		follow bool
+	)
+	cmd := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Print the output of a job's steps, even while they run",
+		Long: "Print the output of a job's steps: the stderr of handlers and the log of Go steps. The node that runs a step\n" +
+			"keeps the latest 256 KiB in memory, until it needs the memory or restarts; any node can serve it. After an\n" +
+			"attempt, the logbook keeps the end of its stderr.\n\n" +
+			"Other programs with a conductor publish the output of a step only after the step has ended.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {
+				return err
+			}
+			logs.p, logs.seen = p, map[attemptKey]int64{}
+			if !follow {
+				return p.With(cmd.Context(), logs.print)
+			}
+			return p.Watching(cmd.Context(), logs.follow)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new lines until the job is finished, even if its conductor changes")
+	cmd.Flags().StringVar(&logs.query.Step, "step", "", "only lines of this step")
+	return cmd
+}
+
+// attemptKey names an attempt at a step of a job, in the memory of one node or in any.
+type attemptKey struct {
+	buffer  string // steplog.BufferOf its lines; empty: any
+	step    string
+	action  logbook.Action
+	attempt int
+}
+
+// jobLogs prints the lines of one job.
+type jobLogs struct {
+	p     *cli.Program
+	query steplog.Query
+	seen  map[attemptKey]int64 // the end of the last line of attempts, by buffer; in any: they have lines
+	node  string               // from which the last lines are
+}
+
+// print shows the lines that there are: first those of attempts that only the logbook has. It
+// asks for so many pages and no more, since steps may write faster than it reads.
+func (l *jobLogs) print(ctx context.Context, cluster cli.Cluster) error {
+	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
+	if err != nil {
+		return cli.Because(err, "get job %s", l.query.Job)
+	}
+	var pages []steplog.Page
+	for range steplog.MaxPages {
+		page, err := cluster.ReadLogs(ctx, l.query)
+		if err != nil {
+			return cli.Because(err, "read the logs of job %s", job.ID)
+		}
+		l.query.After, l.node = page.Next, page.Node
+		if len(page.Lines) == 0 {
+			break
+		}
+		pages = append(pages, page)
+		for i := range page.Lines {
+			l.seen[keyOf(&page.Lines[i])] = 0
+		}
+	}
+	if job.Claim != nil && l.node == "" {
+		l.p.Note("job %s runs in the program %s: read the end of a step's stderr after the step has ended", job.ID, job.Claim.Owner)
+	}
+	err = l.writeRecorded(ctx, cluster, &job)
+	if err == nil && job.Claim == nil && job.LastOwner != "" && len(l.seen) == 0 {
+		l.p.Note("job %s has no lines: its steps wrote none, or no node keeps them", job.ID)
+	}
+	for i := 0; i < len(pages) && err == nil; i++ {
+		err = l.write(pages[i])
+	}
+	return err
+}
+
+// follow goes on after that until the job is finished.
+func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
+	if err := l.print(ctx, cluster); err != nil {
+		return err
+	}
+	l.query.Wait = wire.MaxPoll
+	for {
+		page, err := cluster.ReadLogs(ctx, l.query)
+		if err == nil {
+			l.query.After = page.Next
+			if page.Node != "" && page.Node != l.node && l.node != "" {
+				l.p.Note("job %s continues at node %s", l.query.Job, page.Node)
+			}
+			if page.Node != "" {
+				l.node = page.Node
+			}
+			err = l.write(page)
+		}
+		if err != nil {
+			return cli.Because(err, "read the logs of job %s", l.query.Job)
+		}
+		if page.Running || len(page.Lines) > 0 {
+			continue
+		}
+		job, err := cluster.Job(ctx, l.query.Job)
+		switch {
+		case err != nil:
+			return cli.Because(err, "get job %s", l.query.Job)
+		case job.State.Finished():
+			l.p.Note("job %s is %s", job.ID, HowEnded(&job))
+			return l.writeRecorded(ctx, cluster, &job)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(logsPause):
+		}
+	}
+}
+
+// writeRecorded writes what the logbook has of attempts that are not seen yet.
+func (l *jobLogs) writeRecorded(ctx context.Context, cluster cli.Cluster, job *jobs.Job) error {
+	if job.Flow.IsZero() {
+		return l.checkStep(job, nil)
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if err != nil {
+		return cli.Because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if err := l.checkStep(job, &detail); err != nil {
+		return err
+	}
+	var lines []steplog.Line
+	for i := range detail.Atoms {
+		for _, a := range detail.Atoms[i].Attempts {
+			line := steplog.Line{Step: detail.Atoms[i].Name, Action: a.Action, Attempt: a.Number, Time: a.EndedAt}
+			if _, seen := l.seen[keyOf(&line)]; seen || a.Stderr == "" || l.query.Step != "" && l.query.Step != line.Step {
+				continue
+			}
+			l.seen[keyOf(&line)] = 0
+			for line.Text = range strings.Lines(a.Stderr) {
+				line.Text = strings.TrimRight(line.Text, "\r\n")
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b steplog.Line) int { return a.Time.Compare(b.Time) })
+	return l.write(steplog.Page{Lines: lines})
+}
+
+// checkStep refuses a step that the job does not have, where its steps are known. The step that an
+// instance such as send[3] is of counts.
+func (l *jobLogs) checkStep(job *jobs.Job, detail *logbook.FlowDetail) error {
+	step := l.query.Step
+	if step == "" || len(l.seen) > 0 { // lines of it have been read
+		return nil
+	}
+	if detail == nil {
+		return fmt.Errorf("job %s has no flow, and no step %.64q: %w", job.ID, step, jobs.ErrNotFound)
+	}
+	base, _, _ := strings.Cut(step, "[")
+	known := cli.StepsOf(detail)
+	if len(cli.PlannedSteps(detail)) == 0 || slices.Contains(known, base) || slices.Contains(known, step) {
+		return nil
+	}
+	err := fmt.Errorf("the flow of job %s has no step %.64q%s: %w", job.ID, step, meant.Hint(step, known), jobs.ErrNotFound)
+	return cli.Advised(err, cli.Listed("its steps", known))
+}
+
+func keyOf(line *steplog.Line) attemptKey {
+	return attemptKey{step: line.Step, action: line.Action, attempt: line.Attempt}
+}
+
+// write writes the lines of a page. When a job comes back to a node, the page begins with lines
+// that were written before.
+func (l *jobLogs) write(page steplog.Page) error {
+	for i := range page.Lines {
+		line := &page.Lines[i]
+		key := keyOf(line)
+		l.seen[key] = 0
+		key.buffer = steplog.BufferOf(page.Next)
+		dropped := line.Offset - l.seen[key]
+		if dropped < 0 && key.buffer != "" {
+			continue
+		}
+		l.seen[key] = line.Offset + int64(len(line.Text)) + 1
+		if l.p.JSON() {
+			if err := l.p.WriteJSONLine(command.LogLineToProto(line)); err != nil {
+				return err
+			}
+			continue
+		}
+		label := line.Step
+		if line.Action == logbook.ActionRevert {
+			label += " (revert)"
+		}
+		if line.Attempt > 1 {
+			label += fmt.Sprintf(" #%d", line.Attempt)
+		}
+		var texts []string
+		if dropped > 0 {
+			texts = append(texts, fmt.Sprintf("%s | … %d bytes dropped", label, dropped))
+		}
+		texts = append(texts, label+" | "+strings.ReplaceAll(line.Text, "\t", "    "))
+		if err := l.p.WriteLines(texts); err != nil {
+			return err
+		}
+	}
+	return nil
+}

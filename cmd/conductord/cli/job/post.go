@@ -1,0 +1,321 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/document"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/traceparent"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// ContentFlags are what jobs can be given however they come to be posted: by
+// hand, or at the slots of a schedule.
+type ContentFlags struct {
+	priority, details string
+	sets              []string
+	key               string
+	tags, labels      []string
+	maxCrashes        int
+	hold, front       bool
+	retry             jobs.RetryPolicy
+	retention         time.Duration
+}
+
+func (f *ContentFlags) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.priority, "priority", "normal", "priority: very-low, low, normal, high, very-high, or a number; higher first")
+	flags.StringVar(&f.details, "details", "", "details to store with the job: JSON, or @FILE")
+	flags.StringArrayVar(&f.sets, "set", nil, "input of the flow: NAME=JSON, or NAME=TEXT; repeatable")
+	flags.BoolVar(&f.hold, "hold", false, "hold the job until you run job release")
+	flags.StringVar(&f.key, "key", "", "subject of the job; at most one unfinished job of a board has the same key")
+	flags.BoolVar(&f.front, "front", false, "claim the job before all others of its priority")
+	flags.StringSliceVar(&f.tags, "tag", nil, "tag of the job, to filter by; repeatable or comma-separated")
+	flags.StringSliceVar(&f.labels, "label", nil, "label that a conductor must offer; repeatable or comma-separated")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "number of crashed owners after which the job is trashed (default the cluster's setting)")
+	addRetryFlags(cmd, &f.retry)
+	flags.DurationVar(&f.retention, "retention", 0, "time to keep the finished job and its book (default the cluster's setting)")
+}
+
+// Fill gives a posting what the flags say.
+func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
+	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
+	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
+	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+		return err
+	}
+	posting.Retention = f.retention
+	if posting.Retry, err = givenRetry(&f.retry); err != nil {
+		return err
+	}
+	if posting.Store, err = cli.ParseSets(f.sets); err != nil {
+		return err
+	}
+	if f.details != "" {
+		posting.Details, err = p.ReadDetails(f.details)
+	}
+	return err
+}
+
+// PostFlags are what a new job can be given; flow run has some of them too.
+type PostFlags struct {
+	ContentFlags
+	id, name, board     string
+	notBefore, deadline string
+	Wait                bool
+}
+
+func (f *PostFlags) Add(cmd *cobra.Command) {
+	f.ContentFlags.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.id, "id", "", "id of the job; posting the same id again has no effect (default a new id)")
+	flags.StringVar(&f.name, "name", "", "display name (default the name of the flow document, kind or book)")
+	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "board")
+	flags.StringVar(&f.notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
+	flags.StringVar(&f.deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now")
+	flags.BoolVar(&f.Wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
+}
+
+// Posting makes what the flags say, without the work.
+func Posting(p *cli.Program, f *PostFlags) (jobs.Posting, error) {
+	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
+	err := f.Fill(p, &posting)
+	if err != nil {
+		return posting, err
+	}
+	if f.id != "" {
+		if posting.ID, err = jobs.ParseJobID(f.id); err != nil {
+			return posting, err
+		}
+	}
+	if posting.Deadline, err = cli.ParseMoment("--deadline", f.deadline, time.Now()); err != nil {
+		return posting, err
+	}
+	posting.NotBefore, err = cli.ParseMoment("--not-before", f.notBefore, time.Now())
+	return posting, err
+}
+
+func postCommand(p *cli.Program) *cobra.Command {
+	var (
+		f    PostFlags
+		work WorkFlags
+		from string
+	)
+	cmd := &cobra.Command{
+		Use:   "post",
+		Short: "Post a job, or one for each line of a file",
+		Long: "Post a job to run a flow document (--flow) or a flow of a saved book (--book), or for your own workers (--kind).\n" +
+			"With --id, posting the same job again has no effect.\n\n" +
+			"With --from, each line of a file is a posting in the API's JSON, such as\n" +
+			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
+			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"inputs\": [\"guest\"], \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}.\n" +
+			"A job without a name gets the name of its flow or kind. If the lines have ids or keys, posting the file again\n" +
+			"has no effect. Other flags, such as --board, are defaults for lines without this field.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return postFile(p, cmd, from, &f, work.Kind)
+			}
+			posting, err := Posting(p, &f)
+			if err != nil {
+				return err
+			}
+			if err := work.Fill(p, &posting); err != nil {
+				return err
+			}
+			return RunOrPost(cmd.Context(), p, posting, f.Wait)
+		},
+	}
+	f.Add(cmd)
+	work.add(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "file with one JSON posting per line; - is stdin")
+	return cmd
+}
+
+// lineFields are the fields of a line for which a flag is the default.
+var lineFields = map[string]string{
+	"board": "board", "priority": "priority", "details": "details", "set": "store", "hold": "hold", "front": "front", "tag": "tags",
+	"label": "labels", "max-crashes": "max_crashes", "retention": "retention", "not-before": "not_before", "deadline": "deadline", "kind": "kind",
+}
+
+// postFile posts what a file says. A flag that cannot be a default for its lines would be lost, and
+// is refused.
+func postFile(p *cli.Program, cmd *cobra.Command, path string, f *PostFlags, kind string) error {
+	var beside error
+	given := map[string]bool{}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		field := lineFields[flag.Name]
+		if given[field] = true; field == "" && flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
+			beside = cli.UsageError(fmt.Errorf("--%s cannot be a default for the lines of --from: write it into the lines", flag.Name))
+		}
+	})
+	if beside != nil {
+		return beside
+	}
+	defaults, err := lineDefaults(p, f, kind, given)
+	if err != nil {
+		return err
+	}
+	postings, err := readPostings(p, path, defaults)
+	if err != nil {
+		return err
+	}
+	return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+		return postLines(ctx, p, cluster, postings)
+	})
+}
+
+// lineDefaults are the fields that flags give, as a line writes them.
+func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bool) (map[string]json.RawMessage, error) {
+	posting, err := Posting(p, f)
+	if err != nil {
+		return nil, err
+	}
+	posting.Kind = kind
+	text, err := wire.JSONCodec{}.Marshal(command.PostingToProto(&posting))
+	fields, defaults := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	for name, value := range fields {
+		if given[name] {
+			defaults[name] = value
+		}
+	}
+	return defaults, err
+}
+
+// WorkFlags say what the job is to do.
+type WorkFlags struct {
+	Document, book, flow, Kind string
+}
+
+func (w *WorkFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.Document, "flow", "", "flow document to run (TOML or JSON)")
+	flags.StringVar(&w.book, "book", "", "id of a saved book")
+	flags.StringVar(&w.flow, "flow-id", "", "id of the flow to run, if the book has several flows")
+	flags.StringVar(&w.Kind, "kind", "", "kind of a job without a flow, for your own workers")
+}
+
+func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
+	given := 0
+	for _, what := range []string{w.Document, w.book, w.Kind} {
+		if what != "" {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return cli.UsageError(errors.New("--flow, --book and --kind exclude each other"))
+	case w.flow != "" && w.book == "":
+		return cli.UsageError(errors.New("--flow-id needs --book"))
+	case given == 0:
+		return cli.UsageError(errors.New("name the work of the job: --flow, --book or --kind"))
+	}
+	if w.Kind != "" { // told here, since the job's name may be made of it
+		if err := logbook.MaxLimits.CheckName("--kind", w.Kind); err != nil {
+			return err
+		}
+		if w.Kind == spec.Kind {
+			return cli.UsageError(fmt.Errorf("--kind %s is for jobs with a flow: use --flow FILE", w.Kind))
+		}
+	}
+	if w.Document != "" {
+		return document.AttachFiles(p, spec.Linear, []string{w.Document}, posting)
+	}
+	posting.Kind = w.Kind
+	if posting.Name == "" {
+		posting.Name = cmp.Or(w.Kind, w.book) // a job has a name, and nobody has given one
+	}
+	if w.book != "" {
+		if posting.BookID, err = logbook.ParseBookID(w.book); err != nil {
+			return err
+		}
+	}
+	if w.flow != "" {
+		posting.Flow, err = logbook.ParseFlowID(w.flow)
+	}
+	return err
+}
+
+// postAndShow posts one job, prints its id, and warns of what keeps it from running.
+func postAndShow(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jobs.Posting) error {
+	job, err := postJob(ctx, p, cluster, posting)
+	if err != nil {
+		return err
+	}
+	defer document.WarnOfHandlers(ctx, p, cluster, &job, document.HandlersOf(&posting))
+	return showPosted(p, job)
+}
+
+// postJob posts one job. A note says when it had been posted before.
+func postJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jobs.Posting) (jobs.Job, error) {
+	ctx, err := traced(ctx)
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	posted, err := cluster.Post(ctx, posting)
+	if err == nil {
+		err = elsewhere(posted[0].Err)
+	}
+	if err != nil {
+		if mayHaveHappened(err) {
+			p.Note("job %s may have been posted: see `conductord job get %s`, or repeat the command with --id %s", posting.ID, posting.ID, posting.ID)
+		}
+		return jobs.Job{}, cli.Because(err, "post job %s", posting.ID)
+	}
+	switch {
+	case posted[0].Existed && posted[0].Job.ID != posting.ID:
+		p.Note("job %s has the key %q and is not finished: there is no second one; its priority is now %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
+	case posted[0].Existed:
+		p.Note("job %s was already posted: nothing changed", posting.ID)
+	}
+	return posted[0].Job, nil
+}
+
+// elsewhere advises on the verdict of a posting: the node has answered, so it is the cluster of the board that does not.
+func elsewhere(verdict error) error {
+	if errors.Is(verdict, jobs.ErrUnavailable) && !errors.Is(verdict, jobs.ErrOverloaded) {
+		return cli.Advised(verdict, "the board's cluster does not answer: `conductord topology check` checks the nodes of all clusters")
+	}
+	return verdict
+}
+
+// traced puts the span of the environment into a context; without TRACEPARENT there is none.
+func traced(ctx context.Context) (context.Context, error) {
+	text := os.Getenv(traceparent.Variable)
+	if text == "" {
+		return ctx, nil
+	}
+	parent, err := traceparent.Parse("the variable "+traceparent.Variable, text)
+	return trace.ContextWithRemoteSpanContext(ctx, parent), err
+}
+
+// mayHaveHappened reports whether a write that gave an error may yet have been
+// made.
+func mayHaveHappened(err error) bool {
+	if errors.Is(err, jobs.ErrUnavailable) {
+		return false
+	}
+	return errors.Is(err, jobs.ErrUncertain) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// showPosted prints what a script needs: the id.
+func showPosted(p *cli.Program, job jobs.Job) error {
+	return p.Show(command.JobToProto(&job), "%s", job.ID)
+}

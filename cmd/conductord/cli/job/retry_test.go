@@ -1,0 +1,63 @@
+package job_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+)
+
+// TestJobPostRetry: what the flags of a retry policy make, and which are
+// refused.
+func TestJobPostRetry(t *testing.T) {
+	cluster := clitest.Open(t)
+	for _, row := range []struct {
+		name, flags string
+		code        int
+		says        string // shown of the job, or of the refusal
+	}{
+		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-never spoilt --on-failure park", 0,
+			"retry: 5 attempts, after TOOK, each further delay 200 % of the one before, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
+		{"a backoff by a quarter", "--attempts 3 --retry-backoff-percent 125", 0, "retry: 3 attempts, after TOOK, each further delay 125 % of the one before\n"},
+		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
+		{"too long a retention", "--retention 9000h", cli.ExitUsage, "posting retention is invalid"},
+		{"one attempt", "--on-failure park", 0, "retry: 1 attempt, after TOOK, then park\nattempt: 1 of 1\n"},
+		{"a factor where percent belong", "--attempts 3 --retry-backoff-percent 2", cli.ExitUsage, "retry backoff_percent is invalid: 2 is below 100"},
+		{"no number", "--attempts 3 --retry-jitter-percent NaN", cli.ExitUsage, "--retry-jitter-percent must be a whole number"},
+		{"too much chance", "--attempts 3 --retry-jitter-percent 200", cli.ExitUsage, "retry jitter_percent is invalid: 200 is not between 0 and 100"},
+		{"too many attempts", "--attempts 101", cli.ExitLimit, "retry attempts"},
+		{"no such end", "--on-failure hope", cli.ExitUsage, `"hope" is none of [complete retry park]`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			args := append([]string{"job", "post", "--kind", "k"}, strings.Fields(row.flags)...)
+			got := clitest.Run(t, cluster, args...)
+			if got.Code != row.code {
+				t.Fatalf("got %+v", got)
+			}
+			told := got.Err
+			if row.code == 0 {
+				told = clitest.Steady(clitest.Run(t, cluster, "job", "get", strings.TrimSpace(got.Out)).Out)
+			}
+			if !strings.Contains(told, row.says) {
+				t.Errorf("it says\n%s\nand not\n%s", told, row.says)
+			}
+		})
+	}
+}
+
+// TestJobPostRetryFrom: a line of a file says the same.
+func TestJobPostRetryFrom(t *testing.T) {
+	cluster := clitest.Open(t)
+	path, line := filepath.Join(t.TempDir(), "postings.jsonl"), `{"name": "a", "kind": "k", "retry": {"attempts": 3, "delay": "2s", "backoff_percent": 150, "on_failure": "retry"}}`
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := clitest.Run(t, cluster, "job", "post", "--from", path)
+	shown := clitest.Run(t, cluster, "job", "get", strings.TrimSpace(got.Out))
+	if !strings.Contains(shown.Out, "3 attempts, after 2s, each further delay 150 % of the one before, then retry") {
+		t.Errorf("got %+v, shown as %+v", got, shown)
+	}
+}

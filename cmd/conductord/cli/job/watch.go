@@ -1,0 +1,217 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
+)
+
+func watchCommand(p *cli.Program) *cobra.Command {
+	var (
+		watch jobs.Watch
+		after string
+	)
+	cmd := &cobra.Command{
+		Use:   "watch [ID]",
+		Short: "Watch events of jobs; with an ID, until this job is finished",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) > 0 {
+				if watch.Job, err = jobs.ParseJobID(args[0]); err != nil {
+					return err
+				}
+			}
+			if watch.After, err = parsePosition(after); err != nil {
+				return err
+			}
+			return p.Watching(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+				if err := cli.CheckBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
+				return watchJobs(ctx, p, cluster, watch)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&watch.Board, "board", "", "only events of this board")
+	flags.BoolVar(&watch.Flows, "flows", false, "include events of the steps of flows")
+	flags.StringVar(&after, "after", "", "start after this position (INDEX-ITEM, as shown) instead of now")
+	return cmd
+}
+
+// parsePosition reads INDEX-ITEM; nothing means no position.
+func parsePosition(text string) (*jobs.Position, error) {
+	if text == "" {
+		return nil, nil
+	}
+	position, err := jobs.ParsePosition(text)
+	if err != nil {
+		return nil, cli.UsageError(fmt.Errorf("--after must be INDEX-ITEM, not %.64q", text))
+	}
+	return &position, nil
+}
+
+// watchJobs writes events until the context ends, or the one job that is
+// watched is finished.
+func watchJobs(ctx context.Context, p *cli.Program, cluster cli.Cluster, watch jobs.Watch) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !watch.Job.IsZero() && watch.After == nil {
+		job, err := cluster.Job(ctx, watch.Job)
+		if err != nil {
+			return cli.Because(err, "watch job %s", watch.Job)
+		}
+		if job.State.Finished() {
+			p.Note("job %s is already %s", job.ID, HowEnded(&job))
+			return nil
+		}
+		ended := make(chan struct{})
+		defer func() { cancel(nil); <-ended }()
+		go endWatch(ctx, p, cluster, watch.Job, cancel, ended)
+	}
+	for event, err := range cluster.Watch(ctx, watch) {
+		if errors.Is(context.Cause(ctx), errFinished) {
+			return nil
+		}
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return cli.Because(err, "watch")
+		}
+		if err := writeEvent(p, event); err != nil {
+			return err
+		}
+		if !watch.Job.IsZero() && event.State.Finished() && over(ctx, cluster, &event) {
+			return nil
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errFinished) {
+		return fmt.Errorf("cannot watch: %w", cause)
+	}
+	return nil
+}
+
+// over reports whether the watch of a job is complete after an event that finished it.
+// An intervention may have reopened the job since.
+func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
+	job, err := reader.Job(ctx, event.Job)
+	return err != nil || job.State.Finished() && !job.FinishedAt.After(event.Time)
+}
+
+// errFinished ends a watch that does not see the end of its job.
+var errFinished = errors.New("the job is finished")
+
+// lastEvents is how long the watch of a finished job may take to show the end.
+const lastEvents = 2 * time.Second
+
+// endWatch ends the watch of a job that came to its end between the look at it
+// and the beginning of the watch, when no more events come. It ends with its
+// context.
+func endWatch(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, cancel context.CancelCauseFunc, ended chan<- struct{}) {
+	defer close(ended)
+	unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+	_, err := await.Jobs(ctx, reader, await.Waiting{Jobs: []jobs.JobID{id}, States: unfinished})
+	job := jobs.Job{}
+	if err == nil {
+		job, err = reader.Job(ctx, id)
+	}
+	if err != nil {
+		cancel(err)
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lastEvents):
+		p.Note("job %s is %s", id, HowEnded(&job))
+		cancel(errFinished)
+	}
+}
+
+// HowEnded says what became of a finished job, in one word or two.
+func HowEnded(job *jobs.Job) string {
+	if job.Outcome == "" {
+		return string(job.State)
+	}
+	return string(job.State) + ": " + string(job.Outcome)
+}
+
+func writeEvent(p *cli.Program, event jobs.Event) error {
+	if p.JSON() {
+		return p.WriteJSONLine(command.EventToProto(&event))
+	}
+	return p.WriteLines([]string{eventText(p, event)})
+}
+
+// eventText is one event on one line.
+func eventText(p *cli.Program, event jobs.Event) string {
+	parts := []string{
+		event.Position.String(),
+		p.TimeText(event.Time), string(event.Kind),
+	}
+	if event.Kind.OfSessions() {
+		return strings.Join(append(parts, sessionParts(&event)...), " ")
+	}
+	if event.Job.IsZero() { // of a board
+		parts = append(parts, "board="+strconv.Quote(cli.Clean(event.Board)))
+	} else {
+		parts = append(parts, event.Job.String())
+	}
+	if event.Name != "" {
+		parts = append(parts, strconv.Quote(cli.Clean(event.Name)))
+	}
+	if event.Kind == jobs.EventFlow {
+		if event.FlowState != "" {
+			parts = append(parts, "flow="+event.FlowState)
+		}
+		for _, step := range event.Steps {
+			parts = append(parts, cli.Clean(step.Name)+"="+step.State)
+		}
+		return strings.Join(parts, " ")
+	}
+	if event.State != "" {
+		parts = append(parts, string(event.State))
+	}
+	if event.Outcome != "" {
+		parts = append(parts, "outcome="+string(event.Outcome))
+	}
+	if event.Owner != "" {
+		parts = append(parts, "owner="+cli.Clean(event.Owner))
+	}
+	if event.Request == nil && event.By != "" {
+		parts = append(parts, "by="+cli.Clean(event.By))
+	}
+	if event.Request != nil {
+		parts = append(parts, "request="+string(event.Request.Kind))
+		if event.Request.Revert {
+			parts = append(parts, "revert=true")
+		}
+		if event.Request.By != "" {
+			parts = append(parts, "by="+cli.Clean(event.Request.By))
+		}
+	}
+	if event.Reason != "" {
+		parts = append(parts, "reason="+strconv.Quote(cli.Clean(event.Reason)))
+	}
+	return strings.Join(parts, " ")
+}
+
+// sessionParts is what an event of a session or of an entity says.
+func sessionParts(event *jobs.Event) []string {
+	parts := []string{event.Session.String()}
+	if event.Entity != "" {
+		parts = append(parts, cli.Clean(event.EntityKind)+"="+strconv.Quote(cli.Clean(event.Entity)))
+	}
+	return append(parts, "owner="+cli.Clean(event.Owner))
+}

@@ -1,0 +1,128 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// EvidenceOf is why a job failed: its failure, and what the step that failed
+// last wrote to stderr. The flow may be gone already; then there is less.
+func EvidenceOf(ctx context.Context, cluster cli.Cluster, job *jobs.Job) ([]cli.Field, error) {
+	fields := FailureFields(job.Failure)
+	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
+	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil || job.Outcome == jobs.OutcomeSuccess {
+		return fields, nil
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if errors.Is(err, jobs.ErrNotFound) {
+		return fields, nil
+	}
+	if err != nil {
+		return nil, cli.Because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if job.Claim != nil {
+		t := tree{rows: rowsOf(&detail), detail: &detail, now: time.Now(), waiting: true, height: maxAlsoFailed}
+		return append(fields, cli.Field{"waiting steps", strings.Join(t.lines()[1:], "\n")}), nil
+	}
+	cause := job.Failure
+	if cause == nil {
+		cause = detail.Cause
+		fields = FailureFields(cause)
+	}
+	fields = append(fields, FlowEvidence(cause, &detail)...)
+	if detail.State == logbook.FlowFailure {
+		fields = append(fields, cli.Field{"next step", fmt.Sprintf("an operator must repair the flow: `conductord flow show %s` lists the repairs", detail.ID)})
+	}
+	return fields, nil
+}
+
+func FailureFields(failure *logbook.Failure) []cli.Field {
+	if failure == nil {
+		return nil
+	}
+	if origin := failure.Origin(); origin != failure {
+		undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
+		return append(FailureFields(origin), cli.Field{"revert failed", undo.Error()})
+	}
+	fields := []cli.Field{
+		{"failed step", failure.Step},
+		{"failure", failure.Kind + ": " + failure.Message},
+	}
+	if len(failure.Details) > 0 {
+		fields = append(fields, cli.Field{"failure details", cli.ValuesText(failure.Details)})
+	}
+	for len(failure.Causes) > 0 {
+		said := failure.Message
+		failure = &failure.Causes[0]
+		if strings.Contains(said, failure.Message) {
+			continue // an error tells its causes, and then they would stand here twice
+		}
+		fields = append(fields, cli.Field{"caused by", (&logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}).Error()})
+	}
+	return fields
+}
+
+// stderrLines is how much of a step's stderr is shown without being asked for.
+const stderrLines = 20
+
+// maxAlsoFailed bounds the steps that are named beside the one of the cause.
+const maxAlsoFailed = 10
+
+// FlowEvidence is what a flow says of its failure beyond the cause: the other
+// steps that have failed, and the end of what the step of the cause wrote to
+// stderr when it failed. Where it wrote nothing, that of a step which the cause
+// names further down is shown under its name.
+func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []cli.Field) {
+	var named []*logbook.Failure
+	for rest := []*logbook.Failure{cause}; len(rest) > 0 && rest[0] != nil; rest = rest[1:] {
+		named = append(named, rest[0])
+		for i := range rest[0].Causes {
+			rest = append(rest, &rest[0].Causes[i])
+		}
+	}
+	others := detail.AlsoFailed(cause)
+	for _, other := range others[:min(len(others), maxAlsoFailed)] {
+		fields = append(fields, cli.Field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
+	}
+	if more := len(others) - maxAlsoFailed; more > 0 {
+		fields = append(fields, cli.Field{"also failed", fmt.Sprintf("%d more steps", more)})
+	}
+	for i, failure := range named {
+		atom, ok := detail.Atom(failure.Step)
+		if !ok {
+			continue
+		}
+		name, action := "stderr", logbook.ActionExecute
+		if i == 0 && atom.State == logbook.AtomRevertFailure {
+			name, action = "stderr of the revert", logbook.ActionRevert
+		} else if failure.Step != cause.Step {
+			name += " of " + failure.Step
+		}
+		if lines := stderrTail(atom, action); len(lines) > 0 {
+			return append(fields, cli.Field{name, strings.Join(lines, "\n")})
+		}
+	}
+	return fields
+}
+
+// stderrTail is the end of what a step wrote to stderr when it failed last.
+func stderrTail(atom *logbook.AtomDetail, action logbook.Action) []string {
+	last, ok := atom.Last(action)
+	if !ok || last.Failure == nil || last.Stderr == "" {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(last.Stderr, "\n"), "\n")
+	return lines[max(0, len(lines)-stderrLines):]
+}
+
+// FailedAttemptText is a failed attempt on one line.
+func FailedAttemptText(atom *logbook.AtomDetail, attempt *logbook.Attempt) string {
+	return fmt.Sprintf("%s %s %d failed: %s", atom.Name, attempt.Action, attempt.Number, cli.Shorten(attempt.Failure.Kind+": "+attempt.Failure.Message))
+}

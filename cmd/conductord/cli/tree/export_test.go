@@ -1,0 +1,24 @@
+package tree
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// DrawTree draws a flow as flow show does, or as it is drawn on a terminal.
+func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string {
+	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: !terminal}
+	if terminal {
+		t.width, t.height = 80, 24
+	}
+	return t.lines()
+}
+
+// Evidence is what is shown of a failed flow beside its cause.
+func Evidence(cause *logbook.Failure, detail *logbook.FlowDetail) (lines []string) {
+	for _, f := range FlowEvidence(cause, detail) {
+		lines = append(lines, f[0]+": "+f[1])
+	}
+	return lines
+}

@@ -1,0 +1,298 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// WaitsForWorker is shown as the state of a step whose open attempt no worker has taken.
+const WaitsForWorker logbook.AtomState = "waits for a worker"
+
+func shownState(atom *logbook.AtomDetail) logbook.AtomState {
+	switch {
+	case atom == nil:
+		return logbook.AtomPending
+	case atom.AwaitsWorker():
+		return WaitsForWorker
+	}
+	return atom.State
+}
+
+// WantedWorker is the type and the labels that a worker must have for an action of a step.
+func WantedWorker(work flow.WorkerStep, action logbook.Action) string {
+	does := work.Type
+	if action == logbook.ActionRevert {
+		does = work.Revert
+	}
+	return strings.Join(append([]string{does}, work.Labels...), " + ")
+}
+
+// facts are the attempts of a step, how long the last one took or has taken,
+// how far it says it is, and when it is due again.
+func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
+	if atom == nil {
+		return ""
+	}
+	if atom.State == logbook.AtomIgnored {
+		return ignored(row)
+	}
+	if atom.Kind == logbook.KindRetry {
+		return t.round(atom)
+	}
+	if len(atom.Attempts) == 0 {
+		return ""
+	}
+	last := &atom.Attempts[len(atom.Attempts)-1]
+	end := last.EndedAt
+	if !last.Ended() {
+		end = t.now
+	}
+	facts := []string{cli.DurationText(max(0, end.Sub(last.StartedAt)))}
+	if work := row.work; shownState(atom) == WaitsForWorker && work.Type != "" {
+		facts = append(facts, cli.Clean(WantedWorker(work, last.Action)))
+	}
+	if last.Number > 1 {
+		facts = append(facts, fmt.Sprintf("attempt %d", last.Number))
+	}
+	if again := t.again(atom, last); again != "" {
+		facts = append(facts, again)
+	}
+	if atom.Intention == logbook.IntendRetry {
+		facts = append(facts, "reverted at a takeover, then executed again")
+	}
+	if !settled(atom) && atom.Progress != nil {
+		facts = append(facts, progressText(atom.Progress))
+	}
+	return strings.Join(facts, "  ")
+}
+
+// again says when a step is due that waits; empty if it does not wait.
+func (t *tree) again(atom *logbook.AtomDetail, last *logbook.Attempt) string {
+	if atom.RetryAt.IsZero() || settled(atom) {
+		return ""
+	}
+	if last.Ended() {
+		return "tries again " + t.in(atom.RetryAt)
+	}
+	if last.Asked > 1 {
+		return fmt.Sprintf("not yet (%d×), again %s", last.Asked, t.in(atom.RetryAt))
+	}
+	return "not yet, again " + t.in(atom.RetryAt)
+}
+
+// in is how far ahead a moment is.
+func (t *tree) in(when time.Time) string {
+	ahead := when.Sub(t.now)
+	switch {
+	case ahead <= 0:
+		return "now"
+	case ahead < time.Second:
+		return fmt.Sprintf("in %d ms", (ahead+time.Millisecond-1)/time.Millisecond)
+	case ahead < time.Minute:
+		return fmt.Sprintf("in %d s", (ahead+time.Second-1)/time.Second)
+	}
+	return "in " + ahead.Round(time.Second).String()
+}
+
+// round is where a retry stands: which round of its flow it is, with which
+// value, and what ended the one before.
+func (t *tree) round(atom *logbook.AtomDetail) string {
+	last, begun := atom.Last(logbook.ActionExecute)
+	if !begun {
+		return ""
+	}
+	text := fmt.Sprintf("round %d", last.Number)
+	if atom.Intention == logbook.IntendRetry && atom.State != logbook.AtomReverted {
+		if atom.RetryAt.IsZero() {
+			return text + " is reverted, the next is due"
+		}
+		return text + " is reverted, the next is " + t.in(atom.RetryAt)
+	}
+	if value := string(last.Result); value != "" && value != "null" && value != fmt.Sprint(last.Number) {
+		text += ": " + cli.ShortenTo(value, maxRoundText)
+	}
+	if len(last.Failures) > 0 {
+		text += ", after " + cli.ShortenTo(last.Failures[0].Step+": "+last.Failures[0].Message, maxRoundText)
+	}
+	return text
+}
+
+// maxRoundText leaves room for both, the value of a round and what ended the
+// one before.
+const maxRoundText = 40
+
+func ignored(row *treeRow) string {
+	if row.only != "" {
+		return "not run: only if " + cli.Clean(row.only)
+	}
+	return "not run"
+}
+
+// outcome is the result of a step, or why it has failed. Where results are not
+// asked for, failures are told as long as they matter.
+func (t *tree) outcome(atom *logbook.AtomDetail) string {
+	if atom == nil || len(atom.Attempts) == 0 {
+		return ""
+	}
+	last := &atom.Attempts[len(atom.Attempts)-1]
+	failure := last.Failure
+	if failure == nil && t.results && (atom.State == logbook.AtomReverting || atom.State == logbook.AtomReverted) {
+		failure = atom.Failure() // why it was undone, or one of the reasons
+	}
+	switch {
+	case failure != nil && (t.results || atom.State != logbook.AtomReverted):
+		return cli.Shorten(failure.Kind + ": " + failure.Message)
+	case !t.results || atom.Kind == logbook.KindRetry:
+		return ""
+	}
+	if result, ok := atom.Result(); ok && len(result) > 0 {
+		return "→ " + cli.Shorten(string(result))
+	}
+	return ""
+}
+
+// progressText draws how far an attempt says it is.
+func progressText(p *logbook.Progress) string {
+	const width, maxDetails = 10, 40
+	var parts []string
+	switch {
+	case p.Total > 0:
+		// By floating point: done and total are any numbers that a step says.
+		share := min(1, max(0, float64(p.Done)/float64(p.Total)))
+		parts = append(parts, fmt.Sprintf("%s %d/%d", barOf(int(share*width), width, width), p.Done, p.Total))
+	case p.Done > 0:
+		parts = append(parts, fmt.Sprint(p.Done))
+	}
+	if len(p.Details) > 0 && string(p.Details) != "null" {
+		parts = append(parts, cli.ShortenTo(string(p.Details), maxDetails))
+	}
+	return strings.Join(parts, " ")
+}
+
+// shownInstances are how many of a step's instances have rows of their own:
+// those that a person wants to see first.
+const shownInstances = 3
+
+// folded makes one row of the instances of a step, "ship[0]" to "ship[99]",
+// and a few rows for those that have failed, or run. Those few that there are
+// no more of are all shown.
+func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logbook.AtomDetail) []treeRow {
+	instances := map[string][]*logbook.AtomDetail{}
+	for i := range atoms {
+		if base, is := baseOf(atoms[i].Name); is {
+			instances[base] = append(instances[base], &atoms[i])
+		}
+	}
+	if len(instances) == 0 {
+		return rows
+	}
+	var made []treeRow
+	told := map[string]bool{}
+	for _, row := range rows {
+		base, isInstance := baseOf(row.name)
+		if !isInstance {
+			base = row.name
+		}
+		_, itself := known[base]
+		if row.group != "" || len(instances[base]) == 0 || !isInstance && itself {
+			made = append(made, row)
+			continue
+		}
+		if told[base] {
+			continue
+		}
+		told[base] = true
+		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base]})
+		for _, atom := range foremost(instances[base]) {
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, retry: atom.Kind == logbook.KindRetry})
+		}
+	}
+	return made
+}
+
+// baseOf is the name of the step that an instance was made of.
+func baseOf(name string) (string, bool) {
+	base, ok := logbook.CutInstance(name)
+	for more := ok; more; {
+		base, more = logbook.CutInstance(base)
+	}
+	return base, ok && base != ""
+}
+
+// foremost are the instances that are shown: failures before what runs, what
+// runs before what waits. Where all have the same state, none says more than
+// the others, unless they are few.
+func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
+	if len(instances) <= shownInstances {
+		return instances
+	}
+	urgency := func(atom *logbook.AtomDetail) int {
+		order := []logbook.AtomState{
+			logbook.AtomRevertFailure, logbook.AtomFailure, logbook.AtomReverting, logbook.AtomRetrying, logbook.AtomRunning,
+		}
+		if place := slices.Index(order, atom.State); place >= 0 {
+			return place
+		}
+		return len(order)
+	}
+	var urgent []*logbook.AtomDetail
+	for _, atom := range instances {
+		if urgency(atom) <= urgency(&logbook.AtomDetail{State: logbook.AtomRunning}) {
+			urgent = append(urgent, atom)
+		}
+	}
+	slices.SortStableFunc(urgent, func(a, b *logbook.AtomDetail) int { return urgency(a) - urgency(b) })
+	return urgent[:min(len(urgent), shownInstances)]
+}
+
+// countsOf says how many instances are in which state.
+func countsOf(instances []*logbook.AtomDetail) string {
+	order := []logbook.AtomState{
+		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, logbook.AtomFailure,
+		logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure, logbook.AtomIgnored,
+	}
+	counts := map[logbook.AtomState]int{}
+	for _, atom := range instances {
+		counts[shownState(atom)]++
+	}
+	var parts []string
+	for _, state := range order {
+		if counts[state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// counts reports whether the row is one of the steps that are counted: retries
+// are no work, flows are their steps, and instances are counted together.
+func (r *treeRow) counts() bool {
+	if r.group != "" || r.retry {
+		return false
+	}
+	_, isInstance := baseOf(r.name)
+	return !isInstance || len(r.instances) > 0
+}
+
+func (r *treeRow) done() int {
+	done := 0
+	for _, atom := range r.instances {
+		if settled(atom) {
+			done++
+		}
+	}
+	return done
+}
+
+func (r *treeRow) settled(atoms map[string]*logbook.AtomDetail) bool {
+	if len(r.instances) > 0 {
+		return r.done() == len(r.instances)
+	}
+	return settled(atoms[r.name])
+}

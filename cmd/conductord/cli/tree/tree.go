@@ -1,0 +1,231 @@
+// Package tree shows a flow to people: its steps as a tree, the changes while it runs, and the evidence
+// of its failure. Commands about jobs and about flows use it.
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Lines are the steps of a flow with their results.
+func Lines(detail *logbook.FlowDetail) []string {
+	now := detail.UpdatedAt
+	if !detail.State.Finished() {
+		now = time.Now() // what runs is still running, and what waits is due from now
+	}
+	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: true}
+	return t.lines()
+}
+
+// treeRow is one line of a flow's tree: a step, a retry, or a flow within the flow.
+type treeRow struct {
+	name  string
+	depth int
+	group flow.Pattern // of a flow; empty for a step
+	retry bool
+	only  string          // the conditions under which it is run; empty if there are none
+	work  flow.WorkerStep // zero: none for a worker, or not known
+
+	// Of a row for instances of a step, one for each element of a list: theirs.
+	// The first of them are shown in rows of their own.
+	instances []*logbook.AtomDetail
+}
+
+// rowsOf lays a flow out. A document can be read again, so that steps which
+// have not begun are shown too; of other flows only the recorded steps are
+// known here, since the code that builds them is the conductors'.
+func rowsOf(detail *logbook.FlowDetail) []treeRow {
+	if plan := spec.PlanOf(detail); plan != nil {
+		return appendRows(nil, plan.Tree(), 0)
+	}
+	rows := make([]treeRow, 0, len(detail.Atoms))
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry})
+	}
+	return rows
+}
+
+// appendRows adds the rows of what is in a flow.
+func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
+	for _, part := range in.Visible() {
+		row := treeRow{name: part.Name(), depth: depth, only: part.Only}
+		if part.Flow != nil {
+			row.group = part.Flow.Pattern()
+			rows = appendRows(append(rows, row), part, depth+1)
+			continue
+		}
+		row.retry = part.Step.IsRetry()
+		row.work, _ = part.Step.WorkerStep()
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// tree is a picture of a flow at one moment. Drawing it decides nothing and
+// touches nothing.
+type tree struct {
+	rows    []treeRow
+	detail  *logbook.FlowDetail
+	now     time.Time
+	results bool // with the steps' results and failures
+	waiting bool // only the steps that wait for a worker
+	colour  bool
+	width   int // of a line; 0: any
+	height  int // in lines; 0: any
+}
+
+// marks show states at a glance.
+var marks = map[logbook.AtomState]struct{ mark, colour string }{
+	logbook.AtomPending:       {"·", ""},
+	logbook.AtomRunning:       {"▶", "\x1b[36m"},
+	logbook.AtomSuccess:       {"✓", "\x1b[32m"},
+	logbook.AtomFailure:       {"✗", "\x1b[31m"},
+	logbook.AtomReverting:     {"↶", "\x1b[33m"},
+	logbook.AtomReverted:      {"↺", "\x1b[33m"},
+	logbook.AtomRevertFailure: {"‼", "\x1b[31m"},
+	logbook.AtomRetrying:      {"↻", "\x1b[36m"},
+	logbook.AtomIgnored:       {"-", ""},
+	WaitsForWorker:            {"·", ""},
+}
+
+// widestName bounds the column of names: a name that is longer moves what
+// stands behind it, and not that of all others.
+const widestName = 24
+
+// lines draws the tree: the flow with a bar, then a line for each row.
+func (t *tree) lines() []string {
+	atoms := make(map[string]*logbook.AtomDetail, len(t.detail.Atoms))
+	for i := range t.detail.Atoms {
+		atoms[t.detail.Atoms[i].Name] = &t.detail.Atoms[i]
+	}
+	t.rows = folded(t.rows, t.detail.Atoms, atoms)
+	if t.waiting {
+		t.rows = slices.DeleteFunc(t.rows, func(row treeRow) bool { return shownState(atoms[row.name]) != WaitsForWorker })
+	}
+	nameWidth := 0
+	for _, row := range t.rows {
+		nameWidth = max(nameWidth, min(widestName, 2*row.depth+utf8.RuneCountInString(cli.Clean(row.name))))
+	}
+	lines := []string{t.clip(t.headline(atoms), "")}
+	first, end := t.window(atoms)
+	for _, row := range t.rows[first:end] {
+		lines = append(lines, t.rowLines(row, atoms[row.name], nameWidth)...)
+	}
+	if hidden := len(t.rows) - (end - first); hidden > 0 {
+		lines = append(lines, t.clip(fmt.Sprintf("  … and %d more", hidden), ""))
+	}
+	return lines
+}
+
+// window chooses the rows that fit: from a little above the first step that
+// is not finished.
+func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
+	// The headline, the line that tells of the rest, and the line below, where
+	// the cursor waits: a picture that fills the screen scrolls it, and what has
+	// gone out at the top cannot be drawn over.
+	const around = 3
+	if t.height == 0 || len(t.rows) <= t.height-around {
+		return 0, len(t.rows)
+	}
+	room := max(1, t.height-around)
+	for i, row := range t.rows {
+		if row.counts() && !row.settled(atoms) {
+			first = max(0, min(i-1, len(t.rows)-room))
+			break
+		}
+	}
+	return first, first + room
+}
+
+// settled reports whether a step has ended for now.
+func settled(atom *logbook.AtomDetail) bool {
+	if atom == nil {
+		return false
+	}
+	switch atom.State {
+	case logbook.AtomPending, logbook.AtomRunning, logbook.AtomReverting, logbook.AtomRetrying:
+		return false
+	}
+	return true
+}
+
+func (t *tree) headline(atoms map[string]*logbook.AtomDetail) string {
+	steps, done := 0, 0
+	for _, row := range t.rows {
+		switch {
+		case !row.counts():
+		case len(row.instances) > 0:
+			steps += len(row.instances)
+			done += row.done()
+		default:
+			steps++
+			if settled(atoms[row.name]) {
+				done++
+			}
+		}
+	}
+	return fmt.Sprintf("%s  %s  %s %d/%d steps", cli.Clean(t.detail.Name), t.detail.State, Bar(done, steps), done, steps)
+}
+
+// Bar draws how much is done.
+func Bar(done, all int) string {
+	return barOf(done, all, 20)
+}
+
+func barOf(done, all, width int) string {
+	filled := 0
+	if all > 0 {
+		filled = width * done / all
+	}
+	return "[" + strings.Repeat("█", filled) + strings.Repeat("░", width-filled) + "]"
+}
+
+// rowLines is a row; where a result or a failure does not fit beside it, it
+// stands below.
+func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
+	indent := strings.Repeat("  ", row.depth)
+	if row.group != "" {
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, cli.Clean(row.name), row.group), "")}
+	}
+	if len(row.instances) > 0 {
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d  %s", indent, cli.Clean(row.name), len(row.instances), countsOf(row.instances)), "")}
+	}
+	state := shownState(atom)
+	look := marks[state]
+	name := cli.Clean(row.name)
+	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
+	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, cli.OrDash(look.mark), name, padding, state)
+	if facts := t.facts(&row, atom); facts != "" {
+		line += "  " + facts
+	}
+	outcome := t.outcome(atom)
+	if outcome == "" {
+		return []string{t.clip(strings.TrimRight(line, " "), look.colour)}
+	}
+	if both := line + "  " + outcome; utf8.RuneCountInString(both) <= cli.PageWidth || !t.results {
+		return []string{t.clip(both, look.colour)}
+	}
+	below := "      " + indent
+	return []string{t.clip(strings.TrimRight(line, " "), look.colour), below + cli.ShortenTo(outcome, cli.PageWidth-len(below))}
+}
+
+// clip cuts a line to the width, since a line that wraps is two lines to the
+// cursor, and colours what is left.
+func (t *tree) clip(line, colour string) string {
+	if t.width > 0 && utf8.RuneCountInString(line) >= t.width {
+		line = string([]rune(line)[:t.width-1])
+	}
+	if t.colour && colour != "" {
+		line = colour + line + cli.ColourOff
+	}
+	return line
+}
