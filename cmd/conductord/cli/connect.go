@@ -20,12 +20,14 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// Cluster is what the commands need of a cluster: its board, its logbook, and
-// word of its nodes.
+// Cluster is what a connection of the program gives to commands: a board, a logbook, and word of the
+// nodes. A noun's functions take the part that they need.
 type Cluster interface {
 	jobs.Board
 	logbook.Connection
 	access.Quotas
+	Members
+	Principals
 
 	// FindIDs reads the ids that begin with a prefix, or end with it.
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
@@ -36,31 +38,6 @@ type Cluster interface {
 
 	// ReadLogs reads what the steps of a job write; see raftboard.Client.
 	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
-
-	// TransferLeader hands the leadership over, and returns who leads then.
-	TransferLeader(ctx context.Context, to string) (leader string, err error)
-
-	// AddMember, RemoveMember, SetVote and MoveMember change the members; see
-	// raftboard.Client.
-	AddMember(ctx context.Context, member raftboard.NewMember) (raftboard.Admission, error)
-	RemoveMember(ctx context.Context, name string) ([]raftboard.Member, error)
-	SetVote(ctx context.Context, name string, vote bool) ([]raftboard.Member, error)
-	MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error)
-
-	// Upgrade raises the version of the cluster, and returns it.
-	Upgrade(ctx context.Context) (version int, err error)
-
-	// SavePrincipal and the next ones say who may do what; see raftboard.Client.
-	SavePrincipal(ctx context.Context, p access.Principal) error
-	DeletePrincipal(ctx context.Context, name string) error
-	AddAccessToken(ctx context.Context, principal string, token access.Token) error
-	RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error
-	Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error)
-	WhoAmI(ctx context.Context) (access.Identity, error)
-
-	// Audit and Refusals tell what principals have done, and what they were refused.
-	Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error)
-	Refusals(ctx context.Context) ([]access.Refusal, error)
 
 	// Verify compares the states of the members.
 	Verify(ctx context.Context) (raftboard.Comparison, error)
@@ -75,6 +52,31 @@ type Cluster interface {
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
 	Close() error
+}
+
+// Members changes the members of a cluster, their leader and their version; see raftboard.Client.
+type Members interface {
+	// TransferLeader hands the leadership over, and returns who leads then.
+	TransferLeader(ctx context.Context, to string) (leader string, err error)
+	AddMember(ctx context.Context, member raftboard.NewMember) (raftboard.Admission, error)
+	RemoveMember(ctx context.Context, name string) ([]raftboard.Member, error)
+	SetVote(ctx context.Context, name string, vote bool) ([]raftboard.Member, error)
+	MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error)
+
+	// Upgrade raises the version of the cluster, and returns it.
+	Upgrade(ctx context.Context) (version int, err error)
+}
+
+// Principals says who may do what, what principals have done, and what they were refused; see raftboard.Client.
+type Principals interface {
+	SavePrincipal(ctx context.Context, p access.Principal) error
+	DeletePrincipal(ctx context.Context, name string) error
+	AddAccessToken(ctx context.Context, principal string, token access.Token) error
+	RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error
+	Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error)
+	WhoAmI(ctx context.Context) (access.Identity, error)
+	Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error)
+	Refusals(ctx context.Context) ([]access.Refusal, error)
 }
 
 // endpoints are the servers to ask: by flag, else by environment, else the one

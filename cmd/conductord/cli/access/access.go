@@ -191,7 +191,7 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func createToken(ctx context.Context, p *cli.Program, cluster cli.Cluster, principal access.Principal, days int, out string) error {
+func createToken(ctx context.Context, p *cli.Program, cluster cli.Principals, principal access.Principal, days int, out string) error {
 	if len(principal.Grants) > 0 {
 		if err := cluster.SavePrincipal(ctx, principal); err != nil {
 			return err

@@ -67,7 +67,7 @@ func auditSearchCommand(p *cli.Program) *cobra.Command {
 }
 
 // noteNoPrincipals says why the audit log of a cluster without access control is empty.
-func noteNoPrincipals(ctx context.Context, p *cli.Program, cluster cli.Cluster) {
+func noteNoPrincipals(ctx context.Context, p *cli.Program, cluster cli.Principals) {
 	if who, err := cluster.WhoAmI(ctx); err == nil && !who.Enforced {
 		p.Note("access control is off, so calls have no principal and are not recorded; for the events of a job: `conductord events --job ID --after 0-0`")
 	}
@@ -95,7 +95,7 @@ func auditTailCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func tailAudit(ctx context.Context, p *cli.Program, cluster cli.Cluster, last int, follow bool) error {
+func tailAudit(ctx context.Context, p *cli.Program, cluster cli.Principals, last int, follow bool) error {
 	var shown jobs.Position
 	for {
 		records, err := recordsAfter(ctx, cluster, shown, last)
@@ -127,7 +127,7 @@ func tailAudit(ctx context.Context, p *cli.Program, cluster cli.Cluster, last in
 const maxTail = 10_000
 
 // recordsAfter reads the last records after a position, the oldest first.
-func recordsAfter(ctx context.Context, cluster cli.Cluster, shown jobs.Position, most int) ([]access.Record, error) {
+func recordsAfter(ctx context.Context, cluster cli.Principals, shown jobs.Position, most int) ([]access.Record, error) {
 	var records []access.Record
 	for after := ""; len(records) < most; {
 		page, err := cluster.Audit(ctx, access.RecordQuery{After: after, Limit: most - len(records)})

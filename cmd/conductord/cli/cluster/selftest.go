@@ -64,7 +64,7 @@ func writeTested(p *cli.Program, tested TestedCluster, name string) error {
 }
 
 // testWrite is one write that leaves nothing behind.
-func testWrite(ctx context.Context, cluster cli.Cluster) error {
+func testWrite(ctx context.Context, cluster jobs.Attendant) error {
 	session, err := cluster.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "selftest", Host: "selftest", TTL: 10 * time.Second})
 	if err != nil {
 		return err

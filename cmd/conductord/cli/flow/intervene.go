@@ -348,7 +348,7 @@ func interventionText(p *cli.Program, word *logbook.Intervention) string {
 
 // advised adds to a refusal what can be done instead. The flow is read again,
 // since it may have gone on between the first reading and the refusal.
-func advised(ctx context.Context, cluster cli.Cluster, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+func advised(ctx context.Context, cluster logbook.Connection, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
 	if !errors.Is(err, jobs.ErrConflict) && !errors.Is(err, jobs.ErrNotFound) {
 		return err
 	}

@@ -54,7 +54,7 @@ func planRevert(ctx context.Context, p *cli.Program, argument string) error {
 }
 
 // storeOf returns the store of a flow. If the given id is a job's, the job's values replace the flow's.
-func storeOf(ctx context.Context, cluster cli.Cluster, id uuid.UUID, detail *logbook.FlowDetail) logbook.Values {
+func storeOf(ctx context.Context, cluster jobs.Reader, id uuid.UUID, detail *logbook.FlowDetail) logbook.Values {
 	store := make(logbook.Values)
 	maps.Copy(store, detail.Store)
 	if job, err := cluster.Job(ctx, jobs.JobID{UUID: id}); err == nil {

@@ -35,7 +35,7 @@ func retryCommand(p *cli.Program) *cobra.Command {
 }
 
 // adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job.
-func adviceOnRetry(ctx context.Context, cluster cli.Cluster, id jobs.JobID) string {
+func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) string {
 	if job, err := cluster.Job(ctx, id); err == nil && job.Key != "" {
 		unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
 		page, err := cluster.Jobs(ctx, jobs.Query{Board: job.Board, Key: job.Key, States: unfinished})
@@ -47,7 +47,7 @@ func adviceOnRetry(ctx context.Context, cluster cli.Cluster, id jobs.JobID) stri
 }
 
 // showCorrected shows in a line how a job stands after a correction, and more.
-func showCorrected(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.JobID, more string) error {
+func showCorrected(ctx context.Context, p *cli.Program, cluster jobs.Reader, id jobs.JobID, more string) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
 		return cli.Because(err, "read job %s after the change, which was made", id)
@@ -118,7 +118,7 @@ func repost(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.Jo
 
 // seesValues returns an error if this program does not see the values that it has read and
 // is to post again.
-func seesValues(ctx context.Context, cluster cli.Cluster, posting *jobs.Posting) error {
+func seesValues(ctx context.Context, cluster cli.Principals, posting *jobs.Posting) error {
 	who, err := cluster.WhoAmI(ctx)
 	if err != nil {
 		return err

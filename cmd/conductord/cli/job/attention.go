@@ -22,7 +22,7 @@ type attention struct {
 }
 
 // look makes the queries, once: failed, trashed, parked, and waiting on a board without a claim.
-func (a *attention) look(ctx context.Context, cluster cli.Cluster, base jobs.Query) error {
+func (a *attention) look(ctx context.Context, cluster jobs.Boards, base jobs.Query) error {
 	if a.queries != nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (a *attention) look(ctx context.Context, cluster cli.Cluster, base jobs.Que
 }
 
 // page reads a page: after is the number of a query, a slash, and where that goes on.
-func (a *attention) page(ctx context.Context, cluster cli.Cluster, after string, limit int) (found []jobs.Job, next string, err error) {
+func (a *attention) page(ctx context.Context, cluster jobs.Reader, after string, limit int) (found []jobs.Job, next string, err error) {
 	number, cursor, _ := strings.Cut(after, "/")
 	at := 0
 	if after != "" {

@@ -84,7 +84,7 @@ type bulkResult struct {
 }
 
 // doBulk counts, asks, and does it.
-func doBulk(ctx context.Context, p *cli.Program, cluster cli.Cluster, bulk jobs.Bulk, yes bool) error {
+func doBulk(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jobs.Bulk, yes bool) error {
 	counting := bulk
 	counting.DryRun = true
 	counted, err := pages(ctx, p, cluster, counting, logbook.MaxPage, 0)
@@ -107,7 +107,7 @@ func doBulk(ctx context.Context, p *cli.Program, cluster cli.Cluster, bulk jobs.
 }
 
 // pages does a bulk page by page, and tells how far it is.
-func pages(ctx context.Context, p *cli.Program, cluster cli.Cluster, bulk jobs.Bulk, size int, of uint32) (bulkResult, error) {
+func pages(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jobs.Bulk, size int, of uint32) (bulkResult, error) {
 	result := bulkResult{&v1.BulkResponse{}, bulk.DryRun}
 	bulk.Query.Limit = size
 	for {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,4 +120,28 @@ func excluding(query *jobs.Query) error {
 		return cli.UsageError(fmt.Errorf("--finished-since or --finished-until and --state exclude each other: no job that is %s has finished", strings.Join(cli.Texts(query.States), " or ")))
 	}
 	return nil
+}
+
+// listOrder are the flags that say in which order jobs are listed.
+type listOrder struct {
+	by      string // posted or claim
+	reverse bool
+}
+
+func (o *listOrder) flag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "list oldest first")
+}
+
+func (o *listOrder) read() (jobs.Order, error) {
+	switch {
+	case o.by != "posted" && o.by != "claim":
+		return "", cli.UsageError(fmt.Errorf("--order must be posted or claim, not %.64q", o.by))
+	case o.by == "claim" && o.reverse:
+		return "", cli.UsageError(errors.New("--order claim cannot be reversed; omit --reverse"))
+	case o.by == "claim":
+		return jobs.OrderClaim, nil
+	case o.reverse:
+		return jobs.OrderPosted, nil
+	}
+	return jobs.OrderNewest, nil
 }

@@ -246,7 +246,7 @@ func frontText(job *jobs.Job) string {
 }
 
 // NoteIdle says so if a job waits for a kind of conductor that is not there.
-func NoteIdle(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
+func NoteIdle(ctx context.Context, p *cli.Program, cluster jobs.Attendant, job *jobs.Job) error {
 	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
 		return nil
 	}
@@ -271,4 +271,21 @@ func NoteIdle(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *job
 	}
 	p.Note("the job waits: no live conductor builds flows of kind %q from board %q", job.Kind, job.Board)
 	return nil
+}
+
+func explainCommand(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID",
+		Short: "Explain why a job does not run, and how to change that",
+		Args:  cobra.ExactArgs(1),
+		RunE: cli.Get(p, "the explanation of job", jobs.ParseJobID, cli.Cluster.Explain, func(_ context.Context, _ cli.Cluster, e jobs.Explanation) error {
+			if p.JSON() {
+				return p.WriteJSON(command.ExplanationToProto(&e))
+			}
+			return p.WriteFields([]cli.Field{
+				{"job", e.Job.String()}, {"state", string(e.State)}, {"cause", string(e.Cause)}, {"why", e.Text},
+				{"until", p.TimeText(e.Until)}, {"next step", cli.RemedyText(e.Remedy)},
+			})
+		}),
+	}
 }

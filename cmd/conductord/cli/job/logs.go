@@ -142,7 +142,7 @@ func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
 }
 
 // writeRecorded writes what the logbook has of attempts that are not seen yet.
-func (l *jobLogs) writeRecorded(ctx context.Context, cluster cli.Cluster, job *jobs.Job) error {
+func (l *jobLogs) writeRecorded(ctx context.Context, cluster logbook.Connection, job *jobs.Job) error {
 	if job.Flow.IsZero() {
 		return l.checkStep(job, nil)
 	}

@@ -103,7 +103,7 @@ func waitFault(waiting await.Waiting, status await.Status, err error) error {
 }
 
 // waitForAll says how the jobs ended that were waited for.
-func waitForAll(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiting await.Waiting) error {
+func waitForAll(ctx context.Context, p *cli.Program, cluster jobs.Reader, waiting await.Waiting) error {
 	waiting.Progress = progress(p)
 	status, err := await.Jobs(ctx, cluster, waiting)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // EvidenceOf is why a job failed: its failure, and what the step that failed
 // last wrote to stderr. The flow may be gone already; then there is less.
-func EvidenceOf(ctx context.Context, cluster cli.Cluster, job *jobs.Job) ([]cli.Field, error) {
+func EvidenceOf(ctx context.Context, cluster logbook.Connection, job *jobs.Job) ([]cli.Field, error) {
 	fields := FailureFields(job.Failure)
 	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
 	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil || job.Outcome == jobs.OutcomeSuccess {
