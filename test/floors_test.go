@@ -31,8 +31,9 @@ var rooms = map[string]int{
 	"raftboard/node/admission": 1, "raftboard/node/deadlines": 0, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
 	"raftboard/node/guard": 2, "raftboard/node/polls": 2, "raftboard/node/raftlog/membership": 2,
 	"raftboard/node/replication/replicationtest": 1,
-	"raftboard/node":          5,
-	"raftboard/node/nodetest": 6,
+	"raftboard/node/lead":                        3,
+	"raftboard/node":                             5,
+	"raftboard/node/nodetest":                    6,
 }
 
 // nouns is the order of the packages below cmd/conductord/cli, as rooms is: a noun imports only packages
@@ -83,6 +84,8 @@ var allowed = map[[2]string]bool{
 	{"raftboard/node/replication", "fsm"}:                         true,
 	{"raftboard/node/replication/replicationtest", "fsm"}:         true,
 	{"raftboard/node/replication/replicationtest", "fsm/command"}: true,
+	{"raftboard/node/lead", "fsm"}:                                true,
+	{"raftboard/node/lead", "fsm/command"}:                        true,
 	{"raftboard/node/polls", "fsm"}:                               true,
 	{"raftboard/node/polls", "fsm/command"}:                       true,
 	{"raftboard/node/proposer", "fsm/command"}:                    true,

@@ -104,7 +104,7 @@ func (s *accessService) record(ctx context.Context, verb, target, change string)
 		return nil
 	}
 	act := connect.NewRequest(&conductordv1.AuditRecord{Verb: verb, Target: target, Change: change})
-	_, err := lead(ctx, s.router, "AccessService/RecordAct", act, s.recordAct)
+	_, err := atLeader(ctx, s.router, "AccessService/RecordAct", act, s.recordAct)
 	if err != nil {
 		return wire.ErrorFromConnect(err)
 	}
@@ -139,7 +139,7 @@ func (s *accessService) reportTokenUses(ctx context.Context, period time.Duratio
 		}
 		trying, cancel := context.WithTimeout(ctx, recordPatience)
 		message := connect.NewRequest(&conductordv1.NoteTokenUsesCommand{Uses: uses})
-		if _, err := lead(trying, s.router, "AccessService/NoteTokenUses", message, s.noteTokenUses); err != nil {
+		if _, err := atLeader(trying, s.router, "AccessService/NoteTokenUses", message, s.noteTokenUses); err != nil {
 			s.router.guard.Uses.Forget(uses) // the next use is noted again
 		}
 		cancel()

@@ -237,7 +237,7 @@ func (s *backupSchedule) age() float64 {
 func (n *Node) scheduleBackups(ctx context.Context) {
 	o := n.options
 	s := &backupSchedule{
-		Backups: o.Backups, prefix: url.PathEscape(o.Cluster) + "-" + url.PathEscape(o.Name) + "-", now: n.clock.AnswerTime, ready: n.ready.check,
+		Backups: o.Backups, prefix: url.PathEscape(o.Cluster) + "-" + url.PathEscape(o.Name) + "-", now: n.clock.AnswerTime, ready: n.ready.Check,
 		write: n.services.backups.write, logger: n.logger, started: n.started,
 	}
 	n.services.cluster.backups = s

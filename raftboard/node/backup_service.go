@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -29,7 +30,7 @@ const (
 type backupService struct {
 	cluster, node, version string
 	machine                *fsm.Machine
-	ready                  *readiness
+	ready                  *lead.Readiness
 	guard                  *guard.Guard
 	access                 *accessService
 	running                chan struct{} // holds one element while a backup is made
@@ -90,7 +91,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	default:
 		return fmt.Errorf("%w: node %q is making another backup: wait for it, or ask another node", jobs.ErrUnavailable, s.node)
 	}
-	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
+	if err := s.ready.AwaitMinIndex(ctx, header); err != nil {
 		return err
 	}
 	snapshot, err := s.machine.Snapshot()

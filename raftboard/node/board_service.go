@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/offers"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
@@ -22,8 +23,8 @@ type boardService struct {
 	elsewhere *elsewhere
 	machine   *fsm.Machine
 	clock     *clock.Clock
-	leader    *leaderState
-	reads     *readRounds
+	leader    *lead.State
+	reads     *lead.Reads
 	polls     *polls.Polls
 	submit    *submitter
 	offers    *offers.Matcher
@@ -52,7 +53,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 	}
 	if job := &situation.Job; job.Claim != nil {
 		situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
-		s.leader.timeHolder(situation.Holder)
+		s.leader.TimeHolder(situation.Holder)
 		if situation.Untaken = s.offers.Waiting(job.ID); len(situation.Untaken) > 0 {
 			if situation.Workers, err = s.machine.Entities(jobs.EntityWorker); err != nil {
 				return nil, err
@@ -105,7 +106,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	current, err := s.leader.serving()
+	current, err := s.leader.Serving()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -116,13 +117,13 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	defer release()
 	finished, leave := s.polls.AwaitFinish(id)
 	defer leave()
-	index, err := s.reads.wait(ctx)
+	index, err := s.reads.Wait(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	job, stopped, err := s.machine.FinishedJob(id)
 	if err == nil && job == nil && !stopped {
-		if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
+		if err := s.leader.Linger(ctx, current, timeout, finished); err != nil {
 			return nil, 0, err
 		}
 		index = s.machine.AppliedIndex()
@@ -212,7 +213,7 @@ func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkReque
 	if err != nil {
 		return nil, 0, err
 	}
-	index, err := s.reads.wait(ctx)
+	index, err := s.reads.Wait(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -6,9 +6,8 @@ import (
 	"strconv"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -151,7 +150,7 @@ func leading[Req, Res any](
 					return nil, wire.ErrorToConnect(err)
 				}
 			}
-			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			return atLeader(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
 				if err := r.guard.Allow(ctx, row.name, row.permission, message); err != nil {
 					return nil, 0, err
 				}
@@ -206,20 +205,20 @@ func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res,
 				}
 			}
 			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
-				if err := r.ready.awaitMinIndex(ctx, request.Header()); err != nil {
+				if err := r.ready.AwaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
 				index := r.machine.AppliedIndex() // before the look, which may see more
 				message, err := guarded(ctx, r.guard, row, request.Msg, look)
 				r.guard.Hide(ctx, message)
 				answer, err := reply(message, index, err)
-				if ago, known := r.leader.heardAgo(); err == nil && known {
+				if ago, known := r.leader.HeardAgo(); err == nil && known {
 					answer.Header().Set(wire.HeaderAge, ago.String())
 				}
 				return answer, err
 			}
-			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-				index, err := r.reads.wait(ctx)
+			return atLeader(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+				index, err := r.reads.Wait(ctx)
 				if err != nil {
 					return nil, 0, err
 				}
@@ -250,8 +249,8 @@ func guarded[Req, Res any](ctx context.Context, g *guard.Guard, row call, messag
 	return look(ctx, message)
 }
 
-// lead answers a call where the leader is.
-func lead[Req, Res any](
+// atLeader answers a call where the leader is.
+func atLeader[Req, Res any](
 	ctx context.Context, r *router, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
@@ -260,11 +259,11 @@ func lead[Req, Res any](
 			return nil, wire.ErrorToConnect(err)
 		}
 	}
-	where, err := r.leader.find(ctx)
+	where, err := r.leader.Find(ctx)
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
 	}
-	if where.here {
+	if where.Here {
 		message, index, err := local(ctx, request.Msg)
 		if err == nil {
 			r.guard.Hide(ctx, message)
@@ -276,14 +275,14 @@ func lead[Req, Res any](
 		return nil, wire.ErrorToConnect(err)
 	}
 	if hops >= wire.MaxHops {
-		return nil, wire.ErrorToConnect(r.leader.refusal())
+		return nil, wire.ErrorToConnect(r.leader.Refusal())
 	}
-	return forward[Req, Res](ctx, r, where.there, name, request, hops, options...)
+	return forward[Req, Res](ctx, r, where.There.API, name, request, hops, options...)
 }
 
-// forward has another node answer a call.
+// forward has the node at an address answer a call.
 func forward[Req, Res any](
-	ctx context.Context, r *router, to Member, name string, request *connect.Request[Req], hops uint64, options ...connect.ClientOption,
+	ctx context.Context, r *router, address, name string, request *connect.Request[Req], hops uint64, options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
 	r.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)
@@ -303,7 +302,7 @@ func forward[Req, Res any](
 			}
 		}
 	}
-	url := r.secure.url(to.API, wire.Prefix+name)
+	url := r.secure.url(address, wire.Prefix+name)
 	response, err := connect.NewClient[Req, Res](r.client, url, append(wire.ClientOptions(), options...)...).CallUnary(ctx, passed)
 	if err != nil {
 		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))
@@ -323,7 +322,7 @@ func (s *services) verbCall(verb command.Verb) call {
 		return nil
 	})
 	handle := func(ctx context.Context, request *connect.Request[boxed]) (*connect.Response[boxed], error) {
-		return lead(ctx, s.router, verb.Call, request, func(ctx context.Context, message *boxed) (*boxed, uint64, error) {
+		return atLeader(ctx, s.router, verb.Call, request, func(ctx context.Context, message *boxed) (*boxed, uint64, error) {
 			index, result, err := s.submit.one(ctx, verb.Command(message.Message))
 			if err != nil {
 				return nil, 0, err

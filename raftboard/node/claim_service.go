@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -26,7 +27,7 @@ const maxClaimedFlow = wire.PageBytes
 type claimService struct {
 	limits   logbook.Limits
 	machine  *fsm.Machine
-	leader   *leaderState
+	leader   *lead.State
 	polls    *polls.Polls
 	proposer *proposer.Proposer // its end ends the wait for a piggybacked claim
 	submit   *submitter
@@ -92,7 +93,7 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	}
 	for _, claimed := range answer.GetClaimed() {
 		job := claimed.GetJob()
-		_, _, err := s.submit.one(context.Background(), giveBack(job.GetId(), command.TokenFromProto(job.GetToken()), 0, "its claimant may claim no more"))
+		_, _, err := s.submit.one(context.Background(), lead.GiveBack(job.GetId(), command.TokenFromProto(job.GetToken()), 0, "its claimant may claim no more"))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -115,7 +116,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	if err != nil {
 		return nil, 0, err
 	}
-	current, err := s.leader.serving()
+	current, err := s.leader.Serving()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -181,7 +182,7 @@ type wakeUp struct {
 	err     error            // why, unless the wait is over
 }
 
-func (s *claimService) awaitJobs(ctx, within context.Context, current *leadership, timeUp <-chan time.Time, waiter *polls.Waiter) wakeUp {
+func (s *claimService) awaitJobs(ctx, within context.Context, current *lead.Leadership, timeUp <-chan time.Time, waiter *polls.Waiter) wakeUp {
 	var next wakeUp
 	select {
 	case next.passOn = <-waiter.Woken:
@@ -193,8 +194,8 @@ func (s *claimService) awaitJobs(ctx, within context.Context, current *leadershi
 	case <-timeUp:
 	case <-waiter.Repeated:
 		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
-	case <-current.over:
-		next.err = s.leader.ended()
+	case <-current.Over:
+		next.err = s.leader.Ended()
 	case <-within.Done():
 		next.err = within.Err()
 	}
@@ -309,7 +310,7 @@ func (s *claimService) listClaims(ctx context.Context, message *conductordv1.Lis
 		return page.Items, page.Next, err
 	}, func(claim *jobs.HeldClaim) bool { return shows(claim.Board) }, nil)
 	for i := range found {
-		s.leader.timeHolder(&found[i])
+		s.leader.TimeHolder(&found[i])
 	}
 	return &conductordv1.ListClaimsResponse{Next: next, Claims: toProto(found, command.HeldClaimToProto)}, err
 }

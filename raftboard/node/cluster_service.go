@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
@@ -32,8 +33,8 @@ type clusterService struct {
 	machine *fsm.Machine
 	group   *raftlog.Group
 	clock   *clock.Clock
-	leader  *leaderState
-	ready   *readiness
+	leader  *lead.State
+	ready   *lead.Readiness
 	members *membership.Members
 	log     *logstore.Log
 	guard   *guard.Guard
@@ -67,14 +68,14 @@ func (s *clusterService) transferLeader(ctx context.Context, message *conductord
 	case <-ctx.Done():
 		return nil, 0, fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
 	}
-	now, err := s.leader.find(ctx)
+	now, err := s.leader.Find(ctx)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: it was handed over: %w", jobs.ErrUncertain, err)
 	}
-	if now.here {
-		now.there.Name = self // it was elected again
+	if now.Here {
+		now.There.Name = self // it was elected again
 	}
-	return &conductordv1.TransferLeaderResponse{Leader: now.there.Name}, s.machine.AppliedIndex(), nil
+	return &conductordv1.TransferLeaderResponse{Leader: now.There.Name}, s.machine.AppliedIndex(), nil
 }
 
 // handOver transfers the leadership to any other voter.
@@ -138,7 +139,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	}
 	status.SnapshotIndex, status.SnapshotBytes = s.group.LatestSnapshot()
 	status.TopologyDigest, status.TopologyCluster = s.router.elsewhere.status()
-	if err := s.ready.check(); err != nil {
+	if err := s.ready.Check(); err != nil {
 		status.Ready, status.NotReady = false, wire.WithoutClass(err)
 	}
 	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.Free(), 0)), s.disk.Crowded()
@@ -146,10 +147,10 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		status.BackupAge = durationpb.New(time.Duration(s.backups.age() * float64(time.Second)))
 		status.BackupInterval = durationpb.New(s.backups.Interval)
 	}
-	if leader, known := s.leader.known(); known {
+	if leader, known := s.leader.Known(); known {
 		status.Leader, status.LeaderAddress = leader.Name, leader.API
 	}
-	if ago, known := s.leader.heardAgo(); known && ago > 0 {
+	if ago, known := s.leader.HeardAgo(); known && ago > 0 {
 		status.LastContact = durationpb.New(ago)
 	}
 	if ahead, known := s.clock.WallOffset(); known {
@@ -179,7 +180,7 @@ func (s *clusterService) statusOf(ctx context.Context, name string, request *con
 	case hops >= wire.MaxHops:
 		return nil, fmt.Errorf("%w: node %q has another name now", jobs.ErrUnavailable, name)
 	}
-	answer, err := forward[conductordv1.StatusRequest, conductordv1.StatusResponse](ctx, s.router, there.Member, "ClusterService/Status", request, hops)
+	answer, err := forward[conductordv1.StatusRequest, conductordv1.StatusResponse](ctx, s.router, there.API, "ClusterService/Status", request, hops)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask node %q: %w", name, wire.ErrorFromConnect(err))
 	}

@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -21,7 +19,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/node/deadlines"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
@@ -40,14 +37,6 @@ func Held(n *Node) admission.Load { return n.api.Load() }
 
 // SetMaxClientSessions bounds the sessions of each client.
 func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
-
-// WasPaused judges the lateness of a leader's timer loop.
-func WasPaused(heartbeat, late time.Duration, d *deadlines.Deadlines[jobs.SessionID]) bool {
-	tasks := &leaderTasks{heartbeat: heartbeat, logger: hclog.NewNullLogger(), metrics: newNodeMetrics(prometheus.NewRegistry())}
-	current := newLeadership(1, 0)
-	current.deadlines = d
-	return tasks.wasPaused(current, late)
-}
 
 // Idle is how many claims wait after they have found no job.
 func Idle(n *Node) int { return n.polls.Load().Idle }
@@ -90,9 +79,9 @@ func TransferTo(n *Node, name string) error {
 
 // Sweep has a leader remove what the retention policy no longer keeps.
 func Sweep(n *Node) error {
-	current, err := n.leader.serving()
+	current, err := n.leader.Serving()
 	if err == nil {
-		n.newLeaderTasks().sweep(context.Background(), current)
+		n.newLeaderTasks().Sweep(context.Background(), current)
 	}
 	return err
 }
@@ -106,7 +95,7 @@ func Finishes(n *Node) int { return n.polls.Load().Finishes }
 // HoldApplied makes a node wait where it would wait until an entry is applied.
 // It is for before the first call.
 func HoldApplied(n *Node, hold func(ctx context.Context) error) {
-	n.reads.applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
+	n.reads.Applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
 }
 
 // AnswerToClaim makes the answer to a claim whose entry has been applied.
@@ -125,17 +114,6 @@ func Heard(n *Node, peer string) time.Duration {
 	member, _ := n.members.Find(peer)
 	return n.port.Quiet(member.Address())
 }
-
-// WakeAt plans when the timers of a leader have something to do.
-func WakeAt(now, rested time.Time, times ...time.Time) time.Time {
-	return wakeAt(now, rested, times...)
-}
-
-// ClaimsAtOnce bounds the claims of the sessions that one round expires.
-const ClaimsAtOnce = claimsAtOnce
-
-// Within is how many numbers sum up to no more than a bound.
-func Within(numbers []int, bound int) int { return within(numbers, bound) }
 
 // LastSnapshot is the last entry of the latest snapshot; 0 if there is none.
 func LastSnapshot(n *Node) uint64 { index, _ := n.group.LatestSnapshot(); return index }

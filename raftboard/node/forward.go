@@ -17,16 +17,17 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // router has each call answered where the leader is, or from this node's own state.
 type router struct {
-	leader    *leaderState
+	leader    *lead.State
 	machine   *fsm.Machine
-	reads     *readRounds
-	ready     *readiness
+	reads     *lead.Reads
+	ready     *lead.Readiness
 	memory    *admission.Memory
 	guard     *guard.Guard
 	elsewhere *elsewhere

@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -39,7 +40,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	mux.Handle(path, s.router.guard.WhileKnown(streams))
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.router.ready.check(); err != nil {
+		if err := s.router.ready.Check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -80,7 +81,7 @@ func withPages(server *admission.Server, api http.Handler, g *guard.Guard, o Opt
 // observing puts the leader's address on every answer and counts the calls.
 type observing struct {
 	metrics *nodeMetrics
-	leader  *leaderState
+	leader  *lead.State
 }
 
 // WrapUnary counts a call with one answer, and adds the leader's address to it.
@@ -90,7 +91,7 @@ func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		answer, err := next(ctx, request)
 		o.metrics.called(request.Spec().Procedure, time.Since(began), err)
 		admission.ConnOf(ctx).PayRefusal(err)
-		leader, known := o.leader.known()
+		leader, known := o.leader.Known()
 		if !known {
 			return answer, err
 		}

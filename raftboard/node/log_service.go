@@ -44,7 +44,7 @@ func (s *logService) read(row call) unary[conductordv1.ReadLogsRequest, conducto
 
 func (s *logService) answer(ctx context.Context, row call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.guard
-	if err := s.router.ready.awaitMinIndex(ctx, request.Header()); err != nil {
+	if err := s.router.ready.AwaitMinIndex(ctx, request.Header()); err != nil {
 		return nil, err
 	}
 	still := func() error { return guard.Allow(ctx, row.name, row.permission, message) }
@@ -95,7 +95,7 @@ func (s *logService) lines(ctx context.Context, row call, request *connect.Reque
 		return s.await(ctx, steplog.Query{Job: id, Step: message.Step, After: message.After}, wait)
 	}
 	request.Header().Set(wire.HeaderMinIndex, strconv.FormatUint(s.machine.AppliedIndex(), 10))
-	forwarded, err := forward[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse](ctx, s.router, there.Member, row.name, request, hops)
+	forwarded, err := forward[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse](ctx, s.router, there.API, row.name, request, hops)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask node %s, which has the lines of job %s: %w", holder, id, wire.ErrorFromConnect(err))
 	}

@@ -114,8 +114,8 @@ func (n *Node) registerGauges() {
 		name, help string
 		value      func() float64
 	}{
-		{"leading", "1 while this node serves as the leader.", func() float64 { return oneIf(n.leader.serves()) }},
-		{"ready", "1 while this node knows a leader and has caught up.", func() float64 { return oneIf(n.ready.check() == nil) }},
+		{"leading", "1 while this node serves as the leader.", func() float64 { return oneIf(n.leader.Serves()) }},
+		{"ready", "1 while this node knows a leader and has caught up.", func() float64 { return oneIf(n.ready.Check() == nil) }},
 		{"members", "Members of the cluster, as this node knows them.", func() float64 { return float64(len(n.members.Now())) }},
 		{"workers_set_aside", "Step workers that this node, as the leader, has set aside because all their steps failed.", func() float64 { return float64(n.offers.SetAside()) }},
 		{"term", "Raft's term: each election raises it.", func() float64 { return float64(n.group.Term()) }},

@@ -62,6 +62,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/offers"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
@@ -88,15 +89,16 @@ type Node struct {
 	fatal    func(error)
 
 	// Replication.
-	machine    *fsm.Machine
-	log        *logstore.Log
-	port       *transport.Port
-	transport  *transport.Transport
-	group      *raftlog.Group
-	proposer   *proposer.Proposer
-	checks     *sums.Checks
-	reads      *readRounds
-	readAskers *membership.Askers // of the read rounds
+	machine      *fsm.Machine
+	log          *logstore.Log
+	port         *transport.Port
+	transport    *transport.Transport
+	group        *raftlog.Group
+	proposer     *proposer.Proposer
+	checks       *sums.Checks
+	reads        *lead.Reads
+	readAskers   *membership.Askers // of the read rounds
+	commitAskers *membership.Askers // of committed
 
 	// Time.
 	clock       *clock.Clock
@@ -106,9 +108,9 @@ type Node struct {
 	// Parts with locks of their own.
 	members      *membership.Members
 	memberAskers *membership.Askers // of the service that changes the members
-	committed    *committed
-	ready        *readiness
-	leader       *leaderState
+	committed    *lead.Committed
+	ready        *lead.Readiness
+	leader       *lead.State
 	disk         *admission.Disk
 	memory       *admission.Memory
 	polls        *polls.Polls
@@ -151,9 +153,9 @@ func Open(options Options) (*Node, error) {
 	n.closed = sync.OnceValue(n.close)
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.group = raftlog.New(n.fatal, n.logger)
-	n.leader = newLeaderState(options, n.group)
+	n.leader = lead.NewState(options.Name, options.Raft.Election, n.group)
 	n.members = membership.New(options.asMember(), n.group, n.fatal)
-	n.ready = &readiness{leader: n.leader, members: n.members}
+	n.ready = &lead.Readiness{Leader: n.leader, Awaited: n.members.Awaited, Listed: func() bool { return len(n.members.Servers()) > 0 }}
 	n.metrics = newNodeMetrics(options.Metrics)
 	if secure := options.Credentials; secure != nil {
 		if err := secure.Check(options.Cluster, options.Name); err != nil {
@@ -191,7 +193,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.leader.hanging = n.log.Hanging
+	n.leader.Hanging = n.log.Hanging
 	n.machine, err = fsm.Open(fsm.Options{
 		Path:       filepath.Join(n.options.DataDir, membership.StateFile),
 		Logger:     n.logger.Named("fsm"),
@@ -201,7 +203,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.ready.machine = n.machine
+	n.ready.Machine = n.machine
 	n.clock = clock.New(n.machine.Time, n.options.WallClock, n.logger)
 	n.activity = &activity{now: n.clock.AnswerTime}
 	if err := n.openPort(); err != nil {
@@ -278,19 +280,20 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.clockAskers = n.newAskers(n.told)
 	n.clocks = clock.NewRounds(n.clockAskers.Quorum, n.clock)
 	n.memberAskers = n.newAskers(nil)
-	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
+	n.commitAskers = n.newAskers(nil)
+	n.committed = &lead.Committed{Ready: n.ready, Reads: n.reads, Peers: commitOf(n.commitAskers)}
 	n.services = n.newServices()
 	n.scheduleBackups(ctx)
 	n.registerGauges()
-	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, n.group.Leaderships()) })
-	n.routines.Go(func() { n.leader.watch(ctx) })
+	n.routines.Go(func() { n.newLeaderTasks().Follow(ctx, n.group.Leaderships()) })
+	n.routines.Go(func() { n.leader.Watch(ctx) })
 	n.routines.Go(func() { n.members.Join(ctx) })
 	n.routines.Go(func() { n.members.WatchRemoval(ctx) })
 	n.disk.Machine, n.disk.Log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() {
 		defer diskAskers.Close()
-		n.disk.Watch(ctx, n.leader.serves, diskAskers.Now)
+		n.disk.Watch(ctx, n.leader.Serves, diskAskers.Now)
 	})
 	n.routines.Go(func() { n.memory.Watch(ctx) })
 	if n.options.Credentials != nil {
@@ -308,12 +311,12 @@ func (n *Node) openRaft(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) newLeaderTasks() *leaderTasks {
+func (n *Node) newLeaderTasks() *lead.Tasks {
 	o := n.options
-	return &leaderTasks{
-		node: o.Name, guarded: o.AccessControl, heartbeat: o.Raft.Heartbeat, timings: o.Sessions, retention: o.Retention,
-		machine: n.machine, proposer: n.proposer, clock: n.clock, rounds: n.clocks, leader: n.leader, ready: n.ready,
-		disk: n.disk, metrics: n.metrics, logger: n.logger, fatal: n.fatal,
+	return &lead.Tasks{
+		Node: o.Name, Guarded: o.AccessControl, Heartbeat: o.Raft.Heartbeat, Timings: o.Sessions, Retention: o.Retention,
+		Machine: n.machine, Proposer: n.proposer, Clock: n.clock, Rounds: n.clocks, Leader: n.leader, Ready: n.ready,
+		Disk: n.disk, Deferred: n.metrics.expiriesDeferred.Inc, Logger: n.logger, Fatal: n.fatal,
 	}
 }
 
@@ -321,8 +324,8 @@ func (n *Node) newLeaderTasks() *leaderTasks {
 // also with a log store that it was converted to, and needs the one before no more. A
 // node that joins now has the state of the cluster.
 func (n *Node) catchUp(ctx context.Context) {
-	n.ready.catchUp(ctx, n.readAskers)
-	if !n.ready.caughtUp.Load() {
+	n.ready.CatchUp(ctx, commitOf(n.readAskers))
+	if !n.ready.CaughtUp.Load() {
 		return
 	}
 	if n.identity.Get().Joining != nil {
@@ -339,7 +342,7 @@ func (n *Node) newServices() *services {
 	elsewhere := newElsewhere(o, n.machine)
 	options := guard.Options{
 		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.AnswerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
-		IsMember: n.members.IsMember, Applied: n.committed.apply,
+		IsMember: n.members.IsMember, Applied: n.committed.Apply,
 	}
 	if o.Topology != nil {
 		options.Elsewhere = elsewhere.refuse
@@ -359,7 +362,7 @@ func (n *Node) newServices() *services {
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
-			log: n.group, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
+			log: n.group, checks: n.checks, members: n.members, router: router, serves: n.leader.Serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},
 		posts: &postService{
 			limits: o.Limits, checks: checks, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
@@ -373,7 +376,7 @@ func (n *Node) newServices() *services {
 		schedules: &scheduleService{limits: o.Limits, checks: checks, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
 		members: &memberService{
 			limits: o.Limits, group: n.group, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
-			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, logger: o.Logger,
+			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.Serves, quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, logger: o.Logger,
 		},
 		backups: &backupService{
 			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, guard: guard, access: access, running: make(chan struct{}, 1),
@@ -381,9 +384,9 @@ func (n *Node) newServices() *services {
 	}
 }
 
-func (n *Node) newReadRounds() *readRounds {
-	return &readRounds{
-		log: n.group, serving: n.leader.serving, applied: n.machine.WaitApplied, roundDone: n.metrics.readRounds.Inc,
+func (n *Node) newReadRounds() *lead.Reads {
+	return &lead.Reads{
+		Log: n.group, Leader: n.leader, Applied: n.machine.WaitApplied, RoundDone: n.metrics.readRounds.Inc,
 	}
 }
 
@@ -395,10 +398,18 @@ func (n *Node) newAskers(told func() int64) *membership.Askers {
 	})
 }
 
+// commitOf asks other nodes what is committed.
+func commitOf(askers *membership.Askers) lead.AskCommit {
+	return func(ctx context.Context, node string) (term, commit uint64, err error) {
+		stands, err := askers.Ask(ctx, node)
+		return stands.Term, stands.Commit, err
+	}
+}
+
 // told is the cluster's time that goes with this node's questions, in Unix nanoseconds;
 // 0 while it does not serve as the leader.
 func (n *Node) told() int64 {
-	if !n.leader.serves() {
+	if !n.leader.Serves() {
 		return 0
 	}
 	return n.clock.Now().UnixNano()
@@ -413,10 +424,10 @@ func (n *Node) stands() transport.Standing {
 	}
 	now.Term = n.group.Term()
 	now.Crowded = n.disk.Crowded()
-	if n.leader.serves() {
+	if n.leader.Serves() {
 		now.Commit = n.group.Committed()
 	}
-	if n.ready.caughtUp.Load() {
+	if n.ready.CaughtUp.Load() {
 		now.Applied = n.machine.AppliedIndex()
 	}
 	return now
@@ -429,12 +440,11 @@ func (n *Node) changed(changes fsm.Changes) {
 	n.shares.Ended(changes.Ended)
 	n.offers.Ended(changes.Ended)
 	n.offers.Recorded(changes.Worked)
-	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
+	if n.ready.CaughtUp.Load() { // what a node applies before that happened earlier
 		n.activity.add(changes)
 	}
-	if current, _ := n.leader.current(); current != nil {
+	if n.leader.Changed(changes) {
 		n.metrics.applied(changes)
-		current.changed(changes, time.Now())
 	}
 }
 
@@ -453,7 +463,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 func (n *Node) APIAddress() net.Addr { return n.address }
 
 // Leading reports whether the node serves as the leader.
-func (n *Node) Leading() bool { return n.leader.serves() }
+func (n *Node) Leading() bool { return n.leader.Serves() }
 
 // OpenSession opens a session for the daemon's own conductor. The share of no
 // client limits it.
@@ -476,7 +486,7 @@ func (n *Node) Logs() *steplog.Buffer { return n.logs }
 
 // Ready is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.
-func (n *Node) Ready() error { return n.ready.check() }
+func (n *Node) Ready() error { return n.ready.Check() }
 
 // Alive returns nil when raft's main loop answers, whether this node leads or not.
 func (n *Node) Alive(ctx context.Context) error {
@@ -494,7 +504,7 @@ func (n *Node) Alive(ctx context.Context) error {
 }
 
 // WaitReady waits until the node is ready, or says what is missing when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error { return n.ready.wait(ctx) }
+func (n *Node) WaitReady(ctx context.Context) error { return n.ready.Wait(ctx) }
 
 // fatalOnce ends the process after the first fault.
 func (n *Node) fatalOnce(end func(error)) func(error) {
@@ -514,8 +524,8 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // stopServing stops answering as the leader, and hands the leadership to another
 // node. Close does this first, while the API still redirects callers to the leader.
 func (n *Node) stopServing() {
-	n.ready.stopping.Store(true)
-	if led := n.leader.stop(); led == nil || !n.members.HasOtherVoter() || n.failed.Load() {
+	n.ready.Stopping.Store(true)
+	if led := n.leader.Stop(); led == nil || !n.members.HasOtherVoter() || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)
@@ -562,13 +572,14 @@ func (n *Node) close() error {
 		n.services.router.client.CloseIdleConnections()
 	}
 	if n.committed != nil {
-		n.committed.close()
+		n.commitAskers.Close()
+		n.committed.Close()
 	}
 	if n.readAskers != nil {
 		n.readAskers.Close()
 	}
 	if n.reads != nil {
-		n.reads.close()
+		n.reads.Close()
 	}
 	if n.clockAskers != nil {
 		n.clockAskers.Close()

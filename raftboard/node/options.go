@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
@@ -122,25 +123,14 @@ const MaxSocketPath = 100
 type RaftTimings = raftlog.Timings
 
 // SessionTimings are the leader's policies for sessions and their claims.
-type SessionTimings struct {
-	Grace      time.Duration // beyond a session's TTL before it is expired; 0: 1 s
-	CoolDown   time.Duration // before a job whose session expired is claimable; 0: 500 ms
-	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
-}
+type SessionTimings = lead.SessionTimings
 
-// Retention says how long finished jobs and their books are kept.
-type Retention struct {
-	MaxAge time.Duration // 0: 7 days
-	Keep   uint64        // at most so many; 0: 100,000
-}
+// Retention is how long finished jobs and their books are kept.
+type Retention = lead.Retention
 
 func (o Options) withDefaults() Options {
 	o.Raft = o.Raft.WithDefaults()
-	setDefault(&o.Sessions.Grace, time.Second)
-	setDefault(&o.Sessions.CoolDown, 500*time.Millisecond)
-	setDefault(&o.Sessions.MaxCrashes, 5)
-	setDefault(&o.Retention.MaxAge, 7*24*time.Hour)
-	setDefault(&o.Retention.Keep, 100_000)
+	o.Sessions, o.Retention = o.Sessions.WithDefaults(), o.Retention.WithDefaults()
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, 256<<20)

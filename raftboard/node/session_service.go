@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -11,13 +10,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/lead"
 )
 
 // sessionService answers calls about sessions, entities and drains.
 type sessionService struct {
 	machine *fsm.Machine
-	leader  *leaderState
-	reads   *readRounds
+	leader  *lead.State
+	reads   *lead.Reads
 	submit  *submitter
 }
 
@@ -42,18 +42,18 @@ func (s *sessionService) keepAlive(ctx context.Context, message *conductordv1.Ke
 // already has a timer, and must not expire because of a slow entry. Only for an unknown session
 // it waits once.
 func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
-	index, err := s.reads.confirm(ctx)
+	index, err := s.reads.Confirm(ctx)
 	if err != nil {
 		return err
 	}
 	for applied := false; ; {
-		current, err := s.leader.serving()
+		current, err := s.leader.Serving()
 		if err != nil {
 			return err
 		}
-		wait, known := current.deadlines.Renew(id, time.Now())
+		wait, known := current.Renew(id)
 		if !known && !applied {
-			if err := s.reads.applied(ctx, index); err != nil {
+			if err := s.reads.Applied(ctx, index); err != nil {
 				return err
 			}
 			applied = true
@@ -67,7 +67,7 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 		}
 		select {
 		case <-wait:
-		case <-current.over:
+		case <-current.Over:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

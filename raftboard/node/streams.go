@@ -16,7 +16,7 @@ func (s *services) streams(calls []call, metrics *nodeMetrics, panics *panics) *
 	return stream.NewServer(stream.ServerOptions{
 		Offers: offers,
 		Leader: func() string {
-			leader, _ := s.router.leader.known()
+			leader, _ := s.router.leader.Known()
 			return leader.API
 		},
 		Called: metrics.called,

@@ -3,62 +3,10 @@ package node_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
-
-// TestTimersAreNotPutOff: signals wake the timers of a leader before their time,
-// thousands of times a second where there is much to do, and then it is asked
-// again when to wake. That must not put off what is due.
-func TestTimersAreNotPutOff(t *testing.T) {
-	begin := time.Now()
-	after := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
-	for name, row := range map[string]struct {
-		now, rested int
-		times       []time.Time
-		want        int
-	}{
-		"nothing is known":          {now: 0, times: []time.Time{{}, {}}, want: 1000},
-		"the earliest":              {now: 0, times: []time.Time{after(50), {}, after(20)}, want: 20},
-		"asked again":               {now: 19, times: []time.Time{after(20)}, want: 20},
-		"due":                       {now: 20, times: []time.Time{after(20)}, want: 20},
-		"overdue":                   {now: 30, rested: 10, times: []time.Time{after(20)}, want: 30},
-		"overdue, and at rest":      {now: 30, rested: 32, times: []time.Time{after(20)}, want: 32},
-		"overdue, and asked again":  {now: 31, rested: 32, times: []time.Time{after(20)}, want: 32},
-		"due while at rest":         {now: 30, rested: 32, times: []time.Time{after(31)}, want: 32},
-		"rested, and later":         {now: 30, rested: 32, times: []time.Time{after(40)}, want: 40},
-		"far, and no longer asleep": {now: 30, times: []time.Time{after(5000)}, want: 1030},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := node.WakeAt(after(row.now), after(row.rested), row.times...); !got.Equal(after(row.want)) {
-				t.Errorf("at %d it is %s, and %s is right", row.now, got.Sub(begin), after(row.want).Sub(begin))
-			}
-		})
-	}
-}
-
-// TestRoundsOfExpiriesAreBounded: sessions that vanish together expire in rounds. Each
-// round ends a bounded number of claims.
-func TestRoundsOfExpiriesAreBounded(t *testing.T) {
-	for name, row := range map[string]struct {
-		claims []int
-		want   int
-	}{
-		"none":         {nil, 0},
-		"small ones":   {[]int{0, 8, 8, 0}, 4},
-		"full ones":    {[]int{256, 256, 256, 256, 256}, 3},
-		"to the bound": {[]int{500, 500, 0, 1}, 3},
-		"a large one":  {[]int{1_001, 1}, 1},
-	} {
-		if got := node.Within(row.claims, node.ClaimsAtOnce); got != row.want {
-			t.Errorf("%s: %d of %v, and %d is right", name, got, row.claims, row.want)
-		}
-	}
-}
 
 // TestManySessionsVanish: those that vanish together with as many claims as they
 // may have are all expired in the time of one, which takes several rounds.
@@ -89,31 +37,4 @@ func TestManySessionsVanish(t *testing.T) {
 		left, err := client.Sessions(t.Context())
 		return err == nil && len(left) == 0
 	})
-}
-
-// A leader for which time stood still gives everyone a full TTL.
-func TestPauseRearms(t *testing.T) {
-	const heartbeat, grace = 500 * time.Millisecond, time.Second
-	for _, row := range []struct {
-		late  time.Duration
-		spare bool
-	}{
-		{-time.Second, false}, // woken by a signal, before time
-		{0, false},
-		{heartbeat, false},
-		{heartbeat + 1, true},
-		{time.Hour, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			d, id := deadlines.New[jobs.SessionID](grace, make(chan struct{}, 1)), jobs.NewSessionID()
-			d.Arm(id, time.Second, 0, time.Now())
-			time.Sleep(10 * time.Second)
-			if paused := node.WasPaused(heartbeat, row.late, d); paused != row.spare {
-				t.Errorf("%v late: paused %v", row.late, paused)
-			}
-			if due := d.TakeDue(time.Now(), 1); (len(due) == 0) != row.spare {
-				t.Errorf("%v late: %d due", row.late, len(due))
-			}
-		})
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -26,8 +27,8 @@ const eventsAtOnce = 256 // events of one message of a watch
 type watchService struct {
 	machine *fsm.Machine
 	polls   *polls.Polls
-	leader  *leaderState
-	ready   *readiness
+	leader  *lead.State
+	ready   *lead.Readiness
 	guard   *guard.Guard
 }
 
@@ -35,7 +36,7 @@ type watchService struct {
 // order everywhere. A watch holds only its position, so a slow reader costs no more
 // than its connection.
 func (s *watchService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
-	if leader, known := s.leader.known(); known {
+	if leader, known := s.leader.Known(); known {
 		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
 	}
 	if err := s.watch(ctx, request.Msg, request.Header(), stream.Send); err != nil {
@@ -52,7 +53,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err != nil {
 		return err
 	}
-	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
+	if err := s.ready.AwaitMinIndex(ctx, header); err != nil {
 		return err
 	}
 	still := func() error { return s.guard.AllowWatch(ctx, &wanted) }
@@ -70,7 +71,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if wanted.After != nil {
 		position = *wanted.After
 		// The position may be from a node that has applied more than this one.
-		patience, cancel := context.WithTimeout(ctx, behindPatience)
+		patience, cancel := context.WithTimeout(ctx, lead.BehindPatience)
 		err := s.machine.WaitApplied(patience, position.Index)
 		cancel()
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
@@ -32,8 +33,8 @@ const (
 type workerService struct {
 	limits  logbook.Limits
 	machine *fsm.Machine
-	leader  *leaderState
-	reads   *readRounds
+	leader  *lead.State
+	reads   *lead.Reads
 	offers  *offers.Matcher
 	router  *router
 	clock   *clock.Clock
@@ -103,8 +104,8 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			s.offers.Place(o)
 		case <-timer.C:
 			return answer, s.machine.AppliedIndex(), nil
-		case <-current.over:
-			return nil, 0, s.leader.ended()
+		case <-current.Over:
+			return nil, 0, s.leader.Ended()
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}
@@ -112,12 +113,12 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 }
 
 // begin waits until this node's state has all that was acknowledged.
-func (s *workerService) begin(ctx context.Context) (*leadership, error) {
-	current, err := s.leader.serving()
+func (s *workerService) begin(ctx context.Context) (*lead.Leadership, error) {
+	current, err := s.leader.Serving()
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.reads.wait(ctx)
+	_, err = s.reads.Wait(ctx)
 	return current, err
 }
 
@@ -253,8 +254,8 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 			timer.Reset(offers.PromiseTime)
 		case <-timer.C:
 			return &conductordv1.PullStepsResponse{}, s.machine.AppliedIndex(), nil
-		case <-current.over:
-			return nil, 0, s.leader.ended()
+		case <-current.Over:
+			return nil, 0, s.leader.Ended()
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}
@@ -406,8 +407,8 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 		case <-look.C:
 		case <-timer.C:
 			over = true
-		case <-current.over:
-			return nil, 0, s.leader.ended()
+		case <-current.Over:
+			return nil, 0, s.leader.Ended()
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}

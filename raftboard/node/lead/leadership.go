@@ -1,6 +1,7 @@
-package node
+package lead
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,44 +21,70 @@ import (
 	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
-// leadership is one node's time as the leader that serves: it begins when the
+// SessionTimings are the leader's policies for sessions and their claims.
+type SessionTimings struct {
+	Grace      time.Duration // beyond a session's TTL before it is expired; 0: 1 s
+	CoolDown   time.Duration // before a job whose session expired is claimable; 0: 500 ms
+	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
+}
+
+// WithDefaults replaces zeros.
+func (t SessionTimings) WithDefaults() SessionTimings {
+	t.Grace, t.CoolDown = cmp.Or(t.Grace, time.Second), cmp.Or(t.CoolDown, 500*time.Millisecond)
+	t.MaxCrashes = cmp.Or(t.MaxCrashes, 5)
+	return t
+}
+
+// Retention is how long finished jobs and their books are kept.
+type Retention struct {
+	MaxAge time.Duration // 0: 7 days
+	Keep   uint64        // at most so many; 0: 100,000
+}
+
+// WithDefaults replaces zeros.
+func (r Retention) WithDefaults() Retention {
+	r.MaxAge, r.Keep = cmp.Or(r.MaxAge, 7*24*time.Hour), cmp.Or(r.Keep, 100_000)
+	return r
+}
+
+// Leadership is one node's time as the leader that serves: it begins when the
 // node's BeginLeadership command is applied, and ends when raft's leadership does.
 // Only the leader holds timers. Each command that they cause carries the epoch, and
 // the state machine refuses the commands of an earlier leadership.
-type leadership struct {
+type Leadership struct {
 	epoch     uint64
 	deadlines *deadlines.Deadlines[jobs.SessionID] // of sessions
 	claims    *deadlines.Deadlines[heldClaim]      // of claims with a time of their own
 	wake      chan struct{}                        // holds one signal: jobs may be due earlier than was known
 	slots     chan struct{}                        // holds one signal: a schedule may have a slot earlier than was known
 	due       <-chan struct{}                      // holds one signal: the next deadline may be another one
-	over      chan struct{}                        // closed at the end
+	Over      chan struct{}                        // closed at the end
 }
 
-// leaderTasks are what only a leader does: it keeps the cluster's time, expires
+// Tasks are what only a leader does: it keeps the cluster's time, expires
 // sessions and claims, makes due jobs claimable, removes finished jobs, and posts the
 // slots of schedules.
-type leaderTasks struct {
-	node      string        // this one's name
-	guarded   bool          // access control is on
-	heartbeat time.Duration // RaftTimings.Heartbeat
-	timings   SessionTimings
-	retention Retention
-	machine   *fsm.Machine
-	proposer  *proposer.Proposer
-	clock     *clock.Clock
-	rounds    *clock.Rounds
-	leader    *leaderState
-	ready     *readiness
-	disk      *admission.Disk
-	metrics   *nodeMetrics
-	logger    hclog.Logger
-	fatal     func(error)
+type Tasks struct {
+	Node      string        // this one's name
+	Guarded   bool          // access control is on
+	Heartbeat time.Duration // a longer pause of the leader gives all sessions their full time
+	Timings   SessionTimings
+	Retention Retention
+	Machine   *fsm.Machine
+	Proposer  *proposer.Proposer
+	Clock     *clock.Clock
+	Rounds    *clock.Rounds
+	Leader    *State
+	Ready     *Readiness
+	Disk      *admission.Disk
+	Deferred  func() // called when the leader was paused and gives all sessions their full time
+	Logger    hclog.Logger
+	Fatal     func(error)
 }
 
-// follow turns raft's notifications into leaderships, one at a time. It
+// Follow turns raft's notifications into leaderships, one at a time. It
 // ends with ctx.
-func (t *leaderTasks) follow(ctx context.Context, notices <-chan bool) {
+func (t *Tasks) Follow(ctx context.Context, notices <-chan bool) {
 	end := func() {}
 	defer func() { end() }()
 	for {
@@ -81,22 +108,22 @@ func (t *leaderTasks) follow(ctx context.Context, notices <-chan bool) {
 }
 
 // serve begins a leadership, serves its timers, and ends it with ctx.
-func (t *leaderTasks) serve(ctx context.Context) {
-	defer t.clock.Follow()
+func (t *Tasks) serve(ctx context.Context) {
+	defer t.Clock.Follow()
 	current, err := t.begin(ctx)
 	if err != nil {
-		t.logger.Info("cannot start leadership", "error", err)
+		t.Logger.Info("cannot start leadership", "error", err)
 		return
 	}
-	t.logger.Info("leadership started", "epoch", current.epoch, "sessions", current.deadlines.Count())
+	t.Logger.Info("leadership started", "epoch", current.epoch, "sessions", current.deadlines.Count())
 	defer func() {
-		t.leader.end(current)
-		t.logger.Info("leadership ended", "epoch", current.epoch)
+		t.Leader.end(current)
+		t.Logger.Info("leadership ended", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
-	others.Go(func() { t.rounds.Serve(ctx) })
+	others.Go(func() { t.Rounds.Serve(ctx) })
 	others.Go(func() { t.serveSchedules(ctx, current) })
-	if t.guarded {
+	if t.Guarded {
 		others.Go(func() { t.takeClaims(ctx) })
 	}
 	t.serveTimers(ctx, current)
@@ -106,16 +133,16 @@ func (t *leaderTasks) serve(ctx context.Context) {
 // begin sets the cluster's time, proposes the epoch, arms every session's
 // timer, and only then lets the node serve. Once the command is applied, the node has
 // every entry of the leaders before it.
-func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
-	if err := t.rounds.Start(ctx, t.machine.Time()); err != nil {
+func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
+	if err := t.Rounds.Start(ctx, t.Machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
 	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
-		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: t.node},
+		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: t.Node},
 	}}
 	// The loop ends with ctx: raft cancels it by the next notice.
 	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
-		index, results, err := t.proposer.Propose(ctx, begin)
+		index, results, err := t.Proposer.Propose(ctx, begin)
 		if err == nil {
 			err = command.ErrorFromProto(results[0].GetError())
 		}
@@ -124,41 +151,41 @@ func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
 	if err != nil {
 		return nil, err
 	}
-	current := newLeadership(epoch, t.timings.Grace)
+	current := newLeadership(epoch, t.Timings.Grace)
 	// Changes reach the leadership from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
-	t.leader.observe(current)
-	t.clock.Lead(t.machine.Time())
+	t.Leader.observe(current)
+	t.Clock.Lead(t.Machine.Time())
 	if err := t.armAll(current); err != nil {
 		// raft would go on leading, and no node would answer.
-		t.fatal(err)
+		t.Fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}
-	t.ready.caughtUp.Store(true)
-	t.leader.serve(current)
+	t.Ready.CaughtUp.Store(true)
+	t.Leader.serve(current)
 	return current, nil
 }
 
-func newLeadership(epoch uint64, grace time.Duration) *leadership {
+func newLeadership(epoch uint64, grace time.Duration) *Leadership {
 	changed := make(chan struct{}, 1)
-	return &leadership{
+	return &Leadership{
 		epoch:     epoch,
 		deadlines: deadlines.New[jobs.SessionID](grace, changed),
 		claims:    deadlines.New[heldClaim](grace, changed),
 		wake:      make(chan struct{}, 1),
 		slots:     make(chan struct{}, 1),
 		due:       changed,
-		over:      make(chan struct{}),
+		Over:      make(chan struct{}),
 	}
 }
 
 // armAll gives every session and every claim its full time.
-func (t *leaderTasks) armAll(current *leadership) error {
-	sessions, err := t.machine.Sessions()
+func (t *Tasks) armAll(current *Leadership) error {
+	sessions, err := t.Machine.Sessions()
 	if err != nil {
 		return fmt.Errorf("cannot read the sessions: %w", err)
 	}
-	timers, err := t.machine.ClaimTimers()
+	timers, err := t.Machine.ClaimTimers()
 	if err != nil {
 		return fmt.Errorf("cannot read the claims: %w", err)
 	}
@@ -171,7 +198,7 @@ func (t *leaderTasks) armAll(current *leadership) error {
 }
 
 // changed arms and disarms timers, and signals what may be due earlier than was known.
-func (l *leadership) changed(changes fsm.Changes, now time.Time) {
+func (l *Leadership) changed(changes fsm.Changes, now time.Time) {
 	for _, session := range changes.Opened {
 		l.deadlines.Arm(session.ID, session.TTL, 0, now)
 	}
@@ -185,6 +212,11 @@ func (l *leadership) changed(changes fsm.Changes, now time.Time) {
 	if !changes.NextDue.IsZero() {
 		signal(l.wake)
 	}
+}
+
+// Renew moves the deadline of a session: see deadlines.Deadlines.
+func (l *Leadership) Renew(id jobs.SessionID) (wait <-chan struct{}, known bool) {
+	return l.deadlines.Renew(id, time.Now())
 }
 
 // signal sends a signal through a channel that holds one.

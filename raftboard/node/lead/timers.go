@@ -1,4 +1,4 @@
-package node
+package lead
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const (
 )
 
 // serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
-func (t *leaderTasks) serveTimers(ctx context.Context, current *leadership) {
+func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 	nextSweep := time.Now().Add(sweepInterval)
 	var rested time.Time // the loop does nothing before
 	for {
@@ -58,7 +58,7 @@ func (t *leaderTasks) serveTimers(ctx context.Context, current *leadership) {
 		t.wakeDue(ctx, current)
 		if !now.Before(nextSweep) {
 			nextSweep = now.Add(sweepInterval)
-			if t.sweep(ctx, current) {
+			if t.Sweep(ctx, current) {
 				nextSweep = now // behind the other timers, which must not wait for a long clean-up
 			}
 		}
@@ -71,22 +71,22 @@ func (t *leaderTasks) serveTimers(ctx context.Context, current *leadership) {
 // wasPaused reports whether the timer loop was late, or its own proposals took long,
 // and then gives all sessions and claims their full time: keep-alives that came
 // meanwhile may not have been handled yet.
-func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
-	if late <= t.heartbeat {
+func (t *Tasks) wasPaused(current *Leadership, late time.Duration) bool {
+	if late <= t.Heartbeat {
 		return false
 	}
 	now := time.Now()
-	t.logger.Warn("expiry deferred after a pause of the leader", "late", late,
+	t.Logger.Warn("expiry deferred after a pause of the leader", "late", late,
 		"sessions", current.deadlines.RearmAll(now), "claims", current.claims.RearmAll(now))
-	t.metrics.expiriesDeferred.Inc()
+	t.Deferred()
 	return true
 }
 
 // nextWake is when the next timer is due, but not before rested.
-func (t *leaderTasks) nextWake(current *leadership, nextSweep, rested time.Time) time.Time {
-	now, due := time.Now(), t.machine.NextDue()
+func (t *Tasks) nextWake(current *Leadership, nextSweep, rested time.Time) time.Time {
+	now, due := time.Now(), t.Machine.NextDue()
 	if !due.IsZero() {
-		due = now.Add(due.Sub(t.clock.Now())) // while the clock is slewed, off by a part of longestSleep at most
+		due = now.Add(due.Sub(t.Clock.Now())) // while the clock is slewed, off by a part of longestSleep at most
 	}
 	return wakeAt(now, rested, nextSweep, current.deadlines.Next(), current.claims.Next(), due)
 }
@@ -111,7 +111,7 @@ func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
 
 // expire proposes the expiry of sessions whose time is up. A proposal that fails is
 // repeated while this node leads: otherwise the session would never lose its jobs.
-func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.Time) {
+func (t *Tasks) expire(ctx context.Context, current *Leadership, now time.Time) {
 	late := current.deadlines.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
@@ -126,29 +126,29 @@ func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireSession{ExpireSession: &conductordv1.ExpireSessionCommand{
 			Session:    late[i].ID.String(),
 			TimerEpoch: current.epoch,
-			CoolDown:   durationpb.New(t.timings.CoolDown),
-			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
+			CoolDown:   durationpb.New(t.Timings.CoolDown),
+			MaxCrashes: uint32(max(t.Timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := t.proposer.Propose(ctx, commands...)
+	_, results, err := t.Proposer.Propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].ID, verdictOf(err, results, i)
 		switch {
 		case verdict == nil || errors.Is(verdict, jobs.ErrSessionExpired):
-			t.logger.Info("session expired", "session", id)
+			t.Logger.Info("session expired", "session", id)
 			current.deadlines.Disarm(id)
 		default:
-			t.logger.Warn("cannot expire a session", "session", id, "error", verdict)
+			t.Logger.Warn("cannot expire a session", "session", id, "error", verdict)
 			current.deadlines.Spare(id, time.Now().Add(spareTime))
 		}
 	}
 }
 
 // fitting is how many of the sessions one proposal may expire.
-func (t *leaderTasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
+func (t *Tasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
 	claims := make([]int, len(late))
 	for i := range late {
-		session, _ := t.machine.Session(late[i].ID) // one that cannot be read fails in its expiry
+		session, _ := t.Machine.Session(late[i].ID) // one that cannot be read fails in its expiry
 		claims[i] = session.Claims
 	}
 	return within(claims, claimsAtOnce)
@@ -175,9 +175,9 @@ func verdictOf(err error, results []*conductordv1.Result, i int) error {
 }
 
 // wakeDue makes due jobs claimable.
-func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
-	due := t.machine.NextDue()
-	if due.IsZero() || due.After(t.clock.Now()) {
+func (t *Tasks) wakeDue(ctx context.Context, current *Leadership) {
+	due := t.Machine.NextDue()
+	if due.IsZero() || due.After(t.Clock.Now()) {
 		return
 	}
 	t.housekeep(ctx, "cannot wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
@@ -185,13 +185,13 @@ func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
 	}})
 }
 
-// sweep removes some of the finished jobs that the retention policy no longer keeps,
+// Sweep removes some of the finished jobs that the retention policy no longer keeps,
 // and reports whether there are more.
-func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool) {
-	retention := t.retention
-	sweepable, err := t.machine.Sweepable(t.clock.Now(), retention.MaxAge, retention.Keep)
+func (t *Tasks) Sweep(ctx context.Context, current *Leadership) (more bool) {
+	retention := t.Retention
+	sweepable, err := t.Machine.Sweepable(t.Clock.Now(), retention.MaxAge, retention.Keep)
 	if err != nil {
-		t.logger.Error("cannot find finished jobs to remove", "error", err)
+		t.Logger.Error("cannot find finished jobs to remove", "error", err)
 		return false
 	}
 	return sweepable && t.housekeep(ctx, "cannot remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
@@ -204,14 +204,14 @@ func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool
 // housekeep proposes a command of the leader's own, and reports whether there is more
 // of the same to do. A failure is logged as failed, and the command is due again at the
 // next wake.
-func (t *leaderTasks) housekeep(ctx context.Context, failed string, c *conductordv1.Command) (more bool) {
-	_, results, err := t.proposer.Propose(ctx, c)
+func (t *Tasks) housekeep(ctx context.Context, failed string, c *conductordv1.Command) (more bool) {
+	_, results, err := t.Proposer.Propose(ctx, c)
 	if err == nil {
 		err = command.ErrorFromProto(results[0].GetError())
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			t.logger.Warn(failed, "error", err)
+			t.Logger.Warn(failed, "error", err)
 		}
 		return false
 	}

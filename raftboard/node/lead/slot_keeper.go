@@ -1,4 +1,4 @@
-package node
+package lead
 
 import (
 	"context"
@@ -17,8 +17,8 @@ const schedulesAtOnce = 64
 // slotKeeper posts the slots of schedules during one leadership. It belongs to one
 // goroutine.
 type slotKeeper struct {
-	*leaderTasks
-	leadership *leadership
+	*Tasks
+	leadership *Leadership
 	rules      map[schedules.ID]keptRule
 	pause      time.Duration // before the next try, after a failure
 }
@@ -33,8 +33,8 @@ type keptRule struct {
 // serveSchedules posts slots until ctx ends. The state machine takes each slot once,
 // from the present leader and in order. So nothing here has to be exact: what fails is
 // tried again, and a slot that was proposed already is refused.
-func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
-	k := &slotKeeper{leaderTasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
+func (t *Tasks) serveSchedules(ctx context.Context, current *Leadership) {
+	k := &slotKeeper{Tasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
 	for {
 		timer := time.NewTimer(k.sleep())
 		select {
@@ -46,12 +46,12 @@ func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 		}
 		timer.Stop()
 		k.pause = 0
-		if t.disk.MayGrow(0) != nil {
+		if t.Disk.MayGrow(0) != nil {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space
 			continue
 		}
-		now := t.clock.Now()
-		if next := t.machine.NextSlot(); !next.IsZero() && !next.After(now) {
+		now := t.Clock.Now()
+		if next := t.Machine.NextSlot(); !next.IsZero() && !next.After(now) {
 			k.fire(ctx, now)
 		}
 	}
@@ -59,16 +59,16 @@ func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 
 // sleep is the time until the next known slot is due.
 func (k *slotKeeper) sleep() time.Duration {
-	next := k.machine.NextSlot()
+	next := k.Machine.NextSlot()
 	if next.IsZero() {
 		return longestSleep
 	}
-	return max(min(next.Sub(k.clock.Now()), longestSleep), overduePause, k.pause)
+	return max(min(next.Sub(k.Clock.Now()), longestSleep), overduePause, k.pause)
 }
 
 // fire proposes the decisions about the slots that are due.
 func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
-	due, err := k.machine.DueSchedules(now, schedulesAtOnce+k.broken())
+	due, err := k.Machine.DueSchedules(now, schedulesAtOnce+k.broken())
 	if err != nil {
 		k.failed(ctx, "cannot read due schedules", err)
 		return
@@ -83,7 +83,7 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 		k.pause = longestSleep // only schedules that cannot be read are due
 		return
 	}
-	_, results, err := k.proposer.Propose(ctx, commands...)
+	_, results, err := k.Proposer.Propose(ctx, commands...)
 	if err != nil {
 		k.failed(ctx, "cannot post slots", err)
 		return
@@ -92,7 +92,7 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 		// The schedule was changed, paused or deleted meanwhile, or its slots are
 		// decided already: read it again after a pause.
 		if err := command.ErrorFromProto(result.GetError()); err != nil {
-			k.logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "error", err)
+			k.Logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "error", err)
 			k.pause = spareTime
 		}
 	}
@@ -101,7 +101,7 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 func (k *slotKeeper) failed(ctx context.Context, message string, err error) {
 	k.pause = spareTime
 	if ctx.Err() == nil {
-		k.logger.Warn(message, "error", err)
+		k.Logger.Warn(message, "error", err)
 	}
 }
 
@@ -111,7 +111,7 @@ func (k *slotKeeper) command(s *schedules.Schedule, now time.Time) *conductordv1
 	if !known || kept.revision != s.Revision {
 		kept = keptRule{revision: s.Revision}
 		if kept.rule, kept.err = schedules.ParseRule(s); kept.err != nil {
-			k.logger.Error("cannot read a schedule's rule", "schedule", s.Name, "board", s.Board, "error", kept.err)
+			k.Logger.Error("cannot read a schedule's rule", "schedule", s.Name, "board", s.Board, "error", kept.err)
 		}
 		if len(k.rules) >= schedules.MaxSchedules { // others have been deleted
 			clear(k.rules)

@@ -1,4 +1,4 @@
-package node
+package lead
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type heldClaim struct {
 }
 
 // timeClaims arms and disarms the timers of claims.
-func (l *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
+func (l *Leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	for _, timer := range timers {
 		id := heldClaim{timer.Job, timer.Token}
 		if timer.Expiry == 0 {
@@ -37,7 +37,7 @@ func (l *leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 // expireClaims proposes the end of claims whose own time is up. An extension that is
 // first in the log wins: it arms the timer again, and the expiry names an old round and
 // is refused.
-func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now time.Time) {
+func (t *Tasks) expireClaims(ctx context.Context, current *Leadership, now time.Time) {
 	late := current.claims.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
 		return
@@ -46,32 +46,32 @@ func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now
 	for i := range late {
 		commands[i] = &conductordv1.Command{Kind: &conductordv1.Command_ExpireClaim{ExpireClaim: &conductordv1.ExpireClaimCommand{
 			Job: late[i].ID.job.String(), Token: command.TokenToProto(late[i].ID.token), Extensions: uint32(late[i].Round),
-			TimerEpoch: current.epoch, CoolDown: durationpb.New(t.timings.CoolDown),
-			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
+			TimerEpoch: current.epoch, CoolDown: durationpb.New(t.Timings.CoolDown),
+			MaxCrashes: uint32(max(t.Timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := t.proposer.Propose(ctx, commands...)
+	_, results, err := t.Proposer.Propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].ID, verdictOf(err, results, i)
 		switch {
 		case verdict == nil, errors.Is(verdict, jobs.ErrFenced), errors.Is(verdict, jobs.ErrNotFound):
-			t.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
+			t.Logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
 			current.claims.Disarm(id)
 		default:
-			t.logger.Warn("cannot expire a claim", "job", id.job, "token", id.token, "error", verdict)
+			t.Logger.Warn("cannot expire a claim", "job", id.job, "token", id.token, "error", verdict)
 			current.claims.Spare(id, time.Now().Add(spareTime))
 		}
 	}
 }
 
-// timeHolder adds to a claim what the timers of this node know of it, if it leads.
-func (s *leaderState) timeHolder(held *jobs.HeldClaim) {
-	if current, err := s.serving(); err == nil {
+// TimeHolder adds to a claim what the timers of this node know of it, if it leads.
+func (s *State) TimeHolder(held *jobs.HeldClaim) {
+	if current, err := s.Serving(); err == nil {
 		current.timeHolder(held, time.Now())
 	}
 }
 
-func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
+func (l *Leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	left, silent, known := l.deadlines.Look(held.Claim.Session, now)
 	if !known {
 		return
@@ -89,45 +89,45 @@ func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 
 // takeClaims gives back the jobs whose claimants may no longer work on their boards. They cool down, as those of a
 // lost conductor do: its steps may still run. It ends with ctx.
-func (t *leaderTasks) takeClaims(ctx context.Context) {
+func (t *Tasks) takeClaims(ctx context.Context) {
 	judged := uint64(0)
 	for range clock.Every(ctx, guard.RightsLook) {
-		now := t.machine.AccessIndex()
+		now := t.Machine.AccessIndex()
 		if now == judged {
 			continue
 		}
 		if err := t.takeClaimsOnce(ctx); err != nil {
-			t.logger.Warn("cannot release claims of principals without rights", "error", err)
+			t.Logger.Warn("cannot release claims of principals without rights", "error", err)
 			continue
 		}
 		judged = now
 	}
 }
 
-func (t *leaderTasks) takeClaimsOnce(ctx context.Context) error {
-	all, _, err := t.machine.Principals()
+func (t *Tasks) takeClaimsOnce(ctx context.Context) error {
+	all, _, err := t.Machine.Principals()
 	if err != nil {
 		return err
 	}
 	mayWork := guard.WorksOn(all)
 	for query := (jobs.ClaimQuery{}); ; {
-		page, err := t.machine.Claims(query)
+		page, err := t.Machine.Claims(query)
 		if err != nil {
 			return err
 		}
 		var commands []*conductordv1.Command
 		for i := range page.Items {
 			held := &page.Items[i]
-			session, err := t.machine.Session(held.Claim.Session)
+			session, err := t.Machine.Session(held.Claim.Session)
 			if err != nil || mayWork(session.Principal, held.Board) {
 				continue // a session that has ended holds nothing
 			}
-			t.logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal may no longer work on the board")
-			commands = append(commands, giveBack(held.Job.String(), held.Claim.Token, t.timings.CoolDown,
+			t.Logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal may no longer work on the board")
+			commands = append(commands, GiveBack(held.Job.String(), held.Claim.Token, t.Timings.CoolDown,
 				fmt.Sprintf("principal %q may no longer work on board %q", session.Principal, held.Board)))
 		}
 		if len(commands) > 0 {
-			if _, _, err := t.proposer.Propose(ctx, commands...); err != nil {
+			if _, _, err := t.Proposer.Propose(ctx, commands...); err != nil {
 				return err
 			}
 		}
@@ -137,8 +137,8 @@ func (t *leaderTasks) takeClaimsOnce(ctx context.Context) error {
 	}
 }
 
-// giveBack is the command that ends a claim in the node's own name.
-func giveBack(job string, token jobs.Token, coolDown time.Duration, reason string) *conductordv1.Command {
+// GiveBack is the command that ends a claim in the node's own name.
+func GiveBack(job string, token jobs.Token, coolDown time.Duration, reason string) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Abandon{Abandon: &conductordv1.Ending{
 		Job: job, Token: command.TokenToProto(token), Delay: durationpb.New(coolDown), Reason: reason,
 	}}}

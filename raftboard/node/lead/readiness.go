@@ -1,4 +1,4 @@
-package node
+package lead
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -20,33 +19,37 @@ import (
 // commit index again.
 const catchUpPause = 50 * time.Millisecond
 
-// readiness is whether this node can serve every call. Its methods may be called
-// concurrently.
-type readiness struct {
-	leader  *leaderState
-	members *membership.Members
-	machine *fsm.Machine // set before raft runs
+// AskCommit asks another node for its term, and for its commit index if it serves as the leader.
+type AskCommit func(ctx context.Context, node string) (term, commit uint64, err error)
 
-	stopping  atomic.Bool
-	caughtUp  atomic.Bool   // this node has once applied all that a leader had committed
+// Readiness is whether this node can serve every call. Its methods may be called
+// concurrently.
+type Readiness struct {
+	Leader  *State
+	Awaited func() string // the members whose agreement the first election needs and lacks; empty: none
+	Listed  func() bool   // whether this node knows any member
+	Machine *fsm.Machine  // set before the log runs
+
+	Stopping  atomic.Bool
+	CaughtUp  atomic.Bool   // this node has once applied all that a leader had committed
 	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
 }
 
-// catchUp finds out when this node has applied what a leader had committed. A
+// CatchUp finds out when this node has applied what a leader had committed. A
 // node that starts does not know: raft keeps no commit index over a restart,
 // and neither a heartbeat nor the first entries that arrive tell the leader's.
 // So it asks a leader that serves. It ends when the node has caught up, or
 // with ctx.
-func (r *readiness) catchUp(ctx context.Context, peers *membership.Askers) {
+func (r *Readiness) CatchUp(ctx context.Context, ask AskCommit) {
 	for {
-		changed := r.leader.changes.wait()
-		if r.caughtUp.Load() {
+		changed := r.Leader.changes.wait()
+		if r.CaughtUp.Load() {
 			return
 		}
-		if commit, known := r.leadersCommit(ctx, peers); known {
+		if commit, known := r.leadersCommit(ctx, ask); known {
 			r.catchUpTo.Store(commit)
-			if r.machine.WaitApplied(ctx, commit) == nil {
-				r.caughtUp.Store(true)
+			if r.Machine.WaitApplied(ctx, commit) == nil {
+				r.CaughtUp.Store(true)
 			}
 			return
 		}
@@ -65,81 +68,78 @@ func (r *readiness) catchUp(ctx context.Context, peers *membership.Askers) {
 // leadersCommit asks the leader what is committed. The answer counts if it
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
-func (r *readiness) leadersCommit(ctx context.Context, peers *membership.Askers) (commit uint64, known bool) {
-	leader := r.leader.log.Leader()
+func (r *Readiness) leadersCommit(ctx context.Context, ask AskCommit) (commit uint64, known bool) {
+	leader := r.Leader.log.Leader()
 	if leader.ID == "" {
 		return 0, false
 	}
-	stands, err := peers.Ask(ctx, leader.ID)
-	return stands.Commit, err == nil && stands.Commit > 0 && stands.Term == r.leader.log.Term()
+	term, commit, err := ask(ctx, leader.ID)
+	return commit, err == nil && commit > 0 && term == r.Leader.log.Term()
 }
 
-// committed makes this node catch up with what the leader had committed before a call.
-type committed struct {
-	ready  *readiness
-	reads  *readRounds // while this node leads
-	peers  *membership.Askers
+// Committed makes this node catch up with what the leader had committed before a call.
+type Committed struct {
+	Ready  *Readiness
+	Reads  *Reads // while this node leads
+	Peers  AskCommit
 	shared sharedRounds
 }
 
-// apply waits until this node has applied every write that the leader it knows had
+// Apply waits until this node has applied every write that the leader it knows had
 // acknowledged before the call.
-func (c *committed) apply(ctx context.Context) error {
+func (c *Committed) Apply(ctx context.Context) error {
 	index, err := c.shared.join(ctx, c.ask)
 	if err != nil {
 		return err
 	}
-	return c.ready.machine.WaitApplied(ctx, index)
+	return c.Ready.Machine.WaitApplied(ctx, index)
 }
 
-func (c *committed) ask() (uint64, error) {
+func (c *Committed) ask() (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), guard.ApplyPatience)
 	defer cancel()
-	if c.ready.leader.serves() {
-		return c.reads.confirm(ctx)
+	if c.Ready.Leader.Serves() {
+		return c.Reads.Confirm(ctx)
 	}
-	if index, known := c.ready.leadersCommit(ctx, c.peers); known {
+	if index, known := c.Ready.leadersCommit(ctx, c.Peers); known {
 		return index, nil
 	}
 	return 0, fmt.Errorf("%w: the leader does not answer", jobs.ErrUnavailable)
 }
 
-// close ends the questions. No caller may wait then.
-func (c *committed) close() {
-	c.peers.Close()
-	c.shared.close()
-}
+// Close waits for the question under way. No caller may wait then.
+func (c *Committed) Close() { c.shared.close() }
 
-// check is nil when the node can serve every call: it knows a leader, and has
+// Check is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.
-func (r *readiness) check() error {
-	if r.stopping.Load() {
+func (r *Readiness) Check() error {
+	if r.Stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
-	awaits := r.members.Awaited()
-	leader, known := r.leader.known()
+	awaits := r.Awaited()
+	leader, known := r.Leader.Known()
 	switch {
 	case awaits != "":
 		return fmt.Errorf("%w: waits for %s: before the first election every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
-	case !known && len(r.members.Servers()) == 0:
+	case !known && !r.Listed():
 		return fmt.Errorf("%w: this node joins the cluster, and no leader has called it yet", jobs.ErrUnavailable)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
-	case leader.Name == r.leader.node && !r.leader.serves():
+	case leader.Name == r.Leader.node && !r.Leader.Serves():
 		return fmt.Errorf("%w: this node is about to lead", jobs.ErrUnavailable)
-	case !r.caughtUp.Load():
-		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, r.machine.AppliedIndex(), r.catchUpTo.Load())
+	case !r.CaughtUp.Load():
+		return fmt.Errorf("%w: this node is catching up: %d of %d entries", jobs.ErrUnavailable, r.Machine.AppliedIndex(), r.catchUpTo.Load())
 	}
 	return nil
 }
 
-// wait waits until the node is ready, or says what is missing when ctx ends.
-func (r *readiness) wait(ctx context.Context) error {
+// Wait waits until the node is ready, or says what is missing when ctx ends.
+func (r *Readiness) Wait(ctx context.Context) error {
 	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
-		err := r.check()
+		err := r.Check()
 		if err == nil {
 			return nil
 		}
@@ -151,17 +151,17 @@ func (r *readiness) wait(ctx context.Context) error {
 	}
 }
 
-// behindPatience is how long a call waits until this node has applied what the caller
+// BehindPatience is how long a call waits until this node has applied what the caller
 // has seen. Then the caller tries another node.
-const behindPatience = 5 * time.Second
+const BehindPatience = 5 * time.Second
 
-// awaitMinIndex waits until this node's state includes what the caller has seen, and
+// AwaitMinIndex waits until this node's state includes what the caller has seen, and
 // until it has once caught up with a leader: after a restart its state is old.
-func (r *readiness) awaitMinIndex(ctx context.Context, header http.Header) error {
-	ctx, cancel := context.WithTimeout(ctx, behindPatience)
+func (r *Readiness) AwaitMinIndex(ctx context.Context, header http.Header) error {
+	ctx, cancel := context.WithTimeout(ctx, BehindPatience)
 	defer cancel()
-	if !r.caughtUp.Load() {
-		if err := r.wait(ctx); err != nil {
+	if !r.CaughtUp.Load() {
+		if err := r.Wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (r *readiness) awaitMinIndex(ctx context.Context, header http.Header) error
 	if err != nil {
 		return &logbook.InvalidError{Field: wire.HeaderMinIndex, Reason: fmt.Sprintf("%.64q is not a log index", text)}
 	}
-	if err := r.machine.WaitApplied(ctx, index); err != nil {
+	if err := r.Machine.WaitApplied(ctx, index); err != nil {
 		return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, index, err)
 	}
 	return nil

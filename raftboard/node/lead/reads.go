@@ -1,4 +1,4 @@
-package node
+package lead
 
 import (
 	"context"
@@ -9,53 +9,53 @@ import (
 	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
-// A linearizable answer must show every write that was acknowledged before the
-// call. The leader's own state is not enough: it may have been deposed without
+// Reads make answers linearizable: an answer shows every write that was acknowledged before the
+// call. The leader's own state is not enough, because a leader can be deposed without
 // knowing. So the log confirms that this node still leads, and the answer waits
-// until the confirmed index has been applied.
+// until the confirmed index is applied.
 //
-// One round serves all calls that waited when it began: reads and keep-alives.
-type readRounds struct {
-	log       replication.Log
-	serving   func() (*leadership, error) // errors while this node does not serve as leader
-	applied   func(ctx context.Context, index uint64) error
-	roundDone func()
+// One round serves all calls that waited when the round began: reads and keep-alives.
+type Reads struct {
+	Log       replication.Log
+	Leader    *State
+	Applied   func(ctx context.Context, index uint64) error
+	RoundDone func()       // called after each round
 	shared    sharedRounds // of carryOut
 }
 
-// close waits for the round under way. No call may wait then.
-func (r *readRounds) close() { r.shared.close() }
+// Close waits for the round under way. No call may wait then.
+func (r *Reads) Close() { r.shared.close() }
 
-// wait returns an index that this node has applied, and that includes every
+// Wait returns an index that this node has applied, and that includes every
 // write that any leader acknowledged before the call.
-func (r *readRounds) wait(ctx context.Context) (uint64, error) {
-	index, err := r.confirm(ctx)
+func (r *Reads) Wait(ctx context.Context) (uint64, error) {
+	index, err := r.Confirm(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return index, r.applied(ctx, index)
+	return index, r.Applied(ctx, index)
 }
 
-// confirm returns an index that includes every write acknowledged before the
+// Confirm returns an index that includes every write acknowledged before the
 // call. Its success also means that this node led during the call.
-func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
-	if _, err := r.serving(); err != nil {
+func (r *Reads) Confirm(ctx context.Context) (uint64, error) {
+	if _, err := r.Leader.Serving(); err != nil {
 		return 0, err
 	}
 	return r.shared.join(ctx, r.carryOut)
 }
 
-func (r *readRounds) carryOut() (uint64, error) {
-	defer r.roundDone()
-	before, err := r.serving()
+func (r *Reads) carryOut() (uint64, error) {
+	defer r.RoundDone()
+	before, err := r.Leader.Serving()
 	if err != nil {
 		return 0, err
 	}
-	index, err := r.log.Confirm()
+	index, err := r.Log.Confirm()
 	if err != nil {
 		return 0, err
 	}
-	after, err := r.serving()
+	after, err := r.Leader.Serving()
 	if err != nil {
 		return 0, err
 	}

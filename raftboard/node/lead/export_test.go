@@ -1,0 +1,29 @@
+package lead
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/deadlines"
+)
+
+// WasPaused judges the lateness of a leader's timer loop.
+func WasPaused(heartbeat, late time.Duration, d *deadlines.Deadlines[jobs.SessionID]) bool {
+	tasks := &Tasks{Heartbeat: heartbeat, Logger: hclog.NewNullLogger(), Deferred: func() {}}
+	current := newLeadership(1, 0)
+	current.deadlines = d
+	return tasks.wasPaused(current, late)
+}
+
+// WakeAt plans when the timers of a leader have something to do.
+func WakeAt(now, rested time.Time, times ...time.Time) time.Time {
+	return wakeAt(now, rested, times...)
+}
+
+// ClaimsAtOnce bounds the claims of the sessions that one round expires.
+const ClaimsAtOnce = claimsAtOnce
+
+// Within is how many numbers sum up to no more than a bound.
+func Within(numbers []int, bound int) int { return within(numbers, bound) }
