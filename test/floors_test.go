@@ -31,9 +31,9 @@ var rooms = map[string]int{
 	"raftboard/node/admission": 1, "raftboard/node/deadlines": 0, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
 	"raftboard/node/guard": 2, "raftboard/node/polls": 2, "raftboard/node/raftlog/membership": 2,
 	"raftboard/node/replication/replicationtest": 1,
-	"raftboard/node/lead":                        3,
-	"raftboard/node":                             5,
-	"raftboard/node/nodetest":                    6,
+	"raftboard/node/lead":                        3, "raftboard/node/api": 4, "raftboard/node/cluster": 5,
+	"raftboard/node":          6,
+	"raftboard/node/nodetest": 7,
 }
 
 // nouns is the order of the packages below cmd/conductord/cli, as rooms is: a noun imports only packages
@@ -84,6 +84,10 @@ var allowed = map[[2]string]bool{
 	{"raftboard/node/replication", "fsm"}:                         true,
 	{"raftboard/node/replication/replicationtest", "fsm"}:         true,
 	{"raftboard/node/replication/replicationtest", "fsm/command"}: true,
+	{"raftboard/node/api", "fsm"}:                                 true,
+	{"raftboard/node/api", "fsm/command"}:                         true,
+	{"raftboard/node/cluster", "fsm"}:                             true,
+	{"raftboard/node/cluster", "fsm/command"}:                     true,
 	{"raftboard/node/lead", "fsm"}:                                true,
 	{"raftboard/node/lead", "fsm/command"}:                        true,
 	{"raftboard/node/polls", "fsm"}:                               true,

@@ -6,13 +6,10 @@ import (
 	"io"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/uuid"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // MakeDataDir makes the data directory of a node: see membership.MakeDataDir.
@@ -53,15 +50,6 @@ func (o Options) asMember() membership.Options {
 // again.
 const promotionPause = time.Second
 
-// askForVote asks the leader, through this node, for the vote of this node.
-func (n *Node) askForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
-	_, err := leading(n.services.router, n.services.members.setVote)(call{name: "ClusterService/SetVote", permission: command.Administer})(ctx, connect.NewRequest(request))
-	if err != nil {
-		return wire.ErrorFromConnect(err)
-	}
-	return nil
-}
-
 // settleIn ends the join of a node that has caught up: it asks for its vote, and for the
 // removal of the node that it replaces. It ends when it has them, or with ctx.
 func (n *Node) settleIn(ctx context.Context) {
@@ -72,7 +60,7 @@ func (n *Node) settleIn(ctx context.Context) {
 	id := n.identity.Get()
 	request := &conductordv1.SetVoteRequest{Name: id.Name, Vote: true, Replaces: id.Joining.Replaces}
 	for refused := ""; id.Joining.Vote; {
-		err := n.askForVote(ctx, request)
+		err := n.cluster.AskForVote(ctx, request)
 		if err == nil {
 			break
 		}

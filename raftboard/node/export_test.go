@@ -10,30 +10,30 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/api"
+	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/cluster"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
-	"github.com/conductord/conductord/raftboard/node/sums"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // Internals that the tests of this package use.
 
 // Tune changes bounds of a node's HTTP port.
-func Tune(n *Node, change func(*admission.Bounds)) { n.api.Tune(change) }
+func Tune(n *Node, change func(*admission.Bounds)) { n.server.Tune(change) }
 
 // Held is what a node's HTTP port holds now.
-func Held(n *Node) admission.Load { return n.api.Load() }
+func Held(n *Node) admission.Load { return n.server.Load() }
 
 // SetMaxClientSessions bounds the sessions of each client.
 func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
@@ -58,7 +58,7 @@ func AppliedIndex(n *Node) uint64 { return n.machine.AppliedIndex() }
 
 // Submit has a leader carry out a command of the test's.
 func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv1.Result, error) {
-	_, result, err := n.services.submit.one(ctx, c)
+	_, result, err := n.api.Router.Submit.One(ctx, c)
 	return result, err
 }
 
@@ -98,11 +98,6 @@ func HoldApplied(n *Node, hold func(ctx context.Context) error) {
 	n.reads.Applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
 }
 
-// AnswerToClaim makes the answer to a claim whose entry has been applied.
-func AnswerToClaim(n *Node, job jobs.JobID, token jobs.Token) ([]*conductordv1.Claimed, error) {
-	return n.services.claims.claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
-}
-
 // TimerEpoch is that of the present leader.
 func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 
@@ -117,9 +112,6 @@ func Heard(n *Node, peer string) time.Duration {
 
 // LastSnapshot is the last entry of the latest snapshot; 0 if there is none.
 func LastSnapshot(n *Node) uint64 { index, _ := n.group.LatestSnapshot(); return index }
-
-// InTurn does the parts of a call.
-func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }
 
 // hangingEngine is a log store whose disk can be made to hang.
 type hangingEngine struct {
@@ -145,13 +137,15 @@ func DiskSpace(n *Node) string {
 }
 
 // Lasting is how many calls last that a node ends with the right to them.
-func Lasting(n *Node) int { return n.services.router.guard.Lasting() }
+func Lasting(n *Node) int { return n.api.Router.Guard.Lasting() }
 
 // Calls are the calls that the API takes, each with its permission class.
 func Calls() map[string]string {
-	calls := map[string]string{watchCall: string(command.Read), backupCall: string(command.Administer)}
-	for _, c := range (&services{router: &router{guard: new(guard.Guard), elsewhere: new(elsewhere)}}).calls() {
-		calls[c.name] = string(c.permission)
+	calls := map[string]string{}
+	routed := api.New(&api.Parts{Guard: new(guard.Guard), Elsewhere: new(api.Elsewhere)})
+	about := cluster.New(&cluster.Parts{Router: routed.Router, Clock: new(clock.Clock), Ready: new(lead.Readiness), Leader: new(lead.State), Machine: new(fsm.Machine)})
+	for _, c := range append(routed.Calls(), about.Calls()...) {
+		calls[c.Name] = string(c.Permission)
 	}
 	return calls
 }
@@ -175,12 +169,6 @@ func Difference(n *Node) string { return n.members.Difference() }
 // Counts counts the jobs on a node by state.
 func Counts(n *Node) map[jobs.State]uint64 { return n.machine.Counts() }
 
-// HoldChange keeps changes of the members waiting, as while another one is under way.
-func HoldChange(n *Node) (release func()) {
-	n.services.members.changing <- struct{}{}
-	return func() { <-n.services.members.changing }
-}
-
 // Diverge has a node pass over the next entry, which drains a conductor: its state differs
 // then from that of the others.
 func Diverge(n, leader *Node) error {
@@ -196,26 +184,6 @@ func Diverge(n, leader *Node) error {
 	return Raft(leader).Apply(data, 0).Error()
 }
 
-// CheckedMachine is a state machine as the log sees it, with a node's answers about its sums.
-type CheckedMachine struct{ *sums.Checks }
-
-// NewCheckedMachine is one whose state is m.
-func NewCheckedMachine(m *fsm.Machine) CheckedMachine {
-	return CheckedMachine{sums.New(m, "", nil)}
-}
-
-// TableSums asks a node for the sums of its tables at an entry.
-func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conductordv1.TableSum, error) {
-	answer, err := (&verifyService{checks: c.Checks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
-	if err != nil {
-		return nil, wire.ErrorFromConnect(err)
-	}
-	return answer.Msg.Sums, nil
-}
-
-// Check is an entry that has the state summed up.
-func Check() ([]byte, error) { return sums.Encode(&conductordv1.StateCheck{}) }
-
 // SealIdentity is an identity that was changed, with its checksum.
 func SealIdentity(data []byte) ([]byte, error) {
 	var id membership.Identity
@@ -230,17 +198,4 @@ func SealIdentity(data []byte) ([]byte, error) {
 		membership.Identity
 		Checksum string `json:"checksum"`
 	}{id, fmt.Sprintf("%08x", crc32.ChecksumIEEE(whole))})
-}
-
-// NewFlowChecks makes checks of flows. Each check takes the processor for so long.
-func NewFlowChecks(cost time.Duration) func(principal string) error {
-	var spent time.Duration
-	checks := &flowChecks{
-		check: func(*logbook.FlowDetail, logbook.Values) error { spent += cost; return nil },
-		spent: func() time.Duration { return spent }, paid: make(map[string]time.Time),
-	}
-	posting := &jobs.Posting{Book: &logbook.Book{ID: logbook.NewBookID(), Flows: []logbook.FlowDetail{{ID: logbook.NewFlowID()}}}}
-	return func(principal string) error {
-		return checks.posting(admission.WithCaller(context.Background(), &admission.Caller{Name: principal}), posting)
-	}
 }

@@ -43,24 +43,25 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/api"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/cluster"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/offers"
@@ -71,13 +72,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 	"github.com/conductord/conductord/raftboard/node/sums"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
-const (
-	handOverPatience = 3 * time.Second
-	fatalStatus      = 70 // EX_SOFTWARE of sysexits.h
-)
+const fatalStatus = 70 // EX_SOFTWARE of sysexits.h
 
 // Node is a running daemon. Its methods may be called concurrently.
 type Node struct {
@@ -117,10 +114,11 @@ type Node struct {
 	offers       *offers.Matcher
 	shares       *admission.SessionShares
 	logs         *steplog.Buffer // of the steps that run beside the node
-	api          *admission.Server
+	server       *admission.Server
 	address      net.Addr // of the HTTP port
-	services     *services
-	activity     *activity
+	api          *api.API
+	cluster      *cluster.Cluster
+	activity     *cluster.Activity
 
 	// Start and end.
 	lock     io.Closer // on the data directory
@@ -147,7 +145,7 @@ func Open(options Options) (*Node, error) {
 		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, raftlog.SnapshotsRetained, options.Logger),
 		memory:  admission.NewMemory(options.Memory, options.Logger),
 		logs:    steplog.New(options.Name),
-		api:     admission.NewServer(options.Logger.Named("http"), options.Memory, options.AccessControl),
+		server:  admission.NewServer(options.Logger.Named("http"), options.Memory, options.AccessControl),
 	}
 	n.shares = admission.NewSessionShares(func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil })
 	n.closed = sync.OnceValue(n.close)
@@ -205,7 +203,7 @@ func (n *Node) open() error {
 	}
 	n.ready.Machine = n.machine
 	n.clock = clock.New(n.machine.Time, n.options.WallClock, n.logger)
-	n.activity = &activity{now: n.clock.AnswerTime}
+	n.activity = &cluster.Activity{Now: n.clock.AnswerTime}
 	if err := n.openPort(); err != nil {
 		return err
 	}
@@ -217,7 +215,7 @@ func (n *Node) open() error {
 	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
-	listener, err := newSecured(n.options).listenAPI(n.options.APIListen, n.api)
+	listener, err := newSecured(n.options).listenAPI(n.options.APIListen, n.server)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
@@ -229,13 +227,20 @@ func (n *Node) open() error {
 		}
 		listeners = append(listeners, local)
 	}
-	guard, panics := n.services.router.guard, newPanics(n.logger)
-	api := guard.Authenticate(n.api.Bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin), healthPath, readyPath)
-	api = n.services.router.elsewhere.keepShown(api)
-	handler := admission.Paced(withPages(n.api, api, guard, n.options), guard.FromNode)
+	panics := api.NewPanics(n.logger)
 	n.address = listener.Addr()
-	n.api.Serve(listeners, panics.around(handler), &n.routines, n.fatal)
+	n.server.Serve(listeners, panics.Around(n.handler(panics)), &n.routines, n.fatal)
 	return nil
+}
+
+// handler serves the API and pages.
+func (n *Node) handler(panics *api.Panics) http.Handler {
+	guard := n.api.Router.Guard
+	calls := append(n.api.Calls(), n.cluster.Calls()...)
+	handler := n.api.Handler(calls, n.metrics.called, promhttp.HandlerFor(n.options.Metrics, promhttp.HandlerOpts{}), panics)
+	handler = guard.Authenticate(n.server.Bound(handler, api.RefusedOrigin), api.HealthPath, api.ReadyPath)
+	handler = n.api.Router.Elsewhere.KeepShown(handler)
+	return admission.Paced(withPages(n.server, handler, guard, n.options), guard.FromNode)
 }
 
 func (n *Node) openPort() error {
@@ -282,9 +287,9 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.memberAskers = n.newAskers(nil)
 	n.commitAskers = n.newAskers(nil)
 	n.committed = &lead.Committed{Ready: n.ready, Reads: n.reads, Peers: commitOf(n.commitAskers)}
-	n.services = n.newServices()
-	n.scheduleBackups(ctx)
+	n.openAPI()
 	n.registerGauges()
+	n.routines.Go(func() { n.cluster.ServeBackups(ctx) })
 	n.routines.Go(func() { n.newLeaderTasks().Follow(ctx, n.group.Leaderships()) })
 	n.routines.Go(func() { n.leader.Watch(ctx) })
 	n.routines.Go(func() { n.members.Join(ctx) })
@@ -301,12 +306,12 @@ func (n *Node) openRaft(ctx context.Context) error {
 	}
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { n.group.Compact(ctx) })
-	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
+	n.routines.Go(func() { n.cluster.Compare(ctx, n.options.VerifyInterval) })
 	if n.options.AccessControl {
-		n.routines.Go(func() { n.services.access.reportTokenUses(ctx, n.options.TokenUsePeriod) })
+		n.routines.Go(func() { n.api.Router.ReportTokenUses(ctx, n.options.TokenUsePeriod) })
 	}
 	if after := n.options.RemoveDeadAfter; after > 0 {
-		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
+		n.routines.Go(func() { n.cluster.RemoveDead(ctx, after) })
 	}
 	return nil
 }
@@ -336,52 +341,30 @@ func (n *Node) catchUp(ctx context.Context) {
 	}
 }
 
-// newServices gives each service the parts that it needs.
-func (n *Node) newServices() *services {
-	o := n.options
-	elsewhere := newElsewhere(o, n.machine)
+// openAPI makes what answers calls.
+func (n *Node) openAPI() {
+	o, secure := n.options, newSecured(n.options)
+	elsewhere := api.NewElsewhere(o.Topology, o.Cluster, o.AccessControl, o.Credentials, n.machine)
 	options := guard.Options{
 		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.AnswerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
 		IsMember: n.members.IsMember, Applied: n.committed.Apply,
 	}
 	if o.Topology != nil {
-		options.Elsewhere = elsewhere.refuse
+		options.Elsewhere = elsewhere.Refuse
 	}
-	guard := guard.New(options)
-	elsewhere.allow, elsewhere.hide = guard.Allow, guard.Hide
-	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer, guard: guard}
-	router := &router{
-		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard, elsewhere: elsewhere,
-		secure: newSecured(o), client: newForwarder(newSecured(o), n.members), forwarded: n.metrics.forwarded,
-	}
-	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, group: n.group, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, router: router}
-	checks := &flowChecks{check: o.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}
-	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
-	return &services{
-		access: access, activity: n.activity, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},
-		submit: submit, shares: n.shares, cluster: cluster, router: router,
-		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
-		verify: &verifyService{
-			log: n.group, checks: n.checks, members: n.members, router: router, serves: n.leader.Serves, running: make(chan struct{}, 1), logger: o.Logger,
+	n.api = api.New(&api.Parts{
+		Node: o.Name, Limits: o.Limits, CheckFlow: o.CheckFlow, Machine: n.machine, Clock: n.clock, Leader: n.leader, Reads: n.reads, Ready: n.ready, Proposer: n.proposer,
+		Memory: n.memory, Disk: n.disk, Shares: n.shares, Polls: n.polls, Offers: n.offers, Logs: n.logs, Guard: guard.New(options), Elsewhere: elsewhere,
+		Peers: api.Peers{
+			Client: newForwarder(secure, n.members), URL: secure.url, Forwarded: n.metrics.forwarded.Inc,
+			Address: func(name string) (string, bool) { member, is := n.members.Find(name); return member.API, is },
 		},
-		posts: &postService{
-			limits: o.Limits, checks: checks, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
-		},
-		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
-		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, offers: n.offers, router: router, clock: n.clock},
-		board:     &boardService{elsewhere: elsewhere, machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
-		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
-		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
-		books:     &logbookService{machine: n.machine, submit: submit},
-		schedules: &scheduleService{limits: o.Limits, checks: checks, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
-		members: &memberService{
-			limits: o.Limits, group: n.group, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
-			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.Serves, quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, logger: o.Logger,
-		},
-		backups: &backupService{
-			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, guard: guard, access: access, running: make(chan struct{}, 1),
-		},
-	}
+	})
+	n.cluster = cluster.New(&cluster.Parts{
+		Node: o.Name, Cluster: o.Cluster, Version: o.Version, DataDir: o.DataDir, LogStore: o.LogStore, Started: n.started, Limits: o.Limits, Backups: o.Backups,
+		Router: n.api.Router, Machine: n.machine, Group: n.group, Log: n.log, Checks: n.checks, Activity: n.activity, Identity: n.identity, Members: n.members, Peers: n.memberAskers,
+		Quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, Clock: n.clock, Leader: n.leader, Ready: n.ready, Disk: n.disk, Logger: o.Logger,
+	})
 }
 
 func (n *Node) newReadRounds() *lead.Reads {
@@ -441,7 +424,7 @@ func (n *Node) changed(changes fsm.Changes) {
 	n.offers.Ended(changes.Ended)
 	n.offers.Recorded(changes.Worked)
 	if n.ready.CaughtUp.Load() { // what a node applies before that happened earlier
-		n.activity.add(changes)
+		n.activity.Add(changes)
 	}
 	if n.leader.Changed(changes) {
 		n.metrics.applied(changes)
@@ -468,17 +451,15 @@ func (n *Node) Leading() bool { return n.leader.Serves() }
 // OpenSession opens a session for the daemon's own conductor. The share of no
 // client limits it.
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
-	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
 	if n.options.AccessControl {
 		ctx = admission.WithCaller(ctx, &admission.Caller{Name: admission.NodeCaller + n.options.Name})
 	}
-	row := call{name: "SessionService/Open", permission: command.Work}
-	answer, err := leading(n.services.router, n.services.sessions.open)(row)(ctx, request)
-	if err != nil {
-		return jobs.Session{}, wire.ErrorFromConnect(err)
-	}
-	return command.SessionFromProto(answer.Msg.GetSession())
+	return n.api.OpenSession(ctx, opening)
 }
+
+// NodeKey is the metadata key under which a conductor's entity names the node that keeps its
+// Logs.
+const NodeKey = api.NodeKey
 
 // Logs keeps what steps write that run in this process. The node answers readers from it, if
 // the entity of their conductor names the node under NodeKey.
@@ -537,8 +518,8 @@ func (n *Node) stopServing() {
 			return
 		}
 		n.logger.Info("leadership handed over")
-	case <-time.After(handOverPatience):
-		n.logger.Warn("cannot hand over the leadership", "error", "timed out", "timeout", handOverPatience)
+	case <-time.After(cluster.HandOverPatience):
+		n.logger.Warn("cannot hand over the leadership", "error", "timed out", "timeout", cluster.HandOverPatience)
 	}
 }
 
@@ -551,7 +532,7 @@ func (n *Node) close() error {
 	if n.group.Raft() != nil {
 		n.stopServing()
 	}
-	errs = append(errs, n.api.Stop())
+	errs = append(errs, n.server.Stop())
 	if n.cancel != nil {
 		n.cancel()
 	}
@@ -568,8 +549,8 @@ func (n *Node) close() error {
 		errs = append(errs, n.port.Close())
 	}
 	errs = append(errs, n.group.Close())
-	if n.services != nil {
-		n.services.router.client.CloseIdleConnections()
+	if n.api != nil {
+		n.api.Router.Peers.Client.CloseIdleConnections()
 	}
 	if n.committed != nil {
 		n.commitAskers.Close()

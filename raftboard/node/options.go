@@ -14,6 +14,7 @@ import (
 
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/cluster"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
@@ -73,7 +74,7 @@ type Options struct {
 	// Memory is the budget for what clients make this node hold, in bytes; shares of it bound
 	// the queues. The caller gives Go's runtime the same limit. 0: 512 MiB
 	Memory  int64
-	Backups Backups // that the node makes by itself
+	Backups cluster.Backups // that the node makes by itself
 	// VerifyInterval is how often the leader compares the states of the members. 0: 10 min
 	VerifyInterval time.Duration
 	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
@@ -128,6 +129,9 @@ type SessionTimings = lead.SessionTimings
 // Retention is how long finished jobs and their books are kept.
 type Retention = lead.Retention
 
+// Backups is the schedule of a node's own backups.
+type Backups = cluster.Backups
+
 func (o Options) withDefaults() Options {
 	o.Raft = o.Raft.WithDefaults()
 	o.Sessions, o.Retention = o.Sessions.WithDefaults(), o.Retention.WithDefaults()
@@ -137,7 +141,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Memory, defaultMemory)
 	setDefault(&o.VerifyInterval, 10*time.Minute)
 	setDefault(&o.TokenUsePeriod, time.Minute)
-	o.Backups = o.Backups.withDefaults()
+	o.Backups = o.Backups.WithDefaults()
 	if o.WallClock == nil {
 		o.WallClock = wallTime
 	}
@@ -171,7 +175,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate reports all problems at once.
 func (o Options) validate() error {
 	_, selfErr := o.self()
-	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.Validate(), o.Backups.validate(o.DataDir)} // nil: no fault
+	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.Validate(), o.Backups.Validate(o.DataDir)} // nil: no fault
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.AccessControl && o.Credentials == nil {
 		fault("access control needs TLS: in plain text, everybody on the way can read a token")

@@ -3,12 +3,17 @@ package node
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/api"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // secured is how a node listens and dials: with TLS if it has credentials, else in plain text.
@@ -73,6 +78,24 @@ func (s secured) url(address, path string) string {
 		return "http://" + address + path
 	}
 	return "https://" + address + path
+}
+
+// newForwarder makes the client that forwards calls to other members, over connections that are
+// kept. Nothing is sent to a node that is not the member of the address.
+func newForwarder(secure secured, members *membership.Members) *http.Client {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := secure.dial(ctx, address, "h2")
+		if err != nil || secure.store == nil {
+			return conn, err
+		}
+		if err := credentials.CheckName(conn, members.At(address)); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot forward a call to %s: %w", address, err), conn.Close())
+		}
+		return conn, nil
+	}
+	transport := api.NewTransport()
+	transport.DialContext, transport.DialTLSContext = dial, dial
+	return &http.Client{Transport: transport}
 }
 
 // Times of the warnings before certificates expire.

@@ -1,0 +1,357 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/stream"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Call is a row of the table of calls.
+type Call struct {
+	Name       string // such as "BoardService/Post"
+	Permission command.Permission
+	handler    func(...connect.HandlerOption) http.Handler
+	offer      *stream.Offer // its form on streams; nil: it is not offered there
+}
+
+// Calls is the table of the calls about jobs and those who work on them, apart from Carry. A
+// verb whose call only applies its command has its row in command.Verbs, and verbCall
+// serves it. service.proto states the permissions.
+func (a *API) Calls() []Call {
+	r := a.Router
+	rows := []Call{
+		Streamed("BoardService/Post", r.Elsewhere.routed(Leading(r, a.posts.post, nameJobs))),
+		Streamed("BoardService/GetJob", reading(r, a.board.getJob)),
+		Streamed("BoardService/WaitJob", lasting(r, a.board.wait)),
+		Streamed("BoardService/Claim", Leading(r, a.claims.claim)),
+		Streamed("BoardService/ClaimNext", Leading(r, a.claims.claimNext)),
+		Streamed("BoardService/Execute", Leading(r, a.board.execute)),
+		Plain("BoardService/ListJobs", readingFor(r, a.board.list)),
+		Plain("BoardService/ReadLogs", a.logs.read),
+		Plain("BoardService/Explain", readingFor(r, a.board.explain)),
+		Plain("BoardService/ListClaims", readingFor(r, a.claims.listClaims)),
+		Plain("BoardService/ListErrors", readingFor(r, a.board.listErrors)),
+		Plain("BoardService/FindIDs", readingFor(r, a.board.findIDs)),
+		Plain("BoardService/Bulk", Leading(r, a.board.bulk)),
+		Plain("BoardService/GetBoard", reading(r, a.board.getBoard)),
+		Plain("BoardService/ListBoards", readingFor(r, a.board.listBoards)),
+		Streaming("BoardService/Watch", a.watches.Watch, a.watches.lines),
+		Streamed("SessionService/KeepAlive", Leading(r, a.sessions.keepAlive)),
+		Plain("SessionService/Open", Leading(r, a.sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
+			return a.shares.Admit(ctx, m.GetOpening().GetId(), func() error { return r.Guard.Allow(ctx, "SessionService/Open", command.Work, m) })
+		})),
+		Plain("SessionService/ListSessions", readingFor(r, a.sessions.listSessions)),
+		Plain("SessionService/ListEntities", readingFor(r, a.sessions.listEntities)),
+		Plain("SessionService/ListDrains", readingFor(r, a.sessions.listDrains)),
+		Streamed("LogbookService/GetFlow", reading(r, a.books.getFlow)),
+		Plain("LogbookService/GetBook", reading(r, a.books.getBook)),
+		Plain("LogbookService/ListBooks", readingFor(r, a.books.listBooks)),
+		Plain("LogbookService/UpdateFlows", Leading(r, a.books.updateFlows)),
+		Streamed("WorkerService/Pull", lasting(r, a.workers.pull)),
+		Streamed("WorkerService/Report", lasting(r, a.workers.report)),
+		Streamed("WorkerService/Offer", lasting(r, a.workers.offer)),
+		Plain("WorkerService/List", Leading(r, a.workers.list)),
+		Plain("ScheduleService/Save", Leading(r, a.schedules.save)),
+		Plain("ScheduleService/Get", reading(r, a.schedules.get)),
+		Plain("ScheduleService/List", readingFor(r, a.schedules.list)),
+		Plain("ScheduleService/Resume", Leading(r, a.schedules.resume)),
+		Plain("ScheduleService/Run", Leading(r, a.schedules.run, nameRun)),
+		Plain("ScheduleService/Backfill", Leading(r, a.schedules.backfill, nameBackfill)),
+		Plain("AccessService/ListPrincipals", reading(r, a.access.listPrincipals)),
+		Plain("AccessService/ListQuotas", reading(r, a.access.listQuotas)),
+		Plain("AccessService/ListAudit", reading(r, a.access.listAudit)),
+		Plain("AccessService/ListRefusals", Here(r, a.access.listRefusals)),
+		Plain("AccessService/RecordAct", Leading(r, r.recordAct)),
+		Plain("AccessService/WhoAmI", Here(r, a.access.whoAmI)),
+	}
+	for _, verb := range command.Verbs() {
+		if verb.Call != "" {
+			rows = append(rows, a.verbCall(verb))
+		}
+	}
+	return rows
+}
+
+// unary is a handler as connect takes it.
+type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
+
+// Plain makes the row of a call that has an HTTP exchange of its own.
+func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
+	row := Call{Name: name, Permission: command.PermissionOf(name)}
+	answer := answers(row)
+	row.handler = func(options ...connect.HandlerOption) http.Handler {
+		return connect.NewUnaryHandler(wire.Prefix+name, answer, options...)
+	}
+	return row
+}
+
+// Streamed makes the row of a call that streams carry too: one that programs repeat
+// all the time. The others are so rare, or so large, that an exchange of their own
+// costs little.
+func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
+	row := Plain(name, answers)
+	offer := stream.Offered(wire.Prefix+name, answers(row))
+	row.offer = &offer
+	return row
+}
+
+// Streaming makes the row of a call whose answer is a stream. lines answers programs without
+// connect's protocol, and passes the others on.
+func Streaming[Req, Res any](name string, answer func(context.Context, *connect.Request[Req], *connect.ServerStream[Res]) error, lines func(http.Handler) http.Handler) Call {
+	return Call{Name: name, Permission: command.PermissionOf(name), handler: func(options ...connect.HandlerOption) http.Handler {
+		return lines(connect.NewServerStreamHandler(wire.Prefix+name, answer, options...))
+	}}
+}
+
+// Leading answers a call where the leader is: here, or by forwarding it once. The node
+// that is called first does before; its error is the answer.
+func Leading[Req, Res any](
+	r *Router, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
+) func(Call) unary[Req, Res] {
+	return func(row Call) unary[Req, Res] {
+		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
+			for _, do := range before {
+				if err := do(ctx, request.Header(), request.Msg); err != nil {
+					return nil, wire.ErrorToConnect(err)
+				}
+			}
+			return atLeader(ctx, r, row.Name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+				if err := r.Guard.Allow(ctx, row.Name, row.Permission, message); err != nil {
+					return nil, 0, err
+				}
+				return local(ctx, message)
+			})
+		}
+	}
+}
+
+// lasting is leading, for a call that waits: its caller must also have the right to it when it is answered.
+func lasting[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, uint64, error)) func(Call) unary[Req, Res] {
+	return func(row Call) unary[Req, Res] {
+		return Leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			still := func() error { return r.Guard.Allow(ctx, row.Name, row.Permission, message) }
+			within, release := r.Guard.While(ctx, still)
+			defer release()
+			answer, index, err := local(within, message)
+			if refusal := still(); refusal != nil {
+				return nil, 0, refusal
+			}
+			return answer, index, err
+		})(row)
+	}
+}
+
+// Recorded is leading, for a call that is no command: it is on record before it begins.
+func Recorded[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, uint64, error)) func(Call) unary[Req, Res] {
+	return func(row Call) unary[Req, Res] {
+		return Leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			asked := any(message).(proto.Message)
+			if err := r.record(ctx, row.Name, command.Target(asked), command.ChangeOf(asked)); err != nil {
+				return nil, 0, err
+			}
+			return local(ctx, message)
+		})(row)
+	}
+}
+
+// reading answers a call that changes nothing: linearizably where the leader is, or
+// from this node's own state if the request allows a stale answer.
+func reading[Req, Res any](r *Router, look func(*Req) (*Res, error)) func(Call) unary[Req, Res] {
+	return readingFor(r, func(_ context.Context, message *Req) (*Res, error) { return look(message) })
+}
+
+// readingFor is reading, with an answer that depends on the caller.
+func readingFor[Req, Res any](r *Router, look func(context.Context, *Req) (*Res, error)) func(Call) unary[Req, Res] {
+	return func(row Call) unary[Req, Res] {
+		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
+			if _, list := any(request.Msg).(interface{ GetLimit() uint32 }); list {
+				if err := r.memory.MayGrow(); err != nil {
+					return nil, wire.ErrorToConnect(err)
+				}
+			}
+			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
+				if err := r.ready.AwaitMinIndex(ctx, request.Header()); err != nil {
+					return nil, wire.ErrorToConnect(err)
+				}
+				index := r.machine.AppliedIndex() // before the look, which may see more
+				message, err := guarded(ctx, r.Guard, row, request.Msg, look)
+				r.Guard.Hide(ctx, message)
+				answer, err := reply(message, index, err)
+				if ago, known := r.leader.HeardAgo(); err == nil && known {
+					answer.Header().Set(wire.HeaderAge, ago.String())
+				}
+				return answer, err
+			}
+			return atLeader(ctx, r, row.Name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+				index, err := r.reads.Wait(ctx)
+				if err != nil {
+					return nil, 0, err
+				}
+				answer, err := guarded(ctx, r.Guard, row, message, look)
+				return answer, index, err
+			})
+		}
+	}
+}
+
+// Here answers a call at the node that is called.
+func Here[Req, Res any](r *Router, answer unary[Req, Res]) func(Call) unary[Req, Res] {
+	return func(row Call) unary[Req, Res] {
+		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
+			if err := r.Guard.Allow(ctx, row.Name, row.Permission, request.Msg); err != nil {
+				return nil, wire.ErrorToConnect(err)
+			}
+			return answer(ctx, request)
+		}
+	}
+}
+
+// guarded looks for a caller that may.
+func guarded[Req, Res any](ctx context.Context, g *guard.Guard, row Call, message *Req, look func(context.Context, *Req) (*Res, error)) (*Res, error) {
+	if err := g.Allow(ctx, row.Name, row.Permission, message); err != nil {
+		return nil, err
+	}
+	return look(ctx, message)
+}
+
+// atLeader answers a call where the leader is.
+func atLeader[Req, Res any](
+	ctx context.Context, r *Router, name string, request *connect.Request[Req],
+	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
+) (*connect.Response[Res], error) {
+	if who := admission.CallerOf(ctx); who != nil {
+		if _, err := r.Guard.Rights(who); err != nil { // on a stream, a token may have ended since it began
+			return nil, wire.ErrorToConnect(err)
+		}
+	}
+	where, err := r.leader.Find(ctx)
+	if err != nil {
+		return nil, wire.ErrorToConnect(err)
+	}
+	if where.Here {
+		message, index, err := local(ctx, request.Msg)
+		if err == nil {
+			r.Guard.Hide(ctx, message)
+		}
+		return reply(message, index, err)
+	}
+	hops, err := HopsOf(request.Header())
+	if err != nil {
+		return nil, wire.ErrorToConnect(err)
+	}
+	if hops >= wire.MaxHops {
+		return nil, wire.ErrorToConnect(r.leader.Refusal())
+	}
+	return Forward[Req, Res](ctx, r, where.There.API, name, request, hops, options...)
+}
+
+// Forward has the node at an address answer a call.
+func Forward[Req, Res any](
+	ctx context.Context, r *Router, address, name string, request *connect.Request[Req], hops uint64, options ...connect.ClientOption,
+) (*connect.Response[Res], error) {
+	r.Peers.Forwarded()
+	passed := connect.NewRequest(request.Msg)
+	if index := request.Header().Get(wire.HeaderMinIndex); index != "" {
+		passed.Header().Set(wire.HeaderMinIndex, index)
+	}
+	if digest := request.Header().Get(wire.HeaderTopology); digest != "" {
+		passed.Header().Set(wire.HeaderTopology, digest)
+	}
+	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
+	if r.Guard.Enforced {
+		passed.Header().Set(wire.HeaderPrincipal, r.Guard.NameOf(ctx))
+		if who := admission.CallerOf(ctx); who != nil {
+			passed.Header().Set(wire.HeaderFrom, who.From)
+			if who.Token.UUID != uuid.Nil {
+				passed.Header().Set(wire.HeaderToken, who.Token.String())
+			}
+		}
+	}
+	response, err := CallerOf[Req, Res](&r.Peers, address, name, options...).CallUnary(ctx, passed)
+	if err != nil {
+		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))
+	}
+	answer := connect.NewResponse(response.Msg)
+	answer.Header().Set(wire.HeaderIndex, response.Header().Get(wire.HeaderIndex))
+	return answer, nil
+}
+
+// boxed is a message whose type is known when the program runs.
+type boxed struct{ proto.Message }
+
+// verbCall makes the row of a verb whose call only applies its command.
+func (a *API) verbCall(verb command.Verb) Call {
+	answered := connect.WithResponseInitializer(func(_ connect.Spec, message any) error {
+		message.(*boxed).Message = verb.Answer()
+		return nil
+	})
+	handle := func(ctx context.Context, request *connect.Request[boxed]) (*connect.Response[boxed], error) {
+		return atLeader(ctx, a.Router, verb.Call, request, func(ctx context.Context, message *boxed) (*boxed, uint64, error) {
+			index, result, err := a.Router.Submit.One(ctx, verb.Command(message.Message))
+			if err != nil {
+				return nil, 0, err
+			}
+			return &boxed{command.AnswerOf(result)}, index, nil
+		}, answered)
+	}
+	return Call{Name: verb.Call, Permission: verb.Permission, handler: func(options ...connect.HandlerOption) http.Handler {
+		empty := connect.WithRequestInitializer(func(_ connect.Spec, message any) error {
+			message.(*boxed).Message = verb.Request()
+			return nil
+		})
+		return connect.NewUnaryHandler(wire.Prefix+verb.Call, handle, append(options[:len(options):len(options)], empty)...)
+	}}
+}
+
+// ToProto converts the items of a list.
+func ToProto[T, Message any](items []T, convert func(*T) *Message) []*Message {
+	var messages []*Message
+	for i := range items {
+		messages = append(messages, convert(&items[i]))
+	}
+	return messages
+}
+
+// Bounds of what one call reads while the caller may see nothing of it. Then the answer is empty, and says where the
+// list continues. A list whose next would name an item reads as many rows as there can be boards or sessions.
+const (
+	maxHiddenPages = 20
+	maxHiddenRows  = 10_000
+)
+
+// shown reads pages of a list until one has something that the caller may see, and leaves out
+// the rest. Where the next of a page names its last item, cursor makes it of the shown items.
+func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
+	rows := 0
+	for pages := 1; ; pages++ {
+		page, next, err := read(after)
+		if err != nil {
+			return nil, "", err
+		}
+		kept := page[:0]
+		rows += len(page)
+		for i := range page { // in place: shows may take something out of an item
+			if shows(&page[i]) {
+				kept = append(kept, page[i])
+			}
+		}
+		switch {
+		case len(kept) > 0 && next != "" && cursor != nil:
+			return kept, cursor(kept), nil
+		case len(kept) > 0 || next == "" || pages == maxHiddenPages && cursor == nil, rows >= maxHiddenRows, len(page) == 0:
+			return kept, next, nil
+		}
+		after = next
+	}
+}

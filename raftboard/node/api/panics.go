@@ -1,0 +1,84 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// panicPeriod is how often a node logs panics of one call: a caller can repeat the request that causes them.
+const panicPeriod = time.Minute
+
+// Panics answers requests whose handlers panic, and logs alike ones once per panicPeriod. Its methods may be called concurrently.
+type Panics struct {
+	logger hclog.Logger
+
+	mu    sync.Mutex
+	kinds map[string]*panicKind // by call, of which there are few; under mu
+}
+
+// panicKind is when panics of a call were last logged, and the number of panics without a line since.
+type panicKind struct {
+	logged  time.Time
+	omitted int
+}
+
+func NewPanics(logger hclog.Logger) *Panics {
+	return &Panics{logger: logger, kinds: make(map[string]*panicKind)}
+}
+
+// note logs a panic with its stack. It returns the answer to the caller: nobody knows what was done before the panic.
+func (p *Panics) note(call string, cause any, stack []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kind := p.kinds[call]
+	if kind == nil {
+		kind = &panicKind{}
+		p.kinds[call] = kind
+	}
+	if now := time.Now(); now.Sub(kind.logged) >= panicPeriod {
+		p.logger.Error("handler panicked", "call", call, "cause", cause, "omitted", kind.omitted, "stack", string(stack))
+		kind.logged, kind.omitted = now, 0
+	} else {
+		kind.omitted++
+	}
+	return fmt.Errorf("%w: the node failed while it answered %s; its log has the reason", jobs.ErrUncertain, call)
+}
+
+// option answers calls whose handlers panic.
+func (p *Panics) option() connect.HandlerOption {
+	return connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
+		return wire.ErrorToConnect(p.note(procedureName(spec.Procedure), cause, debug.Stack()))
+	})
+}
+
+// Around answers other requests whose handler panics, such as those for pages.
+func (p *Panics) Around(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause != http.ErrAbortHandler {
+				why := p.note(guard.RefusedVerb(r.URL.Path), cause, debug.Stack())
+				if w.Header().Get("Content-Type") == "" { // nothing is written
+					http.Error(w, why.Error(), http.StatusInternalServerError)
+					return
+				}
+			}
+			panic(http.ErrAbortHandler) // ends the exchange, without a line in the log
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
