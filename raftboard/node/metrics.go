@@ -132,7 +132,7 @@ func (n *Node) registerGauges() {
 		{"proposals_limit_bytes", "Size of waiting proposals from which on the leader refuses more.", func() float64 { return float64(o.Memory / proposalShare) }},
 		{"entries_in_flight", "Log entries that were proposed and are not applied yet.", func() float64 { return float64(n.proposer.Load().InFlight) }},
 		{"schedule_overdue_seconds", "How long the earliest slot has been due that is not decided yet; 0 if none is.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.AnswerTime()) }},
-		{"backup_age_seconds", "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.", n.cluster.BackupAge},
+		{"backup_age_seconds", "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.", n.cluster.Schedule.Age},
 		{"certificate_expiry_timestamp_seconds", "When the first of this node's certificates expires, in Unix time; 0 without TLS.", func() float64 {
 			if o.Credentials == nil {
 				return 0

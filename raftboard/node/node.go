@@ -10,26 +10,14 @@
 // Raft's log and its snapshots, in the data directory, are durable. The state
 // machine's own file is a cache: it is rebuilt from them at every start.
 //
-// Read the files in this order:
+// This package opens, wires and closes a node: options.go, datadir.go (before the first start),
+// node.go, then tls.go and metrics.go. The rooms below it, from the top:
 //
-//   - a node: options.go, node.go (start, parts, end), datadir.go (before the first start);
-//   - leading: leader.go (which node leads), leadership.go (this node's time as the
-//     leader, and its tasks then), timers.go, held_claims.go,
-//     slot_keeper.go;
-//   - answering: reads.go (what a read may show), submit.go, forward.go,
-//     readiness.go, calls.go (the table of calls), then a file for each service;
-//   - backups: backup_service.go, backup_schedule.go;
-//   - the HTTP port: http.go, streams.go, metrics.go;
-//   - other machines: tls.go, elsewhere.go (boards of other clusters).
-//
-// Node wires parts together. Each part and each service has only the others that it
-// uses, as fields.
-//
-// Package guard below it says which caller a call has, and what the caller may do; package
-// admission bounds what clients cost; package clock is the cluster's time; package offers
-// brings attempts at steps and workers together; package proposer packs commands into log
-// entries; package polls keeps the calls that wait; package deadlines has the timers of sessions
-// and claims.
+//   - cluster answers the calls about the cluster, and api all others;
+//   - lead is which node leads, and what only a leader does;
+//   - guard is which caller a call has, and what the caller may do; polls keeps calls that wait;
+//   - proposer packs commands into log entries; offers matches steps and workers; clock is the
+//     cluster's time; deadlines has timers; admission bounds what clients cost.
 //
 // Package replication is the seam between the node and its log. Package raftlog below it is the
 // log over raft, with package membership for the other members, package logstore for its disk and
@@ -46,6 +34,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -243,6 +232,25 @@ func (n *Node) handler(panics *api.Panics) http.Handler {
 	return admission.Paced(withPages(n.server, handler, guard, n.options), guard.FromNode)
 }
 
+// withPages has what is below a path answered by the handler of pages, and a browser that asks
+// for the root sent there. Everything else goes to the API.
+func withPages(server *admission.Server, api http.Handler, g *guard.Guard, o Options) http.Handler {
+	if o.Pages == nil {
+		return api
+	}
+	path, shown := o.PagesPath, g.Recognized(o.PageToken, server.Bound(o.Pages(api)))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, path):
+			shown.ServeHTTP(w, r)
+		case r.Method == http.MethodGet && (r.URL.Path == "/" || r.URL.Path+"/" == path) && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, path, http.StatusFound)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
 func (n *Node) openPort() error {
 	var refusals admission.RefusalLog
 	secure := newSecured(n.options)
@@ -281,7 +289,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.proposer = proposer.New(proposer.Options{
 		Log: n.group, MaxBytes: n.options.Memory / proposalShare, Now: n.clock.Now, Proposed: n.metrics.proposed, Committed: n.metrics.commit.Observe,
 	})
-	n.reads = n.newReadRounds()
+	n.reads = &lead.Reads{Log: n.group, Leader: n.leader, Applied: n.machine.WaitApplied, RoundDone: n.metrics.readRounds.Inc}
 	n.clockAskers = n.newAskers(n.told)
 	n.clocks = clock.NewRounds(n.clockAskers.Quorum, n.clock)
 	n.memberAskers = n.newAskers(nil)
@@ -289,7 +297,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.committed = &lead.Committed{Ready: n.ready, Reads: n.reads, Peers: commitOf(n.commitAskers)}
 	n.openAPI()
 	n.registerGauges()
-	n.routines.Go(func() { n.cluster.ServeBackups(ctx) })
+	n.routines.Go(func() { n.cluster.Schedule.Run(ctx) })
 	n.routines.Go(func() { n.newLeaderTasks().Follow(ctx, n.group.Leaderships()) })
 	n.routines.Go(func() { n.leader.Watch(ctx) })
 	n.routines.Go(func() { n.members.Join(ctx) })
@@ -306,12 +314,12 @@ func (n *Node) openRaft(ctx context.Context) error {
 	}
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { n.group.Compact(ctx) })
-	n.routines.Go(func() { n.cluster.Compare(ctx, n.options.VerifyInterval) })
+	n.routines.Go(func() { n.cluster.Verify.Watch(ctx, n.options.VerifyInterval) })
 	if n.options.AccessControl {
 		n.routines.Go(func() { n.api.Router.ReportTokenUses(ctx, n.options.TokenUsePeriod) })
 	}
 	if after := n.options.RemoveDeadAfter; after > 0 {
-		n.routines.Go(func() { n.cluster.RemoveDead(ctx, after) })
+		n.routines.Go(func() { n.cluster.Members.RemoveDead(ctx, after) })
 	}
 	return nil
 }
@@ -365,12 +373,6 @@ func (n *Node) openAPI() {
 		Router: n.api.Router, Machine: n.machine, Group: n.group, Log: n.log, Checks: n.checks, Activity: n.activity, Identity: n.identity, Members: n.members, Peers: n.memberAskers,
 		Quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, Clock: n.clock, Leader: n.leader, Ready: n.ready, Disk: n.disk, Logger: o.Logger,
 	})
-}
-
-func (n *Node) newReadRounds() *lead.Reads {
-	return &lead.Reads{
-		Log: n.group, Leader: n.leader, Applied: n.machine.WaitApplied, RoundDone: n.metrics.readRounds.Inc,
-	}
 }
 
 // newAskers returns askers of the other members, each with its own connection.

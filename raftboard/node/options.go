@@ -134,7 +134,11 @@ type Backups = cluster.Backups
 
 func (o Options) withDefaults() Options {
 	o.Raft = o.Raft.WithDefaults()
-	o.Sessions, o.Retention = o.Sessions.WithDefaults(), o.Retention.WithDefaults()
+	setDefault(&o.Sessions.Grace, time.Second)
+	setDefault(&o.Sessions.CoolDown, 500*time.Millisecond)
+	setDefault(&o.Sessions.MaxCrashes, 5)
+	setDefault(&o.Retention.MaxAge, 7*24*time.Hour)
+	setDefault(&o.Retention.Keep, 100_000)
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, 256<<20)

@@ -72,10 +72,8 @@ type API struct {
 // New gives each service the parts that it needs.
 func New(p *Parts) *API {
 	p.Elsewhere.allow, p.Elsewhere.hide = p.Guard.Allow, p.Guard.Hide
-	submit := &Submitter{limits: p.Limits, memory: p.Memory, disk: p.Disk, machine: p.Machine, proposer: p.Proposer, guard: p.Guard}
-	r := &Router{
-		leader: p.Leader, machine: p.Machine, reads: p.Reads, ready: p.Ready, memory: p.Memory, Guard: p.Guard, Elsewhere: p.Elsewhere, Submit: submit, Peers: p.Peers,
-	}
+	submit := &Submitter{p}
+	r := &Router{p, submit}
 	checks := &flowChecks{check: p.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}
 	return &API{
 		Router: r, shares: p.Shares,

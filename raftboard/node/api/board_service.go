@@ -61,7 +61,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 			situation.Workers = s.ableOn(job.Board, situation.Workers)
 		}
 	}
-	if situation.Job.Reason != "" && s.submit.guard.HidesValuesFrom(ctx) != "" {
+	if situation.Job.Reason != "" && s.submit.Guard.HidesValuesFrom(ctx) != "" {
 		situation.Job.Reason = "the reason is hidden from you"
 	}
 	situation.Conductors = s.ableOn(situation.Job.Board, situation.Conductors)
@@ -72,7 +72,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 // ableOn leaves out the entities whose principals may not work on a board.
 func (s *boardService) ableOn(board string, entities []jobs.Entity) []jobs.Entity {
 	return slices.DeleteFunc(entities, func(entity jobs.Entity) bool {
-		works, err := s.submit.guard.WorksOn(entity.Session, board)
+		works, err := s.submit.Guard.WorksOn(entity.Session, board)
 		return err != nil || !works
 	})
 }
@@ -82,7 +82,7 @@ func (s *boardService) list(ctx context.Context, message *conductordv1.ListJobsR
 	if err != nil {
 		return nil, err
 	}
-	shows, err := s.submit.guard.ShownBoards(ctx)
+	shows, err := s.submit.Guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.HoldPoll(ctx, timeout, false)
+	release, err := s.submit.Guard.HoldPoll(ctx, timeout, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -187,7 +187,7 @@ func (s *boardService) listErrors(ctx context.Context, message *conductordv1.Lis
 	if err != nil {
 		return nil, err
 	}
-	shows, err := s.submit.guard.ShownBoards(ctx)
+	shows, err := s.submit.Guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 	if err != nil {
 		return nil, err
 	}
-	shows, all, err := s.submit.guard.ShownIDs(ctx)
+	shows, all, err := s.submit.Guard.ShownIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +282,6 @@ func (s *boardService) listBoards(ctx context.Context, message *conductordv1.Lis
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
 		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.AnswerTime())
 		return page.Items, page.Next, err
-	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.MayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
+	}, func(board *jobs.BoardStatus) bool { return s.submit.Guard.MayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
 	return &conductordv1.ListBoardsResponse{Next: next, Boards: ToProto(boards, command.BoardToProto)}, err
 }

@@ -176,25 +176,25 @@ func readingFor[Req, Res any](r *Router, look func(context.Context, *Req) (*Res,
 	return func(row Call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			if _, list := any(request.Msg).(interface{ GetLimit() uint32 }); list {
-				if err := r.memory.MayGrow(); err != nil {
+				if err := r.Memory.MayGrow(); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
 			}
 			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
-				if err := r.ready.AwaitMinIndex(ctx, request.Header()); err != nil {
+				if err := r.Ready.AwaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
-				index := r.machine.AppliedIndex() // before the look, which may see more
+				index := r.Machine.AppliedIndex() // before the look, which may see more
 				message, err := guarded(ctx, r.Guard, row, request.Msg, look)
 				r.Guard.Hide(ctx, message)
 				answer, err := reply(message, index, err)
-				if ago, known := r.leader.HeardAgo(); err == nil && known {
+				if ago, known := r.Leader.HeardAgo(); err == nil && known {
 					answer.Header().Set(wire.HeaderAge, ago.String())
 				}
 				return answer, err
 			}
 			return atLeader(ctx, r, row.Name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-				index, err := r.reads.Wait(ctx)
+				index, err := r.Reads.Wait(ctx)
 				if err != nil {
 					return nil, 0, err
 				}
@@ -235,7 +235,7 @@ func atLeader[Req, Res any](
 			return nil, wire.ErrorToConnect(err)
 		}
 	}
-	where, err := r.leader.Find(ctx)
+	where, err := r.Leader.Find(ctx)
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
 	}
@@ -251,7 +251,7 @@ func atLeader[Req, Res any](
 		return nil, wire.ErrorToConnect(err)
 	}
 	if hops >= wire.MaxHops {
-		return nil, wire.ErrorToConnect(r.leader.Refusal())
+		return nil, wire.ErrorToConnect(r.Leader.Refusal())
 	}
 	return Forward[Req, Res](ctx, r, where.There.API, name, request, hops, options...)
 }

@@ -83,8 +83,8 @@ func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 
 // claimNext waits until there is a job. What was claimed for a caller that may not claim any more is given back.
 func (s *claimService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
-	still := func() error { return s.submit.guard.Allow(ctx, "BoardService/ClaimNext", command.Work, message) }
-	within, end := s.submit.guard.While(ctx, still)
+	still := func() error { return s.submit.Guard.Allow(ctx, "BoardService/ClaimNext", command.Work, message) }
+	within, end := s.submit.Guard.While(ctx, still)
 	defer end()
 	answer, index, err := s.awaitClaim(ctx, within, still, message)
 	refusal := still()
@@ -109,7 +109,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 		return nil, 0, err
 	}
 	claim := claimNextCommand(message.GetClaim())
-	if err := s.submit.guard.Sign(ctx, claim); err != nil { // also of one that is piggybacked
+	if err := s.submit.Guard.Sign(ctx, claim); err != nil { // also of one that is piggybacked
 		return nil, 0, err
 	}
 	request, err := command.CheckClaimNext(s.limits, claim)
@@ -120,7 +120,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.HoldPoll(ctx, wait, s.polls.Waits(polls.IDOf(&request)))
+	release, err := s.submit.Guard.HoldPoll(ctx, wait, s.polls.Waits(polls.IDOf(&request)))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -300,7 +300,7 @@ func (s *claimService) listClaims(ctx context.Context, message *conductordv1.Lis
 		}
 		query.Session = session
 	}
-	shows, err := s.submit.guard.ShownBoards(ctx)
+	shows, err := s.submit.Guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,25 +8,14 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // Router has each call answered where the leader is, or from this node's own state.
 type Router struct {
-	leader    *lead.State
-	machine   *fsm.Machine
-	reads     *lead.Reads
-	ready     *lead.Readiness
-	memory    *admission.Memory
-	Guard     *guard.Guard
-	Elsewhere *Elsewhere
-	Submit    *Submitter
-	Peers     Peers
+	*Parts
+	Submit *Submitter
 }
 
 // Peers are the other nodes, as this one calls them.

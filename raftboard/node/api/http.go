@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/lead"
+	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -26,7 +27,7 @@ const (
 // Handler serves calls, health and metrics. called is called after every answered call.
 func (a *API) Handler(calls []Call, called func(call string, took time.Duration, err error), metrics http.Handler, panics *Panics) http.Handler {
 	r := a.Router
-	options := append(wire.HandlerOptions(), panics.option(), connect.WithInterceptors(&observing{called, r.leader}))
+	options := append(wire.HandlerOptions(), panics.option(), connect.WithInterceptors(&observing{called, r.Leader}))
 	mux := http.NewServeMux()
 	for _, c := range calls {
 		mux.Handle(wire.Prefix+c.Name, c.handler(options...))
@@ -35,7 +36,7 @@ func (a *API) Handler(calls []Call, called func(call string, took time.Duration,
 	mux.Handle(path, r.Guard.WhileKnown(streams))
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+ReadyPath, func(w http.ResponseWriter, _ *http.Request) {
-		if err := r.ready.Check(); err != nil {
+		if err := r.Ready.Check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -43,6 +44,30 @@ func (a *API) Handler(calls []Call, called func(call string, took time.Duration,
 	})
 	mux.Handle("GET "+guard.MetricsPath, r.Guard.Page(metrics))
 	return mux
+}
+
+// streams answers the calls on streams, with the handlers of the plain calls.
+func (r *Router) streams(calls []Call, called func(call string, took time.Duration, err error), panics *Panics) *stream.Server {
+	var offers []stream.Offer
+	for _, c := range calls {
+		if c.offer != nil {
+			offers = append(offers, *c.offer)
+		}
+	}
+	return stream.NewServer(stream.ServerOptions{
+		Offers: offers,
+		Leader: func() string {
+			leader, _ := r.Leader.Known()
+			return leader.API
+		},
+		Called: func(procedure string, took time.Duration, err error) { called(procedureName(procedure), took, err) },
+		Panicked: func(procedure string, cause any, stack []byte) error {
+			return panics.note(procedureName(procedure), cause, stack)
+		},
+		Pace:     admission.KeepPace,
+		Short:    r.Memory.Short,
+		Patience: admission.ClientPatience,
+	})
 }
 
 // RefusedOrigin refuses calls of the API from web pages. Only an attack makes them: its site's

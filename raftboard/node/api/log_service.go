@@ -42,7 +42,7 @@ func (s *logService) read(row Call) unary[conductordv1.ReadLogsRequest, conducto
 
 func (s *logService) answer(ctx context.Context, row Call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.Guard
-	if err := s.router.ready.AwaitMinIndex(ctx, request.Header()); err != nil {
+	if err := s.router.Ready.AwaitMinIndex(ctx, request.Header()); err != nil {
 		return nil, err
 	}
 	still := func() error { return guard.Allow(ctx, row.Name, row.Permission, message) }

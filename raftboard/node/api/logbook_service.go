@@ -30,7 +30,7 @@ func (s *logbookService) getBook(message *conductordv1.GetBookRequest) (*conduct
 }
 
 func (s *logbookService) listBooks(ctx context.Context, message *conductordv1.ListBooksRequest) (*conductordv1.ListBooksResponse, error) {
-	shows, err := s.submit.guard.ShownBoards(ctx)
+	shows, err := s.submit.Guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}

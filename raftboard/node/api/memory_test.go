@@ -68,7 +68,7 @@ func newAPI(t *testing.T) (*api.API, *raftboard.Client) {
 	})
 	a := api.New(p)
 	tasks := &lead.Tasks{
-		Node: node, Heartbeat: time.Minute, Timings: lead.SessionTimings{}.WithDefaults(), Retention: lead.Retention{}.WithDefaults(),
+		Node: node, Heartbeat: time.Minute, Timings: lead.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}, Retention: lead.Retention{MaxAge: time.Hour, Keep: 100_000},
 		Machine: p.Machine, Proposer: p.Proposer, Clock: p.Clock, Rounds: clock.NewRounds(func() ([]*transport.Asker, int) { return nil, 1 }, p.Clock),
 		Leader: p.Leader, Ready: p.Ready, Disk: p.Disk, Deferred: func() {}, Logger: logger, Fatal: func(err error) { t.Error(err) },
 	}

@@ -69,7 +69,7 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	// Checking is much of the work, and rarely finds a fault: check the whole call, and
 	// each posting only if that fails.
 	whole := postCommand(request.Postings)
-	signed := s.submit.guard.Sign(ctx, whole)
+	signed := s.submit.Guard.Sign(ctx, whole)
 	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
@@ -205,7 +205,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 		return nil, err
 	}
 	for k, place := range places {
-		if !s.submit.guard.MayShow(ctx, found[k].Board) {
+		if !s.submit.Guard.MayShow(ctx, found[k].Board) {
 			why := fmt.Errorf("cannot post job %s: %w: the id stands for another posting", found[k].ID, jobs.ErrConflict)
 			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
 			continue
@@ -224,7 +224,7 @@ func (s *postService) checkPosting(ctx context.Context, message *conductordv1.Po
 	if passed {
 		return nil
 	}
-	if err := s.submit.guard.Allow(ctx, "post", command.Post, message); err != nil {
+	if err := s.submit.Guard.Allow(ctx, "post", command.Post, message); err != nil {
 		return err
 	}
 	posting, err := command.CheckPosting(s.limits, message)
@@ -238,7 +238,7 @@ func (s *postService) checkPosting(ctx context.Context, message *conductordv1.Po
 // quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
 func (s *postService) checkFlow(ctx context.Context, message *conductordv1.Posting, posting *jobs.Posting, ahead int) error {
 	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(message.GetBook().GetFlows()) > 0 {
-		if err := s.machine.RoomFor(who.Name, message, uint64(ahead), s.submit.guard.Now()); err != nil {
+		if err := s.machine.RoomFor(who.Name, message, uint64(ahead), s.submit.Guard.Now()); err != nil {
 			return err
 		}
 	}

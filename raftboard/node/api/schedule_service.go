@@ -113,7 +113,7 @@ func evaluated(s *schedules.Schedule) *conductordv1.Schedule {
 }
 
 func (s *scheduleService) list(ctx context.Context, message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
-	shows, err := s.submit.guard.ShownBoards(ctx)
+	shows, err := s.submit.Guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 func (s *sessionService) listSessions(ctx context.Context, message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
 	sessions, next, err := shown(message.After, func(after string) ([]jobs.Session, string, error) {
 		return s.sessionsAfter(after, int(min(message.Limit, logbook.MaxPage)))
-	}, func(session *jobs.Session) bool { return s.submit.guard.MayShowSession(ctx, session) }, func(kept []jobs.Session) string { return kept[len(kept)-1].ID.String() })
+	}, func(session *jobs.Session) bool { return s.submit.Guard.MayShowSession(ctx, session) }, func(kept []jobs.Session) string { return kept[len(kept)-1].ID.String() })
 	return &conductordv1.ListSessionsResponse{Next: next, Sessions: ToProto(sessions, command.SessionToProto)}, err
 }
 
@@ -98,7 +98,7 @@ func (s *sessionService) sessionsAfter(after string, limit int) (sessions []jobs
 func (s *sessionService) listEntities(ctx context.Context, message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
 	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
 		return s.machine.EntityPage(message.Kind, message.Name, after, int(min(message.Limit, logbook.MaxPage)))
-	}, func(entity *jobs.Entity) bool { return s.submit.guard.ShowEntity(ctx, entity) }, fsm.EntityCursor)
+	}, func(entity *jobs.Entity) bool { return s.submit.Guard.ShowEntity(ctx, entity) }, fsm.EntityCursor)
 	return &conductordv1.ListEntitiesResponse{Next: next, Entities: ToProto(entities, command.EntityToProto)}, err
 }
 
@@ -114,13 +114,13 @@ func (s *sessionService) listDrains(ctx context.Context, message *conductordv1.L
 
 // conductors are the names of those that the caller may see; nil: all.
 func (s *sessionService) conductors(ctx context.Context) (map[string]bool, error) {
-	if s.submit.guard.MayShow(ctx, access.AllBoards) {
+	if s.submit.Guard.MayShow(ctx, access.AllBoards) {
 		return nil, nil
 	}
 	all, err := s.machine.Entities(jobs.EntityConductor)
 	seen := make(map[string]bool)
 	for i := range all {
-		if s.submit.guard.ShowEntity(ctx, &all[i]) {
+		if s.submit.Guard.ShowEntity(ctx, &all[i]) {
 			seen[all[i].Name] = true
 		}
 	}

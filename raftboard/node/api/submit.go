@@ -5,31 +5,19 @@ import (
 	"fmt"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/node/guard"
-	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 // Submitter checks and replicates the commands of callers.
-type Submitter struct {
-	limits   logbook.Limits
-	memory   *admission.Memory
-	disk     *admission.Disk
-	machine  *fsm.Machine
-	proposer *proposer.Proposer
-	guard    *guard.Guard
-}
+type Submitter struct{ *Parts }
 
 // mayGrow returns an error while there is no room for new work of so many bytes.
 func (s *Submitter) mayGrow(bytes int) error {
-	if err := s.memory.MayGrow(); err != nil {
+	if err := s.Memory.MayGrow(); err != nil {
 		return err
 	}
-	return s.disk.MayGrow(bytes)
+	return s.Disk.MayGrow(bytes)
 }
 
 // all checks commands and replicates those that pass, as a part of one log entry.
@@ -39,13 +27,13 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		err := s.guard.Sign(ctx, c)
+		err := s.Guard.Sign(ctx, c)
 		if err == nil {
-			err = command.Check(s.limits, c)
+			err = command.Check(s.Limits, c)
 		}
-		if needs := command.Needs(c); err == nil && needs > s.machine.Version() {
+		if needs := command.Needs(c); err == nil && needs > s.Machine.Version() {
 			err = fmt.Errorf("%w: %s needs version %d of the cluster, which is %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
-				jobs.ErrConflict, command.Name(c), needs, s.machine.Version())
+				jobs.ErrConflict, command.Name(c), needs, s.Machine.Version())
 		}
 		if err == nil && command.VerbOf(c).Rule.GetGrows() {
 			err = s.mayGrow(command.Size(c))
@@ -58,9 +46,9 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 		places = append(places, i)
 	}
 	if len(passed) == 0 {
-		return s.machine.AppliedIndex(), results, nil
+		return s.Machine.AppliedIndex(), results, nil
 	}
-	index, applied, err := s.proposer.Propose(ctx, passed...)
+	index, applied, err := s.Proposer.Propose(ctx, passed...)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -49,7 +49,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.router.memory.MayGrow(); err != nil {
+	if err := s.router.Memory.MayGrow(); err != nil {
 		return nil, 0, err
 	}
 	if err := s.checkOffer(o); err != nil {

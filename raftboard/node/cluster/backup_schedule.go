@@ -61,7 +61,7 @@ const (
 )
 
 // backupSchedule makes backups of this node's state. The names of the files say when each
-// was made, by the cluster's time, so a restarted node goes on where it was.
+// was made, by the cluster's time, so a restarted node continues its schedule.
 type backupSchedule struct {
 	Backups
 	prefix string // of this node's files
@@ -82,8 +82,11 @@ type readBackup struct {
 	fault string // empty: the file is whole
 }
 
-// run makes backups until the context ends.
-func (s *backupSchedule) run(ctx context.Context) {
+// Run makes backups, if that is configured, until the context ends.
+func (s *backupSchedule) Run(ctx context.Context) {
+	if s.Directory == "" {
+		return
+	}
 	for range clock.Every(ctx, min(max(s.Interval/backupLooks, time.Second), time.Minute)) {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.logger.Error("cannot make a scheduled backup", "directory", s.Directory, "error", err)
@@ -221,8 +224,8 @@ func (s *backupSchedule) removeRemains() error {
 	return err
 }
 
-// age is for how long there was no new backup, in seconds; 0 where none are scheduled.
-func (s *backupSchedule) age() float64 {
+// Age is for how long there was no new backup, in seconds; 0 where none are scheduled.
+func (s *backupSchedule) Age() float64 {
 	if s.Directory == "" {
 		return 0
 	}

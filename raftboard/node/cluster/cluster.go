@@ -55,12 +55,12 @@ type Parts struct {
 type Cluster struct {
 	router   *api.Router
 	nodes    *nodeService
-	members  *memberService
-	verify   *verifyService
+	Members  *memberService
+	Verify   *verifyService
 	upgrades *upgradeService
 	backups  *backupService
 	activity *Activity
-	schedule *backupSchedule
+	Schedule *backupSchedule
 }
 
 // New gives each service the parts that it needs.
@@ -74,12 +74,12 @@ func New(p *Parts) *Cluster {
 	}
 	nodes := &nodeService{Parts: p, backups: schedule}
 	return &Cluster{
-		router: p.Router, nodes: nodes, backups: backups, schedule: schedule, activity: p.Activity,
+		router: p.Router, nodes: nodes, backups: backups, Schedule: schedule, activity: p.Activity,
 		upgrades: &upgradeService{machine: p.Machine, members: p.Members, router: p.Router},
-		verify: &verifyService{
+		Verify: &verifyService{
 			log: p.Group, checks: p.Checks, members: p.Members, router: p.Router, serves: p.Leader.Serves, running: make(chan struct{}, 1), logger: p.Logger,
 		},
-		members: &memberService{
+		Members: &memberService{
 			limits: p.Limits, group: p.Group, identity: p.Identity, members: p.Members, peers: p.Peers, applied: p.Machine.AppliedIndex,
 			handOver: nodes.handOver, changing: make(chan struct{}, 1), serves: p.Leader.Serves, quiet: p.Quiet, logger: p.Logger,
 		},
@@ -94,42 +94,21 @@ func (c *Cluster) Calls() []api.Call {
 		api.Plain("ClusterService/Activity", api.Here(r, c.activity.answer)),
 		api.Plain("ClusterService/TransferLeader", api.Recorded(r, c.nodes.transferLeader)),
 		api.Plain("ClusterService/Upgrade", api.Leading(r, c.upgrades.upgrade)),
-		api.Plain("ClusterService/Verify", api.Recorded(r, c.verify.verify)),
-		api.Plain("ClusterService/TableSums", api.Here(r, c.verify.tableSums)),
-		api.Plain("ClusterService/AddMember", api.Recorded(r, c.members.add)),
-		api.Plain("ClusterService/RemoveMember", api.Recorded(r, c.members.remove)),
-		api.Plain("ClusterService/SetVote", api.Recorded(r, c.members.setVote)),
-		api.Plain("ClusterService/MoveMember", api.Recorded(r, c.members.move)),
+		api.Plain("ClusterService/Verify", api.Recorded(r, c.Verify.verify)),
+		api.Plain("ClusterService/TableSums", api.Here(r, c.Verify.tableSums)),
+		api.Plain("ClusterService/AddMember", api.Recorded(r, c.Members.add)),
+		api.Plain("ClusterService/RemoveMember", api.Recorded(r, c.Members.remove)),
+		api.Plain("ClusterService/SetVote", api.Recorded(r, c.Members.setVote)),
+		api.Plain("ClusterService/MoveMember", api.Recorded(r, c.Members.move)),
 		api.Streaming(backupCall, c.backups.Backup, c.backups.file),
 	}
 }
 
 // AskForVote asks the leader, through this node, for the vote of a node.
 func (c *Cluster) AskForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
-	_, err := api.Leading(c.router, c.members.setVote)(api.Call{Name: "ClusterService/SetVote", Permission: command.Administer})(ctx, connect.NewRequest(request))
+	_, err := api.Leading(c.router, c.Members.setVote)(api.Call{Name: "ClusterService/SetVote", Permission: command.Administer})(ctx, connect.NewRequest(request))
 	if err != nil {
 		return wire.ErrorFromConnect(err)
 	}
 	return nil
 }
-
-// ServeBackups makes backups, if that is configured, until the context ends.
-func (c *Cluster) ServeBackups(ctx context.Context) {
-	if c.schedule.Directory != "" {
-		c.schedule.run(ctx)
-	}
-}
-
-// Compare compares the members now and then while this node leads. It ends with ctx.
-func (c *Cluster) Compare(ctx context.Context, interval time.Duration) {
-	c.verify.watch(ctx, interval)
-}
-
-// RemoveDead removes members that have been silent for a long time while this node led.
-// It ends with ctx.
-func (c *Cluster) RemoveDead(ctx context.Context, after time.Duration) {
-	c.members.removeDead(ctx, after)
-}
-
-// BackupAge is for how long there was no new backup, in seconds; 0 where none are scheduled.
-func (c *Cluster) BackupAge() float64 { return c.schedule.age() }

@@ -75,8 +75,6 @@ func (s *memberService) one(ctx context.Context, do func() (func() error, error)
 func (s *memberService) carryOut(ctx context.Context, change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }() // ends at the latest with this node's leadership
-	patience := time.NewTimer(changePatience)
-	defer patience.Stop()
 	select {
 	case err := <-done:
 		switch {
@@ -86,7 +84,7 @@ func (s *memberService) carryOut(ctx context.Context, change func() error) error
 			return fmt.Errorf("%w: the members may have changed: %w", jobs.ErrUncertain, err)
 		}
 		return nil
-	case <-patience.C:
+	case <-time.After(changePatience):
 		return fmt.Errorf("%w: the change of the members was not committed within %v", jobs.ErrUncertain, changePatience)
 	case <-ctx.Done():
 		return fmt.Errorf("%w: the change of the members was not committed yet: %w", jobs.ErrUncertain, ctx.Err())
@@ -256,9 +254,9 @@ func (s *memberService) keepsMajority(members []membership.Listed) error {
 // removes one. A member answers raft several times in a second.
 const deadLooks = 8
 
-// removeDead removes members that have been silent for a long time while this node led.
+// RemoveDead removes members that have been silent for a long time while this node led.
 // It ends with ctx.
-func (s *memberService) removeDead(ctx context.Context, after time.Duration) {
+func (s *memberService) RemoveDead(ctx context.Context, after time.Duration) {
 	interval := after / deadLooks
 	silent := map[string]time.Time{} // since when
 	for range clock.Every(ctx, interval) {

@@ -132,7 +132,7 @@ func (s *nodeService) status(ctx context.Context, request *connect.Request[condu
 	}
 	status.DiskFreeBytes, status.DiskShort = uint64(max(s.Disk.Free(), 0)), s.Disk.Crowded()
 	if s.backups.Directory != "" {
-		status.BackupAge = durationpb.New(time.Duration(s.backups.age() * float64(time.Second)))
+		status.BackupAge = durationpb.New(time.Duration(s.backups.Age() * float64(time.Second)))
 		status.BackupInterval = durationpb.New(s.backups.Interval)
 	}
 	if leader, known := s.Leader.Known(); known {

@@ -59,8 +59,8 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	return connect.NewResponse(&conductordv1.TableSumsResponse{Sums: sums.ToProto(noted)}), nil
 }
 
-// watch compares the members now and then while this node leads. It ends with ctx.
-func (s *verifyService) watch(ctx context.Context, interval time.Duration) {
+// Watch compares the members now and then while this node leads. It ends with ctx.
+func (s *verifyService) Watch(ctx context.Context, interval time.Duration) {
 	for range clock.Every(ctx, interval) {
 		if !s.serves() {
 			continue

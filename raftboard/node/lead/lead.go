@@ -131,11 +131,9 @@ func (s *State) patience(ctx context.Context) time.Duration {
 // Linger waits for a signal or the end of the time; both are no error. The end
 // of the leadership or of the call is one.
 func (s *State) Linger(ctx context.Context, current *Leadership, timeout time.Duration, signal <-chan struct{}) error {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-signal:
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-current.Over:
 		return s.Ended()
 	case <-ctx.Done():

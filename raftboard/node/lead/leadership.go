@@ -1,7 +1,6 @@
 package lead
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,23 +27,10 @@ type SessionTimings struct {
 	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
 }
 
-// WithDefaults replaces zeros.
-func (t SessionTimings) WithDefaults() SessionTimings {
-	t.Grace, t.CoolDown = cmp.Or(t.Grace, time.Second), cmp.Or(t.CoolDown, 500*time.Millisecond)
-	t.MaxCrashes = cmp.Or(t.MaxCrashes, 5)
-	return t
-}
-
 // Retention is how long finished jobs and their books are kept.
 type Retention struct {
 	MaxAge time.Duration // 0: 7 days
 	Keep   uint64        // at most so many; 0: 100,000
-}
-
-// WithDefaults replaces zeros.
-func (r Retention) WithDefaults() Retention {
-	r.MaxAge, r.Keep = cmp.Or(r.MaxAge, 7*24*time.Hour), cmp.Or(r.Keep, 100_000)
-	return r
 }
 
 // Leadership is one node's time as the leader that serves: it begins when the

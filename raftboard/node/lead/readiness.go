@@ -53,15 +53,12 @@ func (r *Readiness) CatchUp(ctx context.Context, ask AskCommit) {
 			}
 			return
 		}
-		pause := time.NewTimer(catchUpPause)
 		select {
 		case <-changed:
-		case <-pause.C:
+		case <-time.After(catchUpPause):
 		case <-ctx.Done():
-			pause.Stop()
 			return
 		}
-		pause.Stop()
 	}
 }
 

@@ -36,15 +36,12 @@ type keptRule struct {
 func (t *Tasks) serveSchedules(ctx context.Context, current *Leadership) {
 	k := &slotKeeper{Tasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
 	for {
-		timer := time.NewTimer(k.sleep())
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-current.slots:
-		case <-timer.C:
+		case <-time.After(k.sleep()):
 		}
-		timer.Stop()
 		k.pause = 0
 		if t.Disk.MayGrow(0) != nil {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space

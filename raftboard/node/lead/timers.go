@@ -37,16 +37,13 @@ func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 	var rested time.Time // the loop does nothing before
 	for {
 		planned := t.nextWake(current, nextSweep, rested)
-		timer := time.NewTimer(time.Until(planned))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-current.due:
 		case <-current.wake:
-		case <-timer.C:
+		case <-time.After(time.Until(planned)):
 		}
-		timer.Stop()
 		now := time.Now()
 		// After a pause a signal may arrive before the timer, and is as late. A
 		// signal delays nothing that is due: signals may come without end.
