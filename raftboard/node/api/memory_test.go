@@ -48,6 +48,8 @@ func newAPI(t *testing.T) (*api.API, *raftboard.Client) {
 		Changed: func(changes fsm.Changes) {
 			p.Polls.Changed(changes)
 			p.Shares.Ended(changes.Ended)
+			p.Offers.Ended(changes.Ended)
+			p.Offers.Recorded(changes.Worked)
 			p.Leader.Changed(changes)
 		},
 	})
