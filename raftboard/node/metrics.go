@@ -19,8 +19,8 @@ import (
 
 const metricNamespace = "conductord"
 
-// nodeMetrics are what a node counts and measures while it works. What can be read when
-// metrics are asked for is in gauges and in stateCollector.
+// nodeMetrics are counts and measures that a node keeps while it works. Gauges and stateCollector have
+// the numbers that are read at each request for metrics.
 type nodeMetrics struct {
 	commands         *prometheus.CounterVec
 	entries          prometheus.Counter
@@ -107,7 +107,7 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// registerGauges adds the numbers that are read when metrics are asked for.
+// registerGauges adds the numbers that are read at each request for metrics.
 func (n *Node) registerGauges() {
 	o := n.options
 	for _, row := range []struct {
@@ -171,7 +171,7 @@ var (
 	drainsDescription     = prometheus.NewDesc("conductord_drains", "Names of conductors that an operator has drained.", nil, nil)
 )
 
-// stateCollector reads the state when metrics are asked for.
+// stateCollector reads the state at each request for metrics.
 type stateCollector struct {
 	machine *fsm.Machine
 	clock   *clock.Clock
@@ -217,7 +217,7 @@ const (
 	otherBoards = "other"
 )
 
-// boardGauges are those of one label.
+// boardGauges are the gauges of one label.
 type boardGauges struct {
 	jobs           map[jobs.State]uint64
 	oldest, paused float64 // of several boards: the largest

@@ -525,7 +525,7 @@ func (n *Node) stopServing() {
 	}
 }
 
-// Close stops the node, handing over first what it leads. It may be called
+// Close hands over the leadership if this node leads, and stops the node. It may be called
 // more than once, and after a failed Open.
 func (n *Node) Close() error { return n.closed() }
 

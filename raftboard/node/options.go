@@ -96,8 +96,8 @@ type Options struct {
 	// page makes as one from the network. nil: there are no pages.
 	Pages     func(api http.Handler) http.Handler
 	PagesPath string
-	// PageToken is the token that a request for a page shows, empty if it shows none. nil: that of the
-	// header Authorization
+	// PageToken is the token that a request for a page shows, empty if it shows none. nil: the token
+	// of the header Authorization
 	PageToken func(*http.Request) string
 
 	// WallClock reads the wall clock of this machine, which is one vote about

@@ -72,7 +72,7 @@ func (s secured) certified() func(net.Conn, string) error {
 	return credentials.CheckName
 }
 
-// url is that of a call at another member's API.
+// url is the address of a path at another member's API.
 func (s secured) url(address, path string) string {
 	if s.store == nil {
 		return "http://" + address + path

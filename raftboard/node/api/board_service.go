@@ -256,7 +256,7 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 // be complete without telling how many ids of others it has met: about so many are posted in 4 s.
 const ownIDDigits = 9
 
-// findIDs finds ids by their beginning, among those that the caller may see.
+// findIDs finds ids by their beginning, among the ids that the caller may see.
 func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindIDsRequest) (*conductordv1.FindIDsResponse, error) {
 	prefix, err := jobs.ParseIDPrefix(jobs.IDNoun(message.Noun), message.Prefix)
 	if err != nil {

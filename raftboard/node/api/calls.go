@@ -96,8 +96,8 @@ func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	return row
 }
 
-// Streamed makes the row of a call that streams carry too: one that programs repeat
-// all the time. The others are so rare, or so large, that an exchange of their own
+// Streamed makes the row of a call that streams carry too. Programs repeat
+// such a call all the time. Other calls are so rare, or so large, that an exchange of their own
 // costs little.
 func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	row := Plain(name, answers)

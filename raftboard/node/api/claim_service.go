@@ -48,9 +48,9 @@ func (s *claimService) claim(ctx context.Context, message *conductordv1.ClaimCom
 	return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
 }
 
-// claimed is what the claimant needs to start: the state machine's answer, or where that
-// would be long, what it reads now. Then a claim that has ended since it was granted is left
-// out: its job may have another owner, and the answer would contain that owner's token.
+// claimed returns the jobs and flows that a claimant needs to start: from the state machine's answer, or
+// read now if the answer would be long. A claim that has ended since it was granted is then left
+// out: its job can have another owner, and the answer would contain that owner's token.
 func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
 	var answer []*conductordv1.Claimed
 	budget := maxClaimedFlow
@@ -109,7 +109,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 		return nil, 0, err
 	}
 	claim := claimNextCommand(message.GetClaim())
-	if err := s.submit.Guard.Sign(ctx, claim); err != nil { // also of one that is piggybacked
+	if err := s.submit.Guard.Sign(ctx, claim); err != nil { // a piggybacked claim too
 		return nil, 0, err
 	}
 	request, err := command.CheckClaimNext(s.limits, claim)

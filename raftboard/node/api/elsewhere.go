@@ -34,8 +34,8 @@ const (
 	otherClusterTime = 2500 * time.Millisecond
 	// elsewhereDial bounds one connection, so that a server that is gone leaves time for others.
 	elsewhereDial = 800 * time.Millisecond
-	// maxElsewhere bounds the calls under way to each other cluster: one that hangs costs this
-	// node bounded memory, and the boards of others nothing.
+	// maxElsewhere bounds the calls under way to each other cluster. A cluster that hangs costs this
+	// node bounded memory, and costs other boards nothing.
 	maxElsewhere = 256
 	// maxElsewhereBytes bounds what these calls carry. It is a quarter of the memory that a
 	// node has for all bodies, so that a cluster that hangs leaves the rest to this one.
@@ -165,7 +165,7 @@ func (e *Elsewhere) routed(answers func(Call) unary[conductordv1.PostRequest, co
 	}
 }
 
-// post has all parts answered at the same time.
+// post has all parts answered in parallel.
 func (e *Elsewhere) post(
 	ctx context.Context, now *topology.Topology, request *connect.Request[conductordv1.PostRequest], parts map[string][]int,
 	local unary[conductordv1.PostRequest, conductordv1.PostResponse], answer *connect.Response[conductordv1.PostResponse],

@@ -31,8 +31,8 @@ type postService struct {
 }
 
 // nameJobs gives ids before the call is forwarded, so that all tries of this
-// node are one posting. Postings without a traceparent get that of the call's header;
-// one that is not valid is ignored, as W3C trace context wants it.
+// node are one posting. Postings without a traceparent get the traceparent of the call's
+// header. An invalid header is ignored, as W3C trace context demands.
 func nameJobs(_ context.Context, header http.Header, request *conductordv1.PostRequest) error {
 	parent := header.Get(traceparent.Header)
 	if _, err := traceparent.Parse(traceparent.Header, parent); err != nil {
@@ -106,8 +106,8 @@ func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) 
 	return &conductordv1.PostResponse{Posted: posted}, index, err
 }
 
-// postApart gives each posting of a signed command its own verdict: those that cannot pass never
-// reach the log, and the others share a command. The first ones have passed.
+// postApart gives each posting of a signed command its own verdict. Postings that cannot pass never
+// reach the log; the others share commands. The first passed postings are checked already.
 func (s *postService) postApart(ctx context.Context, whole *conductordv1.Command, passed int) (*conductordv1.PostResponse, uint64, error) {
 	postings := whole.GetPost().GetPostings()
 	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(postings))}
@@ -176,8 +176,8 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
 }
 
-// postedJobs are the jobs of an answer: new ones as the state machine made them, and
-// those that existed as they are now, read together.
+// postedJobs are the jobs of an answer: new jobs as the state machine made them, and
+// jobs that existed before as they are now, read together.
 func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
 	answer, items := make([]*conductordv1.PostedJob, len(posted)), make([]conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID

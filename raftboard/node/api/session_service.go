@@ -112,7 +112,7 @@ func (s *sessionService) listDrains(ctx context.Context, message *conductordv1.L
 	return &conductordv1.ListDrainsResponse{Next: next, Drains: ToProto(drains, command.DrainToProto)}, err
 }
 
-// conductors are the names of those that the caller may see; nil: all.
+// conductors are the names of the conductors that the caller may see; nil: all.
 func (s *sessionService) conductors(ctx context.Context) (map[string]bool, error) {
 	if s.submit.Guard.MayShow(ctx, access.AllBoards) {
 		return nil, nil

@@ -20,7 +20,7 @@ func (s *Submitter) mayGrow(bytes int) error {
 	return s.Disk.MayGrow(bytes)
 }
 
-// all checks commands and replicates those that pass, as a part of one log entry.
+// all checks commands, and replicates the commands that pass as a part of one log entry.
 // Each has its own result; a command that is refused here never reaches the log.
 func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	results := make([]*conductordv1.Result, len(commands))

@@ -50,7 +50,7 @@ func IsPlain(r *http.Request) bool {
 type lineStream struct {
 	writer http.ResponseWriter
 	codec  wire.JSONCodec
-	refuse func(error) // writes the answer of a watch that has not begun, as that of any call
+	refuse func(error) // answers a watch that has not started, like any call
 	begun  bool
 }
 

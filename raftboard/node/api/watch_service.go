@@ -142,7 +142,7 @@ func (s *watchService) showLife(ctx context.Context, send sender, due <-chan tim
 	}
 }
 
-// pick returns the events that a watch selects, of those that its caller may see.
+// pick returns the events that a watch selects and its caller may see.
 func pick(wanted *jobs.Watch, events []jobs.Event, shows func(*jobs.Event) bool) []*conductordv1.Event {
 	var picked []*conductordv1.Event
 	for i := range events {

@@ -27,8 +27,8 @@ const (
 	placeLook = 500 * time.Millisecond
 )
 
-// workerService answers the calls of step workers, and those of conductors that offer steps
-// to them. Only the leader answers. What a worker may report, and whether that is recorded, is
+// workerService answers the calls of step workers, and of conductors that offer steps
+// to workers. Only the leader answers. What a worker may report, and whether that is recorded, is
 // decided from the state: the offers are only how the two sides find each other.
 type workerService struct {
 	limits  logbook.Limits
@@ -329,8 +329,8 @@ func (s *workerService) worker(session jobs.SessionID) (worker jobs.Entity, prin
 	return jobs.Entity{}, "", err
 }
 
-// over returns the attempts that a worker holds and should not: they must end. It leaves out those that
-// are stopping already, and frees the slots of those whose end is recorded.
+// over returns the attempts that a worker holds and must end. Attempts that are stopping already are
+// left out. The slots of attempts whose end is recorded become free.
 func (s *workerService) over(session jobs.SessionID, holds []*conductordv1.HeldStep) ([]*conductordv1.StepAttempt, error) {
 	if len(holds) == 0 {
 		return nil, nil
@@ -448,8 +448,8 @@ func (s *workerService) checkOutcome(o *steps.Outcome) error {
 	return s.limits.CheckValue("result", o.Result)
 }
 
-// recorded reports whether the logbook has an outcome. It refuses one that is of no attempt of
-// this worker, or of one that is over in another way.
+// recorded reports whether the logbook has an outcome. It refuses an outcome of another
+// worker's attempt, and of an attempt that has ended in another way.
 func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *steps.Outcome) (bool, error) {
 	if _, err := s.machine.Session(worker); err != nil {
 		return false, err

@@ -30,7 +30,7 @@ type Activity struct {
 	slots [activitySlots]activityCount // a ring, by number
 }
 
-// activityCount is what has happened in a slot.
+// activityCount counts the events of a slot.
 type activityCount struct{ posted, finished, failed uint64 }
 
 // Add counts what a batch of entries has changed.

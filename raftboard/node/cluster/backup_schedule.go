@@ -76,7 +76,7 @@ type backupSchedule struct {
 	read map[string]readBackup // by path: files that were read since the start; under mu
 }
 
-// readBackup is what reading a backup to its end has shown.
+// readBackup is the result of reading a backup to its end.
 type readBackup struct {
 	index uint64
 	fault string // empty: the file is whole

@@ -82,7 +82,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return fmt.Errorf("%w: principal %q may not see values, and a backup has all of them", jobs.ErrNotAllowed, p)
 	}
 	if err := s.router.RecordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
-		return err // without a leader, a backup is what is needed most
+		return err // a cluster without a leader needs a backup most
 	}
 	select {
 	case s.running <- struct{}{}:

@@ -119,8 +119,8 @@ func (s *memberService) add(ctx context.Context, message *conductordv1.AddMember
 	return answer, s.applied(), nil
 }
 
-// addition is the change that makes a node a member, after the removal of a dead one that
-// it replaces.
+// addition is the change that makes a node a member, after the removal of the dead member that
+// the node replaces.
 func (s *memberService) addition(ctx context.Context, member transport.Member, instance uuid.UUID, replaces string) (func() error, error) {
 	now := s.members.Now()
 	if slices.ContainsFunc(now, func(other membership.Listed) bool { return other.Member == member }) {

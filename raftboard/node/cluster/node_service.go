@@ -73,7 +73,7 @@ func (s *nodeService) handOver(ctx context.Context) error {
 }
 
 // successor is the node of a name, or any other one, that answers now. raft itself would
-// wait for ever for a node that does not, and refuse all entries meanwhile
+// wait without limit for a node that does not answer, and refuse all entries meanwhile
 // (hashicorp/raft#696).
 func (s *nodeService) successor(name string) (transport.Member, error) {
 	if !s.Members.HasOtherVoter() {

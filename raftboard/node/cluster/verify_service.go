@@ -156,13 +156,13 @@ func (s *verifyService) propose(ctx context.Context, check *conductordv1.StateCh
 	}
 }
 
-// toldSums are the sums that a member has told.
+// toldSums are the sums that a member answered with.
 type toldSums struct {
 	sums []*conductordv1.TableSum
 	err  error
 }
 
-// askAll asks all members for their sums at an entry, at the same time.
+// askAll asks all members for their sums at an entry, in parallel.
 func (s *verifyService) askAll(ctx context.Context, members []membership.Listed, index uint64) []toldSums {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience+time.Second)
 	defer cancel()

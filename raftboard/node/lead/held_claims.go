@@ -82,13 +82,13 @@ func (l *Leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	} else {
 		held.Left = left
 	}
-	// The full time is what has passed in silence and what is left.
+	// The full time is the time of silence plus the time left.
 	ttl := left + silent - l.deadlines.Grace()
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }
 
-// takeClaims gives back the jobs whose claimants may no longer work on their boards. They cool down, as those of a
-// lost conductor do: its steps may still run. It ends with ctx.
+// takeClaims gives back jobs whose claimants may no longer work on their boards. The jobs cool down, as after the loss of
+// a conductor, because steps may still run. takeClaims ends with ctx.
 func (t *Tasks) takeClaims(ctx context.Context) {
 	judged := uint64(0)
 	for range clock.Every(ctx, guard.RightsLook) {

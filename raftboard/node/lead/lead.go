@@ -1,8 +1,8 @@
 // Package lead is this node's part in the leadership: which node leads, what this node does while it
 // leads, and what a node must have applied before it answers.
 //
-// A State is which node leads. A Leadership is this node's time as the leader, and Tasks are what only
-// a leader does then: it keeps the cluster's time, ends sessions and claims, makes due jobs claimable,
+// A State is which node leads. A Leadership is this node's time as the leader, and Tasks are the work
+// of a leader: it keeps the cluster's time, ends sessions and claims, makes due jobs claimable,
 // removes finished jobs, and posts the slots of schedules. Reads make answers linearizable. Readiness
 // is whether this node has caught up.
 //

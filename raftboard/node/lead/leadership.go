@@ -47,7 +47,7 @@ type Leadership struct {
 	Over      chan struct{}                        // closed at the end
 }
 
-// Tasks are what only a leader does: it keeps the cluster's time, expires
+// Tasks are the work of a leader: it keeps the cluster's time, expires
 // sessions and claims, makes due jobs claimable, removes finished jobs, and posts the
 // slots of schedules.
 type Tasks struct {
@@ -143,7 +143,7 @@ func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 	t.Leader.observe(current)
 	t.Clock.Lead(t.Machine.Time())
 	if err := t.armAll(current); err != nil {
-		// raft would go on leading, and no node would answer.
+		// Otherwise the log would keep this node as its leader, and no node would answer.
 		t.Fatal(err)
 		return nil, errors.Join(err, ctx.Err())
 	}

@@ -88,7 +88,7 @@ func (t *Tasks) nextWake(current *Leadership, nextSweep, rested time.Time) time.
 	return wakeAt(now, rested, nextSweep, current.deadlines.Next(), current.claims.Next(), due)
 }
 
-// wakeAt is the earliest of times, without those that are zero, but not before
+// wakeAt is the earliest of the times that are not zero, but not before
 // rested and now: a time that has passed is due at once, and does not count as a
 // pause.
 func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
@@ -145,7 +145,7 @@ func (t *Tasks) expire(ctx context.Context, current *Leadership, now time.Time) 
 func (t *Tasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
 	claims := make([]int, len(late))
 	for i := range late {
-		session, _ := t.Machine.Session(late[i].ID) // one that cannot be read fails in its expiry
+		session, _ := t.Machine.Session(late[i].ID) // an unreadable session fails in its expiry
 		claims[i] = session.Claims
 	}
 	return within(claims, claimsAtOnce)
