@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/bench/bareraft"
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestMain lets this program be a process of the floor, as the real one is.
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 // TestRun does everything for a moment, and holds that everything is measured. How
 // fast it is does not matter.
 func TestRun(t *testing.T) {
+	longtest.Skip(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()
 	dir := t.TempDir()

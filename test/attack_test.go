@@ -22,6 +22,7 @@ import (
 
 	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/test/attack"
 )
@@ -38,10 +39,8 @@ const (
 // post. None gets in, nothing of theirs is in the log, all honest calls succeed, no node ends or
 // panics, and afterwards no node has more connections, goroutines, memory or metrics than before.
 func TestAttack(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	if runtime.GOOS != "linux" {
 		t.Skip("connections and memory of a process are read from /proc")
 	}

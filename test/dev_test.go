@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // devProcess is one run of `conductord dev`.
@@ -59,6 +61,7 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 // on when it is started again in the same directory, and that a second dev
 // says what is in its way.
 func TestDevRestarted(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	address := freeAddress(t)
 	handlers, data := filepath.Join(t.TempDir(), "handlers"), t.TempDir()

@@ -13,6 +13,7 @@ import (
 	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // examined runs the doctor, with a limit of open files if it is not empty, and gives the worst
@@ -43,6 +44,7 @@ func examined(t *testing.T, files string, args ...string) (found map[string]daem
 
 // TestDoctor: what is wrong on a machine or in a cluster is found and named, with what to do.
 func TestDoctor(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster, _ := startCluster(t, func(c *config.Config) { c.Conductor.Enabled, c.DiskReserve = false, 1<<20 })
 	file := cluster.Nodes[0].Config
@@ -94,6 +96,7 @@ func TestDoctor(t *testing.T) {
 // TestSelftest: each test gives a verdict, and ends with status 1 if it is bad. The leader is
 // another one after a failover.
 func TestSelftest(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
 	server := "--server=" + strings.Join(cluster.Endpoints(), ",")

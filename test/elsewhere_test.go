@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -14,6 +15,7 @@ import (
 // that need it, until that one has them. A job whose handler no server has is trashed at
 // once.
 func TestHandlersElsewhere(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	cluster, client := startCluster(t, func(c *config.Config) {
@@ -49,6 +51,7 @@ func TestHandlersElsewhere(t *testing.T) {
 // TestHandlersAreFollowed: a running daemon names a handler that is installed, and no longer
 // names one that is removed or not executable. An unchanged list is not logged again.
 func TestHandlersAreFollowed(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	cluster := newClusterOf(t, 1, func(c *config.Config) { c.Conductor.Handlers = []string{dir} })

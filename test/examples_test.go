@@ -9,11 +9,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestExamplePrograms runs the example programs against a cluster: workers, and the
 // programs that post them jobs.
 func TestExamplePrograms(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster, _ := startCluster(t, nil)
 	for _, row := range []struct {
@@ -109,6 +112,9 @@ func TestDemo(t *testing.T) {
 		{[]string{"--chaos=15s", "--seed=3"}, []string{`"posted": 30`, `"succeeded": 27`, `"reverted": 3`}, "conductord demo --chaos=15s --seed 3"},
 	} {
 		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+			if row.args != nil {
+				longtest.Skip(t)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), demoTime)
 			defer cancel()
 			var told strings.Builder

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	vocabulary "github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -41,6 +42,7 @@ type reason struct {
 // TestReasons brings a job of a server process into each situation in which it
 // does not run, asks the command line why, and does what it says to.
 func TestReasons(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	r := &reasons{gate: filepath.Join(dir, "gate"), mended: filepath.Join(dir, "mended"), fixed: filepath.Join(dir, "fixed"), settled: filepath.Join(dir, "settled")}

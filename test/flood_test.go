@@ -17,6 +17,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard"
@@ -36,6 +37,7 @@ const (
 // fast as they can, no node takes more memory than its budget, and a session that is
 // kept alive, and its claim, stay. -flood 10m for as long as a night's worst hour.
 func TestFlood(t *testing.T) {
+	longtest.Skip(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the memory of a process is read from /proc")
 	}

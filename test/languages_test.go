@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -123,6 +124,7 @@ func (f *trips) effects(dir string) (lines [][]string) {
 // of its own: the step is made again with the same key once the worker has been started again, and
 // all is booked. Then a trip fails at its last step, and each worker undoes its own.
 func TestFourLanguages(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := startTrips(t)
 	steps := []string{"book-flight", "book-hotel", "book-car", "charge-card"}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )
@@ -20,6 +21,7 @@ import (
 // each of them under load, changes the one with raft-boltdb over to raft-wal,
 // and kills all at once: what was acknowledged is there at the end.
 func TestLogStores(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) {
 		c.Conductor.Enabled = false

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/test/attack"
 )
@@ -21,10 +22,8 @@ const slowElection = 15 * time.Second
 // TestSilentConnections: strangers that connect to the raft ports and say nothing delay neither an
 // election nor the start of a node. "-silent N -elections N -v" measures both.
 func TestSilentConnections(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	c, err := attack.Start(within(t), local.Options{Binary: binary, Dir: t.TempDir(), Addresses: freeAddresses})
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // TestStaleReads: without a majority, one node still answers with what it knows, but only to
 // callers that ask for stale answers.
 func TestStaleReads(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startCluster(t, nil)
 	servers := "--server=" + strings.Join(cluster.Endpoints(), ",")

@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestStepTest holds that the worker in Go and a handler in shell keep all rules, and that workers
 // with a fault break the rule for it and no other.
 func TestStepTest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it tests several workers for ten seconds each")
-	}
+	longtest.Skip(t)
 	worker := filepath.Join(t.TempDir(), "conformance")
 	if said, err := exec.Command("go", "build", "-o", worker, modulePath+"/test/conformance").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the worker: %v: %s", err, said)
@@ -71,9 +71,6 @@ func TestStepTest(t *testing.T) {
 // keepsRules holds that a worker keeps all rules, and that none is skipped.
 func keepsRules(t *testing.T, command ...string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it tests a worker for twenty seconds")
-	}
 	output, err := exec.CommandContext(within(t), binary, append([]string{"step", "test", "--"}, command...)...).CombinedOutput()
 	if err != nil || bytes.Contains(output, []byte("\nskip ")) {
 		t.Errorf("%v\n%s", err, output)

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	vocabulary "github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -175,6 +176,7 @@ func TestCancelReachesTheStep(t *testing.T) {
 // TestCancelledTripIsUndone cancels the travel flow while it books: what is
 // being booked is interrupted and undone, and nothing is charged.
 func TestCancelledTripIsUndone(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	handlers, err := filepath.Abs(filepath.Join("..", "examples", "handlers"))
 	if err != nil {
@@ -211,6 +213,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 
 // TestSuspendedJobRunsTheRest suspends a job in its first step, and resumes it.
 func TestSuspendedJobRunsTheRest(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
@@ -243,6 +246,7 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 // TestWaitingJobIsUndoneAtOnce cancels a job that has no owner, because its step said "not
 // yet" for an hour.
 func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
+	longtest.Skip(t)
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	writeHandler(t, handlers, "order", "echo 1")
 	writeHandler(t, handlers, "delivery", "echo '{\"not_yet\": \"1h\"}'; exit 75")

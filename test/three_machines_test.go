@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 const threeMachinesPath = "docs/three-machines.md"
@@ -31,6 +33,7 @@ const linesMark = "<!-- each line in another terminal -->"
 // namespaces where it may make them, and else on three addresses of loopback. ssh and scp are
 // scripts that go to them.
 func TestThreeMachines(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	machines, enter := machinesOfNamespaces(t, dir)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // tutorialPaths are the pages of the tutorial, in order: each continues where the last one ended.
@@ -35,6 +37,7 @@ var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job lis
 // TestTutorial types the blocks of the tutorial's pages in an empty directory, in order, and
 // compares what it sees with what the pages show, but for ids, times and progress.
 func TestTutorial(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	if _, err := exec.LookPath("awk"); err != nil {
 		t.Skip("the tutorial needs awk")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -33,6 +34,7 @@ var (
 // after the attempt before has lost its worker, and that what was recorded does not change. The flags make it
 // larger: -worker-jobs 1000 -worker-steps 10 -workers 10 -kills 10000 -kill-every 3s -kill-time 1h.
 func TestWorkersAreKilled(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	ctx, cancel := context.WithTimeout(t.Context(), *killTime)
@@ -212,6 +214,7 @@ func (f *field) checkAttempts(ctx context.Context, id logbook.FlowID, starts map
 // TestWorkersDoOneGraph holds that many workers do the steps of one flow, a hundred of them with up to
 // ten dependencies each: each step is started once, and with the results of the steps that it requires.
 func TestWorkersDoOneGraph(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	const steps, most = 100, 10

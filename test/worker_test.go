@@ -10,6 +10,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
@@ -113,6 +114,7 @@ const threeSteps = "name = \"one\"\nhandler = \"quick\"\n[[steps]]\nworker = tru
 // TestWorkerOutlivesConductors holds that a step goes on when the node of its conductor is
 // killed, twice, though it must run at most once; and that the flow ends.
 func TestWorkerOutlivesConductors(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	f.worker()
@@ -166,6 +168,7 @@ func TestWorkerDies(t *testing.T) {
 }
 
 func TestWorkerDiesAtMostOnce(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	first := f.worker()
@@ -186,6 +189,7 @@ func TestWorkerDiesAtMostOnce(t *testing.T) {
 // again; that a call which waits gets the slot of an attempt once its end is recorded; and that a step
 // whose worker never answers ends with its time.
 func TestBadWorker(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f, ctx := openField(t), within(t)
 	register := func(types ...string) jobs.SessionID {
@@ -208,7 +212,6 @@ func TestBadWorker(t *testing.T) {
 	f.ends(job, jobs.OutcomeReverted)
 	job = f.run("name = \"a\"\nhandler = \"odd\"\n[[steps]]\nworker = true\nname = \"b\"\nhandler = \"odd\"\ntimeout = \"1s\"")
 	pull := func() steps.ID {
-		t.Helper()
 		for {
 			pulled, err := f.client.PullSteps(ctx, steps.Pull{Session: one, Slots: 1, Wait: 10 * time.Second})
 			if err != nil {
@@ -282,6 +285,7 @@ func TestBadWorker(t *testing.T) {
 // TestRetryElsewhere holds that the attempt after a failed one is kept from the worker that
 // failed, and goes to another; and that without another, the same worker gets it.
 func TestRetryElsewhere(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f, ctx := openField(t), within(t)
 	register := func(name string) jobs.SessionID {
@@ -330,6 +334,7 @@ func TestRetryElsewhere(t *testing.T) {
 // TestWorkerIsSetAside holds that a worker on which all steps fail is set aside and shown as
 // that, and that the flow ends on another worker.
 func TestWorkerIsSetAside(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	broken, sound := filepath.Join(f.TempDir(), "broken"), filepath.Join(f.TempDir(), "sound")
@@ -387,6 +392,7 @@ func TestWorkerStops(t *testing.T) {
 // and ends with exit code 0; and that it refuses a type that it does not have, and names those
 // that it has.
 func TestWorkerLimits(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	one := f.worker("--max-steps", "1", "--types", "quick,slow")

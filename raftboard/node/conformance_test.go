@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs/jobstest"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
@@ -29,17 +30,21 @@ func TestConformance(t *testing.T) {
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
 		races  bool // its goroutines are not those of another row
+		long   bool // other rows together run its stores, sizes and keys
 	}{
-		{"one node", 1, onStore(logstore.Bolt), noKeys, true},
-		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false},
-		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false},
-		{"three nodes with different log stores", 3, bothStores, noKeys, true},
-		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false},
+		{"one node", 1, onStore(logstore.Bolt), noKeys, true, true},
+		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false, true},
+		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false, true},
+		{"three nodes with different log stores", 3, bothStores, noKeys, true, false},
+		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false, false},
 	} {
 		if underRace && !row.races {
 			continue
 		}
 		t.Run(row.name, func(t *testing.T) {
+			if row.long {
+				longtest.Skip(t)
+			}
 			t.Parallel()
 			c := newCluster(t, row.nodes, row.stores, func(o *node.Options) {
 				o.Raft.Heartbeat = time.Second // the rows take one leader for granted, and many run at once

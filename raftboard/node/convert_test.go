@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
@@ -30,10 +31,15 @@ func onStore(kind logstore.Kind) func(*node.Options) {
 	return func(o *node.Options) { o.LogStore = kind }
 }
 
-// onEachStore runs a test over every log store.
+// onEachStore runs a test over every log store. With another store than the default it is long.
 func onEachStore(t *testing.T, test func(t *testing.T, kind logstore.Kind)) {
 	for _, kind := range logstore.Kinds {
-		t.Run(string(kind), func(t *testing.T) { test(t, kind) })
+		t.Run(string(kind), func(t *testing.T) {
+			if kind != logstore.Bolt {
+				longtest.Skip(t)
+			}
+			test(t, kind)
+		})
 	}
 }
 
@@ -65,6 +71,9 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, row := range conversions {
 		t.Run(fmt.Sprintf("%s to %s", row.from, row.to), func(t *testing.T) {
+			if row.from != logstore.Bolt {
+				longtest.Skip(t)
+			}
 			t.Parallel()
 			c, ids := ranOn(t, row.from)
 			origin := c.options[0].DataDir

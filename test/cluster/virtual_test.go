@@ -23,7 +23,7 @@ var (
 	seed    = flag.Uint64("seed", 1, "of the faults")
 	hours   = flag.Float64("hours", 0, "virtual hours that are run; 0: as many as fit into -real")
 	rounds  = flag.Int("rounds", 0, "rounds that are run; 0: as -hours says")
-	inReal  = flag.Duration("real", 8*time.Second, "how long rounds are begun, where -hours is not set")
+	inReal  = flag.Duration("real", 0, "how long rounds are begun, where -hours is not set; 0: one round is run")
 	length  = flag.Duration("round", 3*time.Minute, "how long the faults of a round are carried out, in virtual time")
 	every   = flag.Duration("every", 10*time.Second, "how often a fault begins, on average, in virtual time")
 	nemeses = flag.String("nemeses", "", "those that are drawn from, with commas between; empty: all")
@@ -50,7 +50,7 @@ func TestVirtual(t *testing.T) {
 			if *hours > 0 {
 				return time.Since(start).Hours() < *hours
 			}
-			return realTime()-began < *inReal
+			return round == 0 || realTime()-began < *inReal
 		}, began)
 	})
 }

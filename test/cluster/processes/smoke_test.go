@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/test/cluster"
 	"github.com/conductord/conductord/test/cluster/processes"
 )
@@ -15,6 +16,7 @@ import (
 // TestSmoke has the harness kill and pause real processes for some seconds. It
 // shows that the harness works on this machine; test/chaos does the rest.
 func TestSmoke(t *testing.T) {
+	longtest.Skip(t)
 	dir := t.TempDir()
 	binary, err := processes.Build(processes.BuildOptions{Dir: dir, Plain: true})
 	if err != nil {

@@ -1,0 +1,37 @@
+// Package longtest keeps long tests out of a plain `go test ./...`, which a newcomer runs.
+//
+// A long test repeats, measures, kills for a while, or holds a rarer case of what a quick test
+// holds. Each promise keeps a quick test. CONDUCTORD_TEST=all adds the long tests, as CI does,
+// and so does -run, because it names the tests to run.
+package longtest
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// Variable is the environment variable that chooses the tests: "all" adds the long ones.
+const Variable = "CONDUCTORD_TEST"
+
+// All reports whether long tests run too.
+func All() bool {
+	run := flag.Lookup("test.run")
+	return os.Getenv(Variable) == "all" || (run != nil && run.Value.String() != "")
+}
+
+// Skip skips a long test, or a long row of a test, unless all tests run.
+func Skip(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("long test: set " + Variable + "=all, or name it with -run")
+	}
+}
+
+// Rounds is how often a test repeats a random walk or an attempt: few by default.
+func Rounds(few, all int) int {
+	if All() {
+		return all
+	}
+	return few
+}
