@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -413,6 +414,7 @@ func TestReopenedJobsNeedRoom(t *testing.T) {
 
 // TestInterventionsAreBounded: in number, and in the bytes that an owner gets.
 func TestInterventionsAreBounded(t *testing.T) {
+	longtest.Skip(t)
 	r := stuck(t, "failure")
 	long := `"` + strings.Repeat("x", fsm.MaxPending/2-600) + `"`
 	for i, want := range []string{"", "", "over_limit"} {

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -154,6 +155,7 @@ func TestErrorsAreBounded(t *testing.T) {
 // TestErrorPagesAreBounded: a rare code among many errors does not hold a read
 // open, and a time is found at once.
 func TestErrorPagesAreBounded(t *testing.T) {
+	longtest.Skip(t)
 	r := newRig(t)
 	r.ok(beginLeadership())
 	for posted := 0; posted <= fsm.MaxErrorsExamined; posted += jobs.MaxClaims {

@@ -18,6 +18,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -596,8 +597,8 @@ func (w *walker) saveBook() *v1.Command {
 	return c
 }
 
-// walkTime bounds the walks that are taken by default, also on a busy machine.
-const walkTime = 20 * time.Second
+// walkTime bounds the walks, also on a busy machine; longWalkTime does when all tests run.
+const walkTime, longWalkTime = 5 * time.Second, 20 * time.Second
 
 // TestBoardAgreesWithItsModel walks with 200 commands at a time through a model
 // of the board in plain maps and through the machine: after each entry both
@@ -609,9 +610,12 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 	bounded := checks.Value.String() == checks.DefValue
 	openMachine := openMachines(t)
 	seen := &coverage{answers: map[string]int{}, moves: map[string]int{}, slots: map[string]int{}}
-	began, failed := time.Now(), false
+	began, failed, limit := time.Now(), false, walkTime
+	if longtest.All() {
+		limit = longWalkTime
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		if bounded && !failed && time.Since(began) > walkTime {
+		if bounded && !failed && time.Since(began) > limit {
 			return
 		}
 		whole := false

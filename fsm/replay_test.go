@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -452,6 +453,7 @@ func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
 // or without readers of the results, and with a snapshot anywhere between them. After
 // each entry of the first run the whole state must be consistent.
 func TestReplayGivesTheSameState(t *testing.T) {
+	longtest.Checks(t, 30)
 	openMachine := openMachines(t)
 	rapid.Check(t, func(t *rapid.T) {
 		a := &author{T: t, machine: openMachine(t), now: start}

@@ -13,7 +13,6 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )
@@ -114,7 +113,6 @@ func restoreAll(t *testing.T, cluster *local.Cluster, file string) {
 // TestMajorityIsLost is the runbook "When a majority is gone": two of three disks are lost
 // and the third node is stopped. A new cluster begins with what is on its disk.
 func TestMajorityIsLost(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
 	load := startPosting(t, client)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -42,6 +43,7 @@ func command(t *testing.T, stdin string, args ...string) said {
 // hostile try, from the command line and by HTTP. Each must be answered
 // clearly, and cost nobody else anything.
 func TestBadInput(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	installBadHandlers(t, handlers)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -134,7 +133,6 @@ func (w *warehouse) says(args ...string) string {
 // TestPersonGetsAFailedFlowOn: each of the four commands brings a flow that is
 // stuck to the end that it is for, and what was done already is not done again.
 func TestPersonGetsAFailedFlowOn(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	w := openWarehouse(t)
 	for _, row := range []struct {
@@ -259,7 +257,6 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 // TestInterventionOutlivesItsLeader: an acknowledged intervention is carried out, although
 // the leader is killed at once, and the job's owner with it.
 func TestInterventionOutlivesItsLeader(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	w := openWarehouse(t)
 	job := w.stuck()
@@ -276,7 +273,6 @@ func TestInterventionOutlivesItsLeader(t *testing.T) {
 // TestCancelledFlowIsUndoneFurther: a job that was cancelled, and could not be
 // undone, is cancelled in the end.
 func TestCancelledFlowIsUndoneFurther(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("busy", true)

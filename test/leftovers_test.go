@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/conductord/conductord/internal/longtest"
 )
 
 // zombies counts the children of a process that have ended and that it has not waited for.
@@ -83,7 +81,6 @@ func TestHandlersLeaveNothing(t *testing.T) {
 // TestDevRemovesWhatAKilledOneLeft holds that the temporary data directory of a
 // dev that was killed goes when the next one starts, and that of a living one does not.
 func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
-	longtest.Skip(t)
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	directories := func() []string {

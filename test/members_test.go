@@ -10,7 +10,6 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )
@@ -126,7 +125,6 @@ func TestWipedDiskIsReplaced(t *testing.T) {
 // TestClusterGrowsAndShrinks is the runbook "Change the members", while jobs are posted.
 // Promise 1: nothing is lost.
 func TestClusterGrowsAndShrinks(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startGrowing(t, 5)
 	load := startPosting(t, client)
@@ -172,7 +170,6 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 
 // TestMachineMoves is the runbook "Other addresses".
 func TestMachineMoves(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	cluster, client := startGrowing(t, 3)
 	load := startPosting(t, client)

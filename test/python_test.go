@@ -276,7 +276,6 @@ func TestPythonOutlivesConductors(t *testing.T) {
 // TestPythonSpeaksTLS holds that client and worker take their certificates from the variables of
 // the command line, and that a call which waits is cut short on such a connection too.
 func TestPythonSpeaksTLS(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	folder, dir := needPython(t), t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -48,7 +47,6 @@ func TestOrderIsTriedAgain(t *testing.T) {
 // TestParkedOrder: after its last attempt an order is kept for a person, who is
 // told why, and has it tried again.
 func TestParkedOrder(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("shut", true)

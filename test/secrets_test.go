@@ -16,7 +16,6 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/handler"
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -107,7 +106,6 @@ requires = ["account"]
 // of eight bytes is recorded: as a result, in failures, progress, stderr and lines. The secrets are
 // documents and texts that quoting changes.
 func TestHandlersThatPrintTheirSecrets(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	const document, odd = `{"user":"joe-of-shop","pass":"hunter2hunter2"}`, "k\"9\\x\"7\\q\"5\\z\"3\t\u200b\\w\"1"
 	quoted, lines := strconv.Quote(odd), "AAAA\"BBB\nCC\\DDD\nEE\tFFFF\"G"

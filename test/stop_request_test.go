@@ -213,7 +213,6 @@ func TestCancelledTripIsUndone(t *testing.T) {
 
 // TestSuspendedJobRunsTheRest suspends a job in its first step, and resumes it.
 func TestSuspendedJobRunsTheRest(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
@@ -246,7 +245,6 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 // TestWaitingJobIsUndoneAtOnce cancels a job that has no owner, because its step said "not
 // yet" for an hour.
 func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
-	longtest.Skip(t)
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	writeHandler(t, handlers, "order", "echo 1")
 	writeHandler(t, handlers, "delivery", "echo '{\"not_yet\": \"1h\"}'; exit 75")

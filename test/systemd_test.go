@@ -11,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestSystemd holds that a daemon tells systemd when it serves, that it is alive, and
@@ -77,7 +75,6 @@ func TestSystemd(t *testing.T) {
 // TestUnit holds that systemd starts a node again that a signal has ended: it takes SIGHUP, SIGINT, SIGPIPE and
 // SIGTERM for no failure.
 func TestUnit(t *testing.T) {
-	longtest.Skip(t)
 	unit, err := os.ReadFile(filepath.Join("..", "deploy", "conductord.service"))
 	if err != nil || !strings.Contains(string(unit), "\nRestart=always\n") {
 		t.Errorf("the unit restarts nodes by another rule (%v):\n%s", err, unit)

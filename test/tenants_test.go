@@ -11,13 +11,11 @@ import (
 	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestSecretsOfTenants: on a cluster with access control, a tenant's own step worker gets the secrets of the tenant's
 // boards, and the shared secrets that secrets.boards names for them. The conductor refuses all others by name.
 func TestSecretsOfTenants(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	dir, handlers, secrets := t.TempDir(), filepath.Join(t.TempDir(), "handlers"), t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -76,7 +74,6 @@ inject = {x = {secret = "` + row.secret + `"}}
 
 // TestHandlersOfBoardsHaveUsers: a node and a step worker run each handler as the user of its job's board.
 func TestHandlersOfBoardsHaveUsers(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run handlers as other users")

@@ -124,7 +124,6 @@ func TestCertificates(t *testing.T) {
 // TestNodesThatAreNoMembers: the certificate of a node that is no member is nobody's. So an
 // administrator has it join, with a token; then it works; and once it is removed it is nobody again.
 func TestNodesThatAreNoMembers(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	dir := t.TempDir()
 	var made accesscmd.MadeFiles

@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 )
 
 // TestAbsentWorkersBlockNobody holds that jobs which wait for workers that do not exist keep no
 // conductor from other jobs, are still explained, and each go on once when a worker comes.
 func TestAbsentWorkersBlockNobody(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	f := openFieldWith(t, func(c *config.Config) { c.Conductor.MaxJobs, c.Conductor.Steps = 1, 1 })
 	f.worker("--types", "quick")

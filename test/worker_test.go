@@ -168,7 +168,6 @@ func TestWorkerDies(t *testing.T) {
 }
 
 func TestWorkerDiesAtMostOnce(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	first := f.worker()
@@ -285,7 +284,6 @@ func TestBadWorker(t *testing.T) {
 // TestRetryElsewhere holds that the attempt after a failed one is kept from the worker that
 // failed, and goes to another; and that without another, the same worker gets it.
 func TestRetryElsewhere(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	f, ctx := openField(t), within(t)
 	register := func(name string) jobs.SessionID {
@@ -334,7 +332,6 @@ func TestRetryElsewhere(t *testing.T) {
 // TestWorkerIsSetAside holds that a worker on which all steps fail is set aside and shown as
 // that, and that the flow ends on another worker.
 func TestWorkerIsSetAside(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	broken, sound := filepath.Join(f.TempDir(), "broken"), filepath.Join(f.TempDir(), "sound")
@@ -392,7 +389,6 @@ func TestWorkerStops(t *testing.T) {
 // and ends with exit code 0; and that it refuses a type that it does not have, and names those
 // that it has.
 func TestWorkerLimits(t *testing.T) {
-	longtest.Skip(t)
 	t.Parallel()
 	f := openField(t)
 	one := f.worker("--max-steps", "1", "--types", "quick,slow")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -27,6 +28,7 @@ import (
 // interrupted, the flow comes to the end that it has without a crash, and no
 // step is called that its record does not allow.
 func TestCrashAtEveryWrite(t *testing.T) {
+	longtest.Checks(t, 30)
 	synctest.Test(t, func(t *testing.T) { crashAtEveryWrite(timeless{t}) }) // steps wait to be asked again
 }
 

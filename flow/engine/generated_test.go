@@ -17,11 +17,12 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/logbook"
 )
 
 const (
-	// generatedParts is how often rapid's number of flows is drawn: 500 in
+	// generatedParts is how often rapid's number of flows is drawn when all tests run: 500 in
 	// all, with its default. -rapid.checks=10000 looks longer.
 	generatedParts = 5
 	// maxReleases is more often than any drawn flow has to wait.
@@ -47,7 +48,7 @@ const (
 // A census counts the cases that occurred; too few of one kind are a fault.
 func TestGeneratedFlows(t *testing.T) {
 	seen := &census{counts: make(map[string]int)}
-	for part := range generatedParts {
+	for part := range longtest.Rounds(1, generatedParts) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				drawn := drawCase(rt)

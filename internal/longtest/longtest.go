@@ -8,6 +8,7 @@ package longtest
 import (
 	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -34,4 +35,15 @@ func Rounds(few, all int) int {
 		return all
 	}
 	return few
+}
+
+// Checks lowers the number of random cases that each rapid.Check of a test takes, unless all
+// tests run. The test must not be parallel: the number is a flag of the process.
+func Checks(t testing.TB, few int) {
+	t.Helper()
+	checks := flag.Lookup("rapid.checks")
+	if before := checks.Value.String(); !All() && before == checks.DefValue {
+		_ = checks.Value.Set(strconv.Itoa(few))
+		t.Cleanup(func() { _ = checks.Value.Set(before) })
+	}
 }

@@ -30,13 +30,13 @@ func TestConformance(t *testing.T) {
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
 		races  bool // its goroutines are not those of another row
-		long   bool // other rows together run its stores, sizes and keys
+		long   bool // the other row, fsm/fsmtest and tests of value keys hold most of it
 	}{
 		{"one node", 1, onStore(logstore.Bolt), noKeys, true, true},
 		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false, true},
 		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false, true},
 		{"three nodes with different log stores", 3, bothStores, noKeys, true, false},
-		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false, false},
+		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false, true},
 	} {
 		if underRace && !row.races {
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/test/cluster"
 )
 
@@ -17,6 +18,7 @@ import (
 // the ledger then finds steps that took results which the record has lost, and that all of
 // them are repeatable.
 func TestOnlyRepeatableStepsRunAhead(t *testing.T) {
+	longtest.Skip(t)
 	dir, err := os.MkdirTemp(memory(), "conductord-ahead-")
 	if err != nil {
 		t.Fatal(err)

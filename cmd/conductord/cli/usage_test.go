@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/cmd/conductord/commands"
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // argument is one that a command must be given, as its usage shows it; those
@@ -21,6 +22,7 @@ var argument = regexp.MustCompile(`(?:^| )[A-Z][A-Z-]*\b`)
 // command, the exit code is that of a wrong command line, also where it is the
 // flag library that finds it, and before a server is asked.
 func TestUsageErrorsOfTheTree(t *testing.T) {
+	longtest.Skip(t)
 	const deaf = "x\x01" // no number, no time, no id, and no name
 	lines := 0
 	wrong := func(line ...string) {

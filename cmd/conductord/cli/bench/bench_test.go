@@ -13,12 +13,14 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 )
 
 // TestBench does each benchmark for a moment: what is posted can be claimed,
 // and nothing is left behind but what is said to be.
 func TestBench(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
