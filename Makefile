@@ -2,7 +2,7 @@
 
 .PHONY: test race check api bench packages guards chaos
 
-test: ## all tests, as the README says
+test: ## quick tests, as the README says
 	go test ./...
 
 race: ## the concurrent packages under the race detector
