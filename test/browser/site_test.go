@@ -46,22 +46,32 @@ handler = "quick"
 requires = ["parcel"]
 `
 
+// open opens a site with handlers "quick", and "held", which ends when the site is released.
 func open(t *testing.T, nodes int) *site {
 	t.Helper()
-	s := &site{t: t, cluster: nodetest.New(t, nodes), gate: filepath.Join(t.TempDir(), "gate")}
-	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.cluster.Endpoints[0]})
-	server := httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
-	t.Cleanup(server.Close)
-	s.url = server.URL + "/dashboard/"
-	directory := t.TempDir()
+	directory, gate := t.TempDir(), filepath.Join(t.TempDir(), "gate")
 	for name, script := range map[string]string{
 		"quick": "echo '\"done\"'",
-		"held":  "while [ ! -e '" + s.gate + "' ]; do sleep 0.05; done; echo '\"done\"'",
+		"held":  "while [ ! -e '" + gate + "' ]; do sleep 0.05; done; echo '\"done\"'",
 	} {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	s := openWith(t, nodes, directory)
+	s.gate = gate
+	t.Cleanup(s.release)
+	return s
+}
+
+// openWith opens a site with the handlers of a directory.
+func openWith(t *testing.T, nodes int, directory string) *site {
+	t.Helper()
+	s := &site{t: t, cluster: nodetest.New(t, nodes)}
+	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.cluster.Endpoints[0]})
+	server := httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
+	t.Cleanup(server.Close)
+	s.url = server.URL + "/dashboard/"
 	set, err := handler.Open(directory)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +91,6 @@ func open(t *testing.T, nodes int) *site {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(s.release)
 	return s
 }
 
@@ -95,12 +104,18 @@ func (s *site) release() {
 // run posts a flow.
 func (s *site) run(document string) jobs.Job {
 	s.t.Helper()
+	return s.post(s.posting(document))
+}
+
+// posting is the posting of a flow.
+func (s *site) posting(document string) jobs.Posting {
+	s.t.Helper()
 	d, err := spec.Parse([]byte(document), "flow.toml")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	book := logbook.NewBookID()
-	return s.post(jobs.Posting{Name: d.Name, Book: &logbook.Book{ID: book, Name: d.Name, Flows: []logbook.FlowDetail{d.Detail(logbook.NewFlowID(), book, d.Store)}}})
+	return jobs.Posting{Name: d.Name, Book: &logbook.Book{ID: book, Name: d.Name, Flows: []logbook.FlowDetail{d.Detail(logbook.NewFlowID(), book, d.Store)}}}
 }
 
 // idle posts a job of a kind that no conductor runs.
