@@ -46,12 +46,11 @@ func (o Options) asMember() membership.Options {
 	}
 }
 
-// promotionPause is how long a node that has joined waits before it asks for its vote
-// again.
+// promotionPause is the time between two requests of a joining node for its vote.
 const promotionPause = time.Second
 
-// settleIn ends the join of a node that has caught up: it asks for its vote, and for the
-// removal of the node that it replaces. It ends when it has them, or with ctx.
+// settleIn completes the join of a node that has caught up: it requests a vote for the node, and
+// the removal of the node that it replaces. It ends when both are done, or with ctx.
 func (n *Node) settleIn(ctx context.Context) {
 	if err := n.identity.SetBootstrapped(); err != nil {
 		n.fatal(err)

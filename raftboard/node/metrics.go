@@ -83,7 +83,8 @@ func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {
 	}
 }
 
-// applied counts what a leader has applied, so the sum over all nodes counts each once.
+// applied counts the changes that a leader has applied. Followers do not count, so the sum over all
+// nodes counts each change once.
 func (m *nodeMetrics) applied(changes fsm.Changes) {
 	m.posted.Add(float64(changes.Posted))
 	m.finished.WithLabelValues("ok").Add(float64(len(changes.Finished) - changes.Failed))
@@ -149,7 +150,7 @@ func (n *Node) registerGauges() {
 	o.Metrics.MustRegister(&stateCollector{machine: n.machine, clock: n.clock, logger: n.logger})
 }
 
-// overdue is how long something has been due, in seconds; zero: it never is.
+// overdue returns the seconds since a due time; 0 without a due time.
 func overdue(at, now time.Time) float64 {
 	if at.IsZero() {
 		return 0
@@ -210,8 +211,8 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 }
 
 const (
-	// maxMetricBoards bounds the boards that have metrics of their own: each adds a dozen
-	// series to the memory of the system that collects them.
+	// maxMetricBoards limits the boards with their own metrics: each board adds a dozen series to
+	// the memory of the system that collects them.
 	maxMetricBoards = 100
 	// otherBoards is the label of all other boards together, and of a board with that name.
 	otherBoards = "other"
@@ -240,7 +241,7 @@ func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value floa
 	}
 }
 
-// boards reads the gauges of the first boards by name, and adds up those of the others.
+// boards reads the gauges of the first boards by name, and the sums of all other boards.
 func (c *stateCollector) boards(now time.Time) (map[string]*boardGauges, error) {
 	all := make(map[string]*boardGauges)
 	for seen, after := 0, ""; ; {

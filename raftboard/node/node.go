@@ -91,7 +91,7 @@ type Node struct {
 	clocks      *clock.Rounds
 	clockAskers *membership.Askers
 
-	// Parts with locks of their own.
+	// Parts with their own locks.
 	members      *membership.Members
 	memberAskers *membership.Askers // of the service that changes the members
 	committed    *lead.Committed
@@ -232,8 +232,8 @@ func (n *Node) handler(panics *api.Panics) http.Handler {
 	return admission.Paced(withPages(n.server, handler, guard, n.options), guard.FromNode)
 }
 
-// withPages has what is below a path answered by the handler of pages, and a browser that asks
-// for the root sent there. Everything else goes to the API.
+// withPages sends requests below a path to the handler of pages, and redirects a browser from the
+// root to this path. All other requests go to the API.
 func withPages(server *admission.Server, api http.Handler, g *guard.Guard, o Options) http.Handler {
 	if o.Pages == nil {
 		return api
@@ -383,7 +383,7 @@ func (n *Node) newAskers(told func() int64) *membership.Askers {
 	})
 }
 
-// commitOf asks other nodes what is committed.
+// commitOf returns a function that asks another node for its commit index.
 func commitOf(askers *membership.Askers) lead.AskCommit {
 	return func(ctx context.Context, node string) (term, commit uint64, err error) {
 		stands, err := askers.Ask(ctx, node)
@@ -418,8 +418,8 @@ func (n *Node) stands() transport.Standing {
 	return now
 }
 
-// changed passes on what a batch of entries has changed. The goroutine that applies
-// entries calls it, so it does not wait.
+// changed passes on the changes of a batch of entries. The goroutine that applies entries calls it,
+// so changed does not wait.
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.Changed(changes)
 	n.shares.Ended(changes.Ended)
@@ -467,8 +467,8 @@ const NodeKey = api.NodeKey
 // the entity of their conductor names the node under NodeKey.
 func (n *Node) Logs() *steplog.Buffer { return n.logs }
 
-// Ready is nil when the node can serve every call: it knows a leader, and has
-// applied what the leader had committed. Otherwise it says what is missing.
+// Ready returns nil when the node can serve every call: it knows a leader, and has applied all
+// entries that the leader had committed. Otherwise, the error names what is missing.
 func (n *Node) Ready() error { return n.ready.Check() }
 
 // Alive returns nil when raft's main loop answers, whether this node leads or not.
@@ -486,7 +486,7 @@ func (n *Node) Alive(ctx context.Context) error {
 	}
 }
 
-// WaitReady waits until the node is ready, or says what is missing when ctx ends.
+// WaitReady waits until the node is ready. When ctx ends, the error names what is missing.
 func (n *Node) WaitReady(ctx context.Context) error { return n.ready.Wait(ctx) }
 
 // fatalOnce ends the process after the first fault.
@@ -542,8 +542,8 @@ func (n *Node) close() error {
 	if n.proposer != nil {
 		n.proposer.Close()
 	}
-	// Close the connections before raft: it waits for its goroutines, and one that
-	// waits for a dead peer may take seconds.
+	// Close the connections before raft: raft waits for its goroutines, and a goroutine that waits
+	// for a dead peer can take seconds.
 	if n.transport != nil {
 		errs = append(errs, n.transport.Close())
 	}

@@ -34,16 +34,16 @@ type Issuer = guard.Issuer
 type Options struct {
 	Name    string // this node's; one of the Members
 	Cluster string // the cluster's id: nodes of another cluster are refused
-	// Members are the nodes with which the cluster begins, this one among them; all must
-	// have the same list then. Later the list counts no more, and only says where this
-	// node listens. Incarnations are ignored.
+	// Members are the founders of the cluster, including this node. At the first start, all
+	// founders must have the same list. After that, only this node's own address in the list
+	// counts. Incarnations are ignored.
 	Members []Member
 	DataDir string // holds everything that must last; made if it is missing
 	Init    bool   // this is the node's first start: make its identity in an empty data directory
 	Version string // of the program, for people
 
-	// LogStore is where raft's log and votes are kept; empty: logstore.Bolt. A
-	// data directory that has another one is refused: see ConvertLog.
+	// LogStore is the store of raft's log and votes; empty: logstore.Bolt. A data directory with
+	// another store is refused: see ConvertLog.
 	LogStore logstore.Kind
 
 	// Credentials are for TLS on both ports, and between the nodes; the certificate names
@@ -52,8 +52,8 @@ type Options struct {
 	// ClientCertificates: clients of the API must have a certificate, too.
 	ClientCertificates bool
 
-	// AccessControl: callers of the API must authenticate, and may do what the roles of their
-	// principals allow. It needs Credentials.
+	// AccessControl: callers of the API must authenticate, and the roles of their principals limit
+	// their calls. It needs Credentials.
 	AccessControl bool
 	// Issuer makes JSON web tokens that count beside access tokens.
 	Issuer Issuer
@@ -68,40 +68,39 @@ type Options struct {
 	Sessions  SessionTimings
 	Retention Retention
 	Limits    logbook.Limits // zero: logbook.MaxLimits
-	// DiskReserve is how many bytes must be free, beside room for a snapshot, for
-	// anything new to be accepted. 0: 256 MiB
+	// DiskReserve is the minimum free space, in bytes, for new work, in addition to the space of a
+	// snapshot. 0: 256 MiB
 	DiskReserve int64
-	// Memory is the budget for what clients make this node hold, in bytes; shares of it bound
+	// Memory is the budget, in bytes, for data that clients make this node hold; its shares limit
 	// the queues. The caller gives Go's runtime the same limit. 0: 512 MiB
 	Memory  int64
 	Backups cluster.Backups // that the node makes by itself
 	// VerifyInterval is how often the leader compares the states of the members. 0: 10 min
 	VerifyInterval time.Duration
-	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
-	// majority of the others answers. 0: never
+	// RemoveDeadAfter is the silence after which the leader removes a member, if a majority of the
+	// other members answers. 0: never
 	RemoveDeadAfter time.Duration
 
 	// Topology maps boards to clusters: the node forwards postings for boards of others. Its
 	// Options.Cluster is Cluster. nil: every board is here
 	Topology *topology.Source
 
-	// CheckFlow checks the flow of each posting that brings its book, with the job's
-	// own store, before anything is written; an error refuses the posting. It may be
-	// called concurrently. nil: every flow passes. It is not called where the arguments
-	// of the flow's factory are encrypted.
+	// CheckFlow checks the flow of each posting that contains its book, with the job's own store,
+	// before anything is written. An error refuses the posting. It may be called concurrently, and
+	// is not called if the arguments of the flow's factory are encrypted. nil: every flow passes.
 	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
 
 	// Pages makes the handler of web pages, which answers every request below PagesPath, such as
-	// "/dashboard/". It is given the API, which authenticates and authorizes each call that a
-	// page makes as one from the network. nil: there are no pages.
+	// "/dashboard/". Its argument is the API, which authenticates and authorizes each call of a
+	// page like a call from the network. nil: there are no pages.
 	Pages     func(api http.Handler) http.Handler
 	PagesPath string
 	// PageToken is the token that a request for a page shows, empty if it shows none. nil: the token
 	// of the header Authorization
 	PageToken func(*http.Request) string
 
-	// WallClock reads the wall clock of this machine, which is one vote about
-	// the cluster's time. It may be called concurrently. nil: time.Now.
+	// WallClock reads the wall clock of this machine, which is this node's vote about the cluster's
+	// time. It may be called concurrently. nil: time.Now.
 	WallClock func() time.Time
 
 	System System // of tests; the zero value: this machine's
@@ -126,7 +125,7 @@ type RaftTimings = raftlog.Timings
 // SessionTimings are the leader's policies for sessions and their claims.
 type SessionTimings = lead.SessionTimings
 
-// Retention is how long finished jobs and their books are kept.
+// Retention limits the time and the number of finished jobs and their books.
 type Retention = lead.Retention
 
 // Backups is the schedule of a node's own backups.
@@ -163,7 +162,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// defaultMemory is the budget of Options.Memory, and a share of it is for proposals that wait.
+// defaultMemory is the default of Options.Memory. A share of the budget is for waiting proposals.
 const (
 	defaultMemory = 512 << 20
 	proposalShare = 8
@@ -223,7 +222,6 @@ func (o Options) self() (Member, error) {
 	return Member{}, fmt.Errorf("node %q is not among the members of the cluster", o.Name)
 }
 
-// wallTime reads the wall clock of this machine. Nothing else in a node reads it:
-// it is only this node's vote about the cluster's time.
-// Elsewhere time.Now measures only how long something takes.
+// wallTime reads the wall clock of this machine, only for this node's vote about the cluster's
+// time. Nothing else in a node reads the wall clock: all other uses of time.Now measure durations.
 func wallTime() time.Time { return time.Now() }

@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// System is a node's access to its machine. Tests replace parts of it with faulty ones; a nil
-// field means the real one.
+// System is a node's access to its machine. Tests replace parts of it with faulty parts; a nil
+// field means the real part.
 type System struct {
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)

@@ -28,8 +28,9 @@ func newSecured(o Options) secured {
 	return secured{o.System, o.Credentials, o.Cluster, o.ClientCertificates}
 }
 
-// raft makes an accepted connection of a member one of TLS, whose handshake the first read does,
-// within the time of the handshake between nodes; nil without credentials.
+// raft makes an accepted connection of a member a TLS connection. Its first read does the TLS
+// handshake, within the time limit of the handshake between nodes. raft returns nil without
+// credentials.
 func (s secured) raft() func(net.Conn) net.Conn {
 	if s.store == nil {
 		return nil
@@ -47,8 +48,8 @@ func (s secured) listenAPI(address string, at *admission.Server) (net.Listener, 
 	return at.Listener(raw, s.store.API(s.clients)), nil
 }
 
-// dial connects to another member, by either port. Nothing is sent before it has proven that
-// it is a node of the cluster.
+// dial connects to another member, at either port. It sends nothing before the member has proven
+// that it is a node of the cluster.
 func (s secured) dial(ctx context.Context, address string, protocols ...string) (net.Conn, error) {
 	conn, err := s.system.Dial(ctx, address)
 	if err != nil || s.store == nil {

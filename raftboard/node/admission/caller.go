@@ -24,7 +24,8 @@ type Caller struct {
 	Expires time.Time      // the end of what it has shown; zero: none
 }
 
-// Trusted reports whether the caller may do everything, if it is a node: while it is a member.
+// Trusted reports whether the caller is a node or a local caller. Such a caller may do everything,
+// a node only while it is a member.
 func (c *Caller) Trusted() bool {
 	return strings.HasPrefix(c.Name, NodeCaller) || strings.HasPrefix(c.Name, LocalCaller)
 }
@@ -59,8 +60,9 @@ func LocalUser(ctx context.Context) (user string, local bool) {
 // nodeKey is the key of a mark in the context of calls that a node has sent.
 type nodeKey struct{}
 
-// holderOf is who a call counts for: its principal, or the address of a client that is not
-// authenticated. It is empty for nodes, operators by the socket and this process: totals alone bound them.
+// holderOf returns the principal of a call, or the client's address if the client is not
+// authenticated. It is empty for nodes, operators at the socket and this process: for them, only
+// the totals are limits.
 func holderOf(ctx context.Context) (holder string) {
 	if who := CallerOf(ctx); who != nil && who.Trusted() {
 		return ""

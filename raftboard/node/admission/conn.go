@@ -15,16 +15,19 @@ import (
 )
 
 const (
-	// freeUnits is the number of units that a new connection can use at once, so that a client of an address
-	// whose other clients use all can still say who it is. maxCredit bounds what answers earn.
+	// freeUnits is the number of units that a new connection can use at once. It lets a client
+	// authenticate even if other clients of its address have used all units. maxCredit limits the
+	// credit that a connection earns with answers.
 	freeUnits, maxCredit = 32, 1_024
-	// bytesOfUnit is what a stranger may send, or a header may have, for a unit; writtenUnit is
-	// what a caller reads for one: it tells with frames how much it has read.
+	// bytesOfUnit is the number of bytes of a stranger's input, or of a header, that cost one unit.
+	// writtenUnit is the number of answer bytes that earn one unit: the caller's frames report how
+	// much it has read.
 	bytesOfUnit, writtenUnit = 256, 1 << 10
-	// refusedUnits is what a refused call of a caller costs beside its frames, and strangerRequest a
-	// request that has no caller: a flood of them must not take the processors.
+	// refusedUnits is the cost of a caller's refused call, in addition to its frames.
+	// strangerRequest is the cost of a request without a caller. These costs keep floods of such
+	// requests from using up the processors.
 	refusedUnits, strangerRequest = 64, 16
-	// LookUnits is what the look of a watch at new events costs.
+	// LookUnits is the cost of one search of a watch for new events.
 	LookUnits = 10
 )
 
@@ -52,7 +55,7 @@ type Conn struct {
 	state  int // idle or active
 }
 
-// firstByte is a connection whose first byte can be awaited.
+// firstByte is a connection whose first byte can be awaited before the reader needs it.
 type firstByte struct {
 	net.Conn
 	first [1]byte
@@ -75,7 +78,7 @@ func (f *firstByte) Read(into []byte) (int, error) {
 	return f.Conn.Read(into)
 }
 
-// payer is whose work a connection causes.
+// payer is the holder that pays for the work of a connection.
 type payer struct {
 	meter    *meter
 	name     string
@@ -140,7 +143,7 @@ func (c *Conn) trust() {
 	c.leaveLocked()
 }
 
-// Trusted reports whether the connection has no bounds: it is a node's.
+// Trusted reports whether the connection belongs to a node, and so has no limits.
 func (c *Conn) Trusted() bool { return c != nil && c.payer.Load() == nil }
 
 // Read implements net.Conn.
@@ -163,7 +166,8 @@ func (c *Conn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// shakeHands does the TLS handshake when it is the client's turn. A client that has sent nothing has no turn.
+// shakeHands does the TLS handshake when the client's host has units left. A client that has sent
+// nothing uses no unit.
 func (c *Conn) shakeHands() error {
 	now := time.Now()
 	err := c.raw.await()
@@ -182,7 +186,7 @@ func (c *Conn) shakeHands() error {
 	return nil
 }
 
-// await waits until a meter allows n units, or until a time if it is not zero.
+// await waits until the meter allows n units, but not longer than until. Zero: without limit.
 func (c *Conn) await(m *meter, name string, n int64, until time.Time) error {
 	for {
 		now := time.Now()
@@ -250,7 +254,8 @@ func (c *Conn) Write(data []byte) (int, error) {
 	return c.Conn.Write(data)
 }
 
-// CloseWrite tells the client that no more comes. net/http uses it to have an answer read before the end.
+// CloseWrite sends the client the end of the stream. With it, net/http lets the client read an
+// answer before the connection closes.
 func (c *Conn) CloseWrite() error {
 	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
 		return half.CloseWrite()
@@ -269,10 +274,10 @@ func (c *Conn) Close() error {
 
 const headersFrame, continuationFrame = 1, 9
 
-// preface is what a connection of HTTP/2 begins with.
+// preface is the first line that a client sends on an HTTP/2 connection.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frames counts the frames in what a client sends.
+// frames counts the HTTP/2 frames in a client's input.
 type frames struct {
 	begun int  // bytes of the preface
 	plain bool // it is no HTTP/2

@@ -27,10 +27,10 @@ const (
 	strangerUnits = 2_000
 )
 
-// How many connections hosts may open a second, for each processor. Hosts where a caller was
-// authenticated recently are bounded apart from all others, so strangers cannot keep them out.
-// A TLS handshake costs a millisecond, so strangers take at most 5 % of a processor. Without
-// access control no caller is authenticated, and all hosts have the rate of known ones.
+// Limits of new connections per second and processor. Hosts with a recently authenticated caller
+// have a separate limit, so strangers cannot keep them out. A TLS handshake costs a millisecond, so
+// strangers take at most 5 % of a processor. Without access control, no caller is authenticated,
+// and all hosts have the limit of known hosts.
 const (
 	handshakeRate         = 100 // TLS handshakes; more wait
 	strangerHandshakeRate = 50
@@ -49,11 +49,11 @@ func newEntries(apart bool) (known, others entry) {
 	return entry{newMeter(acceptRate), newMeter(handshakeRate)}, entry{newMeter(acceptRate), newMeter(rate)}
 }
 
-// connections are the connections to the HTTP port, except those by the socket and those of
-// nodes, which have no bound. A connection counts for the address of its client until a caller is
-// authenticated on it, then for the principal. Without access control it always counts for the
-// address, as one of a caller. Over a bound, the holder that has most loses the connection that
-// is idle longest, or its oldest.
+// connections are the connections to the HTTP port, except connections at the socket and of nodes,
+// which have no limit. A connection counts for the address of its client until a caller is
+// authenticated on it, and then for the principal. Without access control, it always counts for the
+// address, as a connection of a caller. Over a limit, the holder with the most connections loses
+// one: the connection that is idle longest, or else the oldest.
 type connections struct {
 	logger hclog.Logger
 	log    RefusalLog

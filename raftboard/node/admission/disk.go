@@ -20,10 +20,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// All nodes hold the same data, so their disks would fill at the same time, and
-// all nodes would end. A leader therefore refuses new work while its own disk or
-// another node's is short of space. Work that was accepted goes on, ends, and is
-// removed by retention.
+// All nodes hold the same data, so their disks would fill together, and all nodes would end. A
+// leader therefore refuses new work while its own disk or another node's disk is short of space.
+// Accepted work continues to its end, and retention removes it.
 const (
 	diskLook = time.Second
 	// reserveFile is removed by a node that starts on a full disk.
@@ -31,13 +30,14 @@ const (
 	// reserveShare of the reserve is in that file: enough for a start, a term and
 	// the entries of a clean-up.
 	reserveShare = 8
-	// lookShare: a node looks at once when one part in so many of the reserve was posted since.
+	// lookShare: a node checks its disk at once after new work of this fraction of the reserve
+	// (1/lookShare).
 	lookShare = 16
-	// earlyShare: a node warns when it has less than so many times what it needs.
+	// earlyShare: a node warns when it has less than earlyShare times the needed space.
 	earlyShare = 2
 )
 
-// Disk is what a node knows of the space on its disk and on the others'. Its
+// Disk tracks the free space of this node's disk, and the nodes whose disks are short of space. Its
 // methods may be called concurrently.
 type Disk struct {
 	node      string // this one's name
@@ -57,7 +57,8 @@ type Disk struct {
 	crowded map[string]bool // the nodes known to be short of space; under mu
 }
 
-// NewDisk is for a node with a data directory, where so many snapshots are retained.
+// NewDisk makes the Disk of a node that retains the given number of snapshots in its data
+// directory.
 func NewDisk(node, dir string, reserve int64, retained int, logger hclog.Logger) *Disk {
 	return &Disk{
 		node: node, dir: dir, reserve: reserve, snapshots: int64(retained) + 1, logger: logger,
@@ -76,7 +77,7 @@ func (d *Disk) note(name string, crowded bool) {
 	}
 }
 
-// forget removes what was known of nodes that are no members any more.
+// forget removes the records of nodes that are no longer members.
 func (d *Disk) forget(others []transport.Peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,8 +96,8 @@ func (d *Disk) Crowded() bool {
 	return d.crowded[d.node]
 }
 
-// MayGrow returns an error while a disk is short of space. bytes is the size of
-// the new work; after a lot of it, the next look at the disk comes early.
+// MayGrow returns an error while a disk is short of space. bytes is the size of the new work. Much
+// new work makes the next check of the disk earlier.
 func (d *Disk) MayGrow(bytes int) error {
 	if d.grown.Add(int64(bytes)) > d.reserve/lookShare {
 		select {

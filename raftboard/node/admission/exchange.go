@@ -22,9 +22,8 @@ import (
 // Bounds of the calls on the HTTP port. However slowly clients send or read, they
 // cost a node bounded memory and time.
 const (
-	// ClientPatience is how long a client may take to send a body, or to read one
-	// part of an answer. It gets a second more for each minClientSpeed bytes: a
-	// minute for the largest message.
+	// ClientPatience limits the time in which a client sends a body, or reads one part of an
+	// answer. Each minClientSpeed bytes add a second: a minute for the largest message.
 	ClientPatience = 30 * time.Second
 	minClientSpeed = 64 << 10
 	// pressedPatience is the bound while other calls lack memory. Healthy clients
@@ -34,17 +33,18 @@ const (
 	// smallBody is the largest body for which an eighth of the budget is reserved, so
 	// that large bodies cannot shut out ordinary calls.
 	smallBody = 64 << 10
-	// refusalPause is how long a call waits for memory, with its body unread,
-	// before it is refused: a client that repeats it at once costs little.
-	// retryPause is how often it tries.
+	// refusalPause is the time that a call waits for memory before it is refused, with its body
+	// unread. A client that repeats the call at once therefore costs little. retryPause is the time
+	// between two attempts to get memory.
 	refusalPause = 5 * time.Second
 	retryPause   = 250 * time.Millisecond
-	// strangerBody bounds a body of a stranger, such as the form with which a person signs in, and
-	// strangerBodies how many each address may send in parallel, each within pressedPatience.
+	// strangerBody limits one body of a stranger, such as the form of a sign-in. strangerBodies
+	// limits the bodies that one address may send in parallel, each within pressedPatience.
 	strangerBody      = 8 << 10
 	strangerBodies    = 8
 	allStrangerBodies = 1_024
-	// callBytes is about what a call costs that waits. The calls under way may take all memory together.
+	// callBytes is the approximate memory of a waiting call. Together, the calls under way may use
+	// all memory.
 	callBytes = 32 << 10
 	// exchangeShare of the memory is for the bodies that calls hold, and for unread answers.
 	exchangeShare = 16
@@ -52,20 +52,20 @@ const (
 	maxBody = wire.MaxMessage + 1<<10
 )
 
-// A watch sends a sign of life at least twice within clientPatience, which begins
-// anew with each.
+// A watch sends a sign of life at least twice within ClientPatience. Each sign restarts this time.
 const _ = uint64(ClientPatience - 2*wire.WatchSign)
 
-// exchanges are the calls on the HTTP port. One goroutine (run) ends those whose
-// clients are too slow.
+// exchanges are the calls on the HTTP port. One goroutine (run) ends calls whose clients are too
+// slow.
 type exchanges struct {
 	logger hclog.Logger
 	refuse *connect.ErrorWriter
 	log    RefusalLog
 	apart  bool // access control: a call without a caller is a stranger's
 
-	// bodies are the bytes of bodies that a node holds, from their first byte to the end of the
-	// call. Decoding takes as much again. When unread answers exceed its total, pressedPatience holds.
+	// bodies counts the bytes of bodies from their first byte to the end of the call. Decoding
+	// needs the same amount again. When unread answers exceed the total of bodies, pressedPatience
+	// applies.
 	bodies         Budget
 	calls, streams Budget // under way
 	strangers      Budget // bodies that are read
@@ -103,8 +103,8 @@ type exchange struct {
 	ended bool                  // its client was too slow
 }
 
-// bound wraps a handler so that its calls have bounds. First it refuses what the given checks
-// refuse by the headers of a request.
+// bound wraps a handler, and limits its calls. Before that, the given checks can refuse a request
+// by its headers.
 func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error) http.Handler {
 	checks = append(checks, refusedUnread)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,9 +164,9 @@ func (e *exchange) begin(isStream bool) (done func(), err error) {
 	return func() { under.give(e.holder, 1) }, nil
 }
 
-// read reserves memory for the body and reads it. For a body of unknown length it
-// reserves memory for a small one first, and then for the largest. What the body does not need
-// it gives back.
+// read reserves memory for the body and reads the body. For a body of unknown length, it first
+// reserves memory for a small body, and then for the largest body. After the end of the body, read
+// releases unused memory.
 func (e *exchange) read(body *bytes.Buffer) error {
 	size, most := e.request.ContentLength, int64(maxBody)
 	if e.stranger {
@@ -254,8 +254,8 @@ func (e *exchange) Flush() {
 	_ = e.controller.Flush() // the next write returns the error
 }
 
-// wait notes that the call waits for its client to send or read bytes, and that
-// the node holds answer bytes meanwhile. settle ends that.
+// wait records that the call waits for its client to send or read bytes, while the node holds
+// answer bytes. settle removes this record.
 func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle func()) {
 	x := e.all
 	x.mu.Lock()
@@ -279,8 +279,7 @@ func (e *exchange) release() {
 	}
 }
 
-// endSlow ends the calls whose clients are too slow, and returns the time until
-// it should run again.
+// endSlow ends calls whose clients are too slow, and returns the time until its next run.
 func (x *exchanges) endSlow() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()

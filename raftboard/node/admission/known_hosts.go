@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// knownFor is how long a host stays known after a call of an authenticated caller, and renoteHost
-	// how often a connection notes that.
+	// knownFor is the time that a host stays known after a call of an authenticated caller.
+	// renoteHost is the interval at which a connection renews this time.
 	knownFor, renoteHost = 10 * time.Minute, time.Minute
 	// maxKnownHosts bounds the known hosts. When there are more, the longest silent one is forgotten.
 	maxKnownHosts = 4_096

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// A node is short of memory from three quarters of its budget on: the collector needs
-	// room for garbage, and what is under way grows a little yet.
+	// A node is short of memory above three quarters of its budget. The rest is for garbage, and
+	// for calls under way that still grow.
 	shortOver, shortOf = 3, 4
 	memoryLook         = 250 * time.Millisecond
 )
 
-// Memory is what a node knows of its memory. The queues have their shares of the
-// budget; this is the bound over all of them, for the sum of what many clients hold in
-// streams, lists and watches. While memory is short, the node refuses new work and lists;
-// keep-alives, claims and endings go on. Its methods may be called concurrently.
+// Memory compares the node's live memory with its budget. Each queue has its own share of the
+// budget. Memory limits their sum, and the data that many clients together hold in streams, lists
+// and watches. While memory is short, the node refuses new work and lists; keep-alives, claims and
+// endings continue. Its methods may be called concurrently.
 type Memory struct {
 	bytes  int64
 	short  atomic.Bool
@@ -51,8 +51,9 @@ func (m *Memory) Watch(ctx context.Context) {
 	}
 }
 
-// look notes whether memory is short. live is what the latest collection has found in use;
-// while memory is short, few things are made, so the next collection has to be asked for.
+// look records whether memory is short. live returns the live memory of the latest garbage
+// collection. While memory is short, the node allocates little and Go rarely collects, so look
+// starts a collection.
 func (m *Memory) look(live func() int64) {
 	if m.short.Load() {
 		runtime.GC()

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// maxRequestRate bounds the requests a second on one connection to the HTTP port, and how many
-// it may make at once after it was idle. A message of a stream counts as one request. The client
-// library packs calls: on two processors 64 callers post 28,000 jobs a second in 500 messages,
-// and read 45,000 in 2,700.
+// maxRequestRate limits the requests per second on one connection to the HTTP port, and the burst
+// after an idle time. A message of a stream counts as one request. The client library packs calls:
+// on two processors, 64 callers post 28,000 jobs a second in 500 messages, and read 45,000 in
+// 2,700.
 const maxRequestRate = 10_000
 
 // pace is the token bucket of a connection. Over the rate, a request waits before it is
-// authenticated or read. At most maxStreams requests of a connection wait, so none waits longer
-// than a tenth of a second. The wait goes on when the client gives the request up: otherwise
-// requests that are reset at once would have no bound.
+// authenticated or read. At most maxStreams requests of a connection wait, so no request waits
+// longer than a tenth of a second. The wait continues after the client has cancelled the request:
+// otherwise, cancelled requests would have no limit.
 type pace struct {
 	rate int64 // a second, and at once
 
@@ -25,7 +25,7 @@ type pace struct {
 	next time.Time // when the bucket holds one token more than it has given; under mu
 }
 
-// delay takes a token and returns how long its request must wait.
+// delay takes a token, and returns the time that its request must wait.
 func (p *pace) delay(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

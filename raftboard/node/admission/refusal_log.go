@@ -42,7 +42,7 @@ func (r *RefusalLog) Warn(logger hclog.Logger, message string, remote any, reaso
 	r.omitted = 0
 }
 
-// RefusalText is a reason as it is kept and logged.
+// RefusalText returns the text of a reason for the log and the record of refusals.
 func RefusalText(reason error) string {
 	text := reason.Error()
 	if len(text) > maxRefusalText {

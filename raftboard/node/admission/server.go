@@ -1,16 +1,17 @@
-// Package admission bounds what clients cost a node: its memory, its disk and its processors are
-// shared out by principal, and among strangers by address.
+// Package admission limits the cost of clients for a node. It shares memory, disk and processors
+// among principals, and among addresses for strangers.
 //
-// The nouns: a Caller is the authenticated sender of a call, and who the call counts for. A Server is
-// the HTTP port: it bounds connections, requests, bodies and answers. A Budget is what holders have in
-// parallel, a meter what they use in a time. Memory and Disk refuse new work while they are short.
-// SessionShares and Watchers count what lasts longer than a call.
+// The nouns: a Caller is the authenticated sender of a call, and the holder that the call counts
+// for. A Server is the HTTP port: it limits connections, requests, bodies and answers. A Budget
+// limits the amounts that holders have at one time, and a meter limits the work of holders per
+// time. Memory and Disk refuse new work while they are short. SessionShares and Watchers count
+// sessions, watches and long polls, which last longer than a call.
 //
-// No holder gets more than is left for others, so one flood leaves room for a newcomer. Nodes of the
-// cluster, and operators by the socket, have no bound of their own.
+// No holder gets more than is left for the others, so a flood from one holder leaves room for a
+// newcomer. Nodes of the cluster, and operators at the socket, have no limit of their own.
 //
-// The package assumes that its user authenticates callers and says so, by WithCaller and
-// Conn.Authenticated, and that wire bounds the messages.
+// The package assumes that its user authenticates callers and reports them, with WithCaller and
+// Conn.Authenticated, and that package wire limits messages.
 package admission
 
 import (
@@ -47,7 +48,8 @@ type Server struct {
 	stopCalls   context.CancelFunc // ends long polls and watches
 }
 
-// NewServer makes the server of a node with a budget of memory, in bytes. apart: strangers have bounds of their own.
+// NewServer makes the server of a node with a budget of memory, in bytes. apart: strangers have
+// separate limits.
 func NewServer(logger hclog.Logger, memory int64, apart bool) *Server {
 	a := &Server{exchanges: newExchanges(logger, memory, apart), connections: newConnections(logger, apart)}
 	a.requestRate.Store(maxRequestRate)
@@ -123,7 +125,7 @@ func (h *httpErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Bounds are those of a server that may change while it serves.
+// Bounds are the limits of a server that tests can change while it serves.
 type Bounds struct {
 	Patience                   time.Duration // with a client that is to send or to read
 	BodyBytes                  int64         // of all calls
@@ -147,7 +149,7 @@ func (a *Server) Tune(change func(*Bounds)) {
 	clear(c.strangerWork.used)
 }
 
-// Load is what a server holds.
+// Load is the current use of a server.
 type Load struct {
 	Waiting     int            // calls, for their clients
 	Bytes       int64          // of bodies and unread answers
@@ -155,7 +157,7 @@ type Load struct {
 	Strangers   map[string]int // connections, by address
 }
 
-// Load returns what the server holds now.
+// Load returns the current use of the server.
 func (a *Server) Load() Load {
 	x, c := a.exchanges, a.connections
 	for _, mu := range []sync.Locker{&x.mu, &x.bodies.mu, &c.mu} {

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// maxClientSessions bounds the open sessions that one client has opened
-	// through a node, and maxForwardedSessions those that one node has forwarded
-	// to another. Together they leave room among the sessions of a cluster of up
-	// to five nodes, however many nodes one client uses: 5 x 1,000 + 3,000 of 10,000.
+	// maxClientSessions limits the open sessions that one client has opened through a node.
+	// maxForwardedSessions limits the open sessions that one node has forwarded to another. However
+	// many nodes a client uses, sessions remain for others in a cluster of up to five nodes: 5 x
+	// 1,000 + 3,000 of 10,000.
 	maxClientSessions    = 1_000
 	maxForwardedSessions = 3_000
 	// openingTime is the longest that an opening may take.
 	openingTime = 10 * time.Second
 )
 
-// SessionShares keeps one client from opening all sessions of a cluster. A client
-// is a principal, or without access control a remote host; a node's own conductor is not a client.
-// The counts are kept in memory and begin anew with the process.
+// SessionShares keeps one client from opening all sessions of a cluster. A client is a principal,
+// or without access control a remote host; a node's own conductor is not a client. The counts are
+// in memory, and start at zero with the process.
 type SessionShares struct {
 	known func(jobs.SessionID) bool // whether a session is open
 	Most  atomic.Int64              // of a client
@@ -41,8 +41,8 @@ func NewSessionShares(known func(jobs.SessionID) bool) *SessionShares {
 	return s
 }
 
-// Admit counts the opening of a session by its id, or refuses it. One that its caller may not make counts for the caller alone:
-// allow refuses it before it takes a place of the node that has forwarded it.
+// Admit counts the opening of a session by its id, or refuses it. If allow refuses the opening, it
+// counts only for the caller, and takes no place of the node that forwarded it.
 func (s *SessionShares) Admit(ctx context.Context, opening string, allow func() error) error {
 	client, _ := ctx.Value(clientKey{}).(string)
 	id, err := jobs.ParseSessionID(opening)

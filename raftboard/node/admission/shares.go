@@ -17,7 +17,8 @@ type Budget struct {
 	held map[string]int64 // by holder; under mu
 }
 
-// take reports whether n more are the holder's, with so many left.
+// take gives the holder n more, and reports whether it did. It leaves at least left units of the
+// total unused.
 func (b *Budget) take(holder string, n, left int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +38,7 @@ func (b *Budget) take(holder string, n, left int64) bool {
 	return true
 }
 
-// give returns n of what the holder has taken.
+// give returns n units of the holder to the budget.
 func (b *Budget) give(holder string, n int64) {
 	if n == 0 {
 		return
@@ -63,7 +64,7 @@ type meter struct {
 	used  map[string]int64 // by holder; under mu
 }
 
-// newMeter makes a meter that allows so much work a second for each processor.
+// newMeter makes a meter that allows perSecond units for each processor.
 func newMeter(perSecond int64) *meter {
 	return &meter{total: perSecond * int64(runtime.GOMAXPROCS(0)) * int64(meterSpan) / int64(time.Second), used: make(map[string]int64)}
 }
@@ -71,7 +72,8 @@ func newMeter(perSecond int64) *meter {
 // partLocked is what each holder may use in a span.
 func (m *meter) partLocked() int64 { return max(1, m.total/int64(len(m.used)+1)) }
 
-// take notes n as used, unless the holder has used up its part. Then it returns how long to wait.
+// take counts n units for the holder, and returns 0. If the holder has used up its part, take
+// counts nothing and returns the time to wait.
 func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userOf is the number of the user at the other end of a socket, as the kernel tells it.
+// userOf returns the kernel's number of the user at the other end of a socket.
 func userOf(conn net.Conn) string {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {

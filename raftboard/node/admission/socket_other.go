@@ -8,6 +8,6 @@ import (
 	"strconv"
 )
 
-// userOf is the number of this process's user: only its programs, and those of root, can
-// open the socket.
+// userOf returns the number of this process's user: only programs of this user and of root can open
+// the socket.
 func userOf(net.Conn) string { return strconv.Itoa(os.Getuid()) }

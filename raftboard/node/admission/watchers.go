@@ -2,8 +2,8 @@ package admission
 
 import "sync"
 
-// Watchers counts the watches and long polls of each principal that this node answers. It
-// is not in the state: they begin and end many times a second, and none outlives its node.
+// Watchers counts the watches and long polls of each principal at this node. The count is not in
+// the state: watches and polls start and end many times a second, and none outlives its node.
 type Watchers struct {
 	Polls, Watches Budget // of all principals
 

@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// recordPatience is how long recordSoon waits for a leader.
+// recordPatience limits the time that RecordSoon waits for a leader.
 const recordPatience = 2 * time.Second
 
 // accessService answers calls about principals, quotas and the audit log.
@@ -96,8 +96,8 @@ func (s *accessService) whoAmI(ctx context.Context, _ *connect.Request[conductor
 	return connect.NewResponse(answer), nil
 }
 
-// record puts on record what the caller is about to do that is no command. Without a caller
-// there is nothing to record.
+// record writes an act of the caller into the audit log, before the act. It is for acts that are
+// not commands. Without a caller, it records nothing.
 func (r *Router) record(ctx context.Context, verb, target, change string) error {
 	if admission.CallerOf(ctx) == nil {
 		return nil
@@ -110,7 +110,8 @@ func (r *Router) record(ctx context.Context, verb, target, change string) error 
 	return nil
 }
 
-// RecordSoon is record for what must also be possible without a leader.
+// RecordSoon is record with a short wait for the leader, for acts that must also be possible
+// without a leader.
 func (r *Router) RecordSoon(ctx context.Context, verb, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()

@@ -1,9 +1,9 @@
-// Package api answers the calls of clients about boards, jobs, and those who work on them.
+// Package api answers the calls of clients about boards, jobs, conductors and workers.
 //
-// The table of calls is in calls.go, with the ways to answer one: where the leader is, at the node
-// that is called, or from this node's own state. Each noun has a service in a file of its own. A
-// Submitter checks commands and has them replicated; a Router forwards calls to other nodes, and
-// Elsewhere postings to other clusters.
+// The table of calls is in calls.go, with the ways to answer a call: at the leader, at the called
+// node, or from this node's own state. Each noun has a service in its own file. A Submitter checks
+// commands and replicates them. A Router forwards calls to other nodes, and Elsewhere forwards
+// postings to other clusters.
 //
 // The package knows neither raft nor the members, so it also runs over package memorylog. Package
 // cluster adds the calls about the cluster.

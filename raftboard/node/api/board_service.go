@@ -69,7 +69,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 	return command.ExplanationToProto(&explanation), nil
 }
 
-// ableOn leaves out the entities whose principals may not work on a board.
+// ableOn removes the entities whose principals may not work on the board.
 func (s *boardService) ableOn(board string, entities []jobs.Entity) []jobs.Entity {
 	return slices.DeleteFunc(entities, func(entity jobs.Entity) bool {
 		works, err := s.submit.Guard.WorksOn(entity.Session, board)
@@ -252,8 +252,9 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 	return &conductordv1.GetBoardResponse{Board: command.BoardToProto(&board)}, nil
 }
 
-// ownIDDigits is how many digits of an id a caller gives that does not read all boards. Its search must
-// be complete without telling how many ids of others it has met: about so many are posted in 4 s.
+// ownIDDigits is the minimum length of an id prefix from a caller that cannot read all boards. The
+// search must be complete, and must not reveal how many ids of other boards match. With 9 digits,
+// the matches are about the ids of 4 s.
 const ownIDDigits = 9
 
 // findIDs finds ids by their beginning, among the ids that the caller may see.

@@ -25,9 +25,9 @@ type Call struct {
 	offer      *stream.Offer // its form on streams; nil: it is not offered there
 }
 
-// Calls is the table of the calls about jobs and those who work on them, apart from Carry. A
-// verb whose call only applies its command has its row in command.Verbs, and verbCall
-// serves it. service.proto states the permissions.
+// Calls is the table of the calls about jobs, conductors and workers, apart from Carry. A verb
+// whose call only applies its command has its row in command.Verbs, and verbCall serves it.
+// service.proto states the permissions.
 func (a *API) Calls() []Call {
 	r := a.Router
 	rows := []Call{
@@ -86,7 +86,7 @@ func (a *API) Calls() []Call {
 // unary is a handler as connect takes it.
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
-// Plain makes the row of a call that has an HTTP exchange of its own.
+// Plain makes the row of a call that uses one HTTP request for each call.
 func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	row := Call{Name: name, Permission: command.PermissionOf(name)}
 	answer := answers(row)
@@ -96,9 +96,8 @@ func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	return row
 }
 
-// Streamed makes the row of a call that streams carry too. Programs repeat
-// such a call all the time. Other calls are so rare, or so large, that an exchange of their own
-// costs little.
+// Streamed makes the row of a call that streams also carry, because programs repeat the call all
+// the time. Other calls are so rare, or so large, that a separate HTTP request costs little.
 func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	row := Plain(name, answers)
 	offer := stream.Offered(wire.Prefix+name, answers(row))
@@ -106,16 +105,16 @@ func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Cal
 	return row
 }
 
-// Streaming makes the row of a call whose answer is a stream. lines answers programs without
-// connect's protocol, and passes the others on.
+// Streaming makes the row of a call whose answer is a stream. lines answers clients without
+// connect's protocol, and passes other requests on.
 func Streaming[Req, Res any](name string, answer func(context.Context, *connect.Request[Req], *connect.ServerStream[Res]) error, lines func(http.Handler) http.Handler) Call {
 	return Call{Name: name, Permission: command.PermissionOf(name), handler: func(options ...connect.HandlerOption) http.Handler {
 		return lines(connect.NewServerStreamHandler(wire.Prefix+name, answer, options...))
 	}}
 }
 
-// Leading answers a call where the leader is: here, or by forwarding it once. The node
-// that is called first does before; its error is the answer.
+// Leading answers a call at the leader: on this node, or by forwarding the call once. The called
+// node first runs before. If before fails, its error is the answer.
 func Leading[Req, Res any](
 	r *Router, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
 ) func(Call) unary[Req, Res] {
@@ -136,7 +135,8 @@ func Leading[Req, Res any](
 	}
 }
 
-// lasting is leading, for a call that waits: its caller must also have the right to it when it is answered.
+// lasting is Leading for a call that waits. Its caller also needs the permission at the time of the
+// answer.
 func lasting[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, uint64, error)) func(Call) unary[Req, Res] {
 	return func(row Call) unary[Req, Res] {
 		return Leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
@@ -152,7 +152,8 @@ func lasting[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, u
 	}
 }
 
-// Recorded is leading, for a call that is no command: it is on record before it begins.
+// Recorded is Leading for a call that is not a command. The audit log records the call before the
+// call starts.
 func Recorded[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, uint64, error)) func(Call) unary[Req, Res] {
 	return func(row Call) unary[Req, Res] {
 		return Leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
@@ -287,7 +288,7 @@ func Forward[Req, Res any](
 	return answer, nil
 }
 
-// boxed is a message whose type is known when the program runs.
+// boxed is a message whose type is known only at run time.
 type boxed struct{ proto.Message }
 
 // verbCall makes the row of a verb whose call only applies its command.
@@ -323,8 +324,9 @@ func ToProto[T, Message any](items []T, convert func(*T) *Message) []*Message {
 	return messages
 }
 
-// Bounds of what one call reads while the caller may see nothing of it. Then the answer is empty, and says where the
-// list continues. A list whose next would name an item reads as many rows as there can be boards or sessions.
+// Limits of the rows that one call reads without finding a row that the caller may see. At the
+// limit, the answer is empty, and contains the position for the next call. If this position would
+// name an item, the limit is the maximum number of boards or sessions.
 const (
 	maxHiddenPages = 20
 	maxHiddenRows  = 10_000

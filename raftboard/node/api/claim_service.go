@@ -81,7 +81,8 @@ func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 	return answer, nil
 }
 
-// claimNext waits until there is a job. What was claimed for a caller that may not claim any more is given back.
+// claimNext waits until there is a job. If the caller has meanwhile lost the permission to claim,
+// claimNext releases the job.
 func (s *claimService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	still := func() error { return s.submit.Guard.Allow(ctx, "BoardService/ClaimNext", command.Work, message) }
 	within, end := s.submit.Guard.While(ctx, still)
@@ -101,8 +102,9 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	return nil, 0, refusal
 }
 
-// awaitClaim waits within a context, and proposes in another one: what becomes of a proposal must be known.
-// Looking writes nothing to the log: a command is proposed only when the state machine shows something to claim.
+// awaitClaim waits within a context, and proposes in another one, because the outcome of a proposal
+// must be known. Waiting writes nothing to the log: awaitClaim proposes a command only when the
+// state machine has a job to claim.
 func (s *claimService) awaitClaim(ctx, within context.Context, still func() error, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
@@ -237,7 +239,7 @@ func (s *claimService) claimNextResponse(granted []*conductordv1.Granted, index 
 	return &conductordv1.ClaimNextResponse{Claimed: claimed}, index, err
 }
 
-// claimNextCommand is the claim as it is proposed, with the defaults of the API.
+// claimNextCommand returns the command of a claim, with the defaults of the API.
 func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Command {
 	if claim == nil {
 		claim = &conductordv1.ClaimNextCommand{}
@@ -249,7 +251,7 @@ func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Comman
 	return &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{ClaimNext: claim}}
 }
 
-// errClaimantDrained: the caller's conductor is drained. No call is answered with it.
+// errClaimantDrained: the caller's conductor is drained. This error never reaches a caller.
 var errClaimantDrained = errors.New("the conductor is drained")
 
 // tryClaim claims if there is anything to claim, or if the nonce may have been answered before. The
@@ -271,7 +273,7 @@ func (s *claimService) tryClaim(ctx context.Context, waiter *polls.Waiter, claim
 	return grantedOf(proposer.Outcome{Index: index, Results: results, Err: err})
 }
 
-// pollTime reads how long a call may wait.
+// pollTime reads the time that a call may wait.
 func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
 	wait, err := command.DurationFromProto(field, given)
 	if err != nil {

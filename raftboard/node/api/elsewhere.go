@@ -29,16 +29,16 @@ import (
 )
 
 const (
-	// otherClusterTime bounds a call to another cluster, over all of its servers. It is shorter
-	// than a try of the client library, so that the client hears of the result.
+	// otherClusterTime limits a call to another cluster, over all its servers. It is shorter than a
+	// try of the client library, so the client receives the result.
 	otherClusterTime = 2500 * time.Millisecond
 	// elsewhereDial bounds one connection, so that a server that is gone leaves time for others.
 	elsewhereDial = 800 * time.Millisecond
 	// maxElsewhere bounds the calls under way to each other cluster. A cluster that hangs costs this
 	// node bounded memory, and costs other boards nothing.
 	maxElsewhere = 256
-	// maxElsewhereBytes bounds what these calls carry. It is a quarter of the memory that a
-	// node has for all bodies, so that a cluster that hangs leaves the rest to this one.
+	// maxElsewhereBytes limits the bytes of calls to other clusters. It is a quarter of the node's
+	// memory for bodies, so a cluster that hangs leaves the rest to this cluster.
 	maxElsewhereBytes = 8 << 20
 )
 
@@ -51,8 +51,8 @@ type Elsewhere struct {
 	client   *http.Client
 	machine  *fsm.Machine
 	clusters sync.Map // of *otherCluster, by name
-	// allow authorizes a posting here too, before it is forwarded. Otherwise any known caller
-	// could reach a cluster that trusts this node's network, and learn the topology from errors.
+	// allow authorizes a posting before it is forwarded. Otherwise, any known caller could reach a
+	// cluster that trusts this node's network, and learn the topology from errors.
 	allow func(ctx context.Context, verb string, needed command.Permission, message any) error
 	hide  func(ctx context.Context, answer any) // what another cluster shows to this one's caller
 }
@@ -95,7 +95,7 @@ func dialElsewhere(ctx context.Context, files *credentials.Store, network, addre
 // shownKey is the key of the header Authorization in a call's context.
 type shownKey struct{}
 
-// KeepShown keeps what a caller shows, for calls that go to another cluster.
+// KeepShown keeps the caller's Authorization header, for calls to another cluster.
 func (e *Elsewhere) KeepShown(next http.Handler) http.Handler {
 	if e.source == nil {
 		return next
@@ -120,9 +120,9 @@ func (e *Elsewhere) Status() (digest, cluster string) {
 	return now.Digest(), e.here(now)
 }
 
-// routed answers a call that posts: the postings for this cluster's boards by the given row,
-// and the others by forwarding them. Each posting for another cluster has a verdict of its own,
-// also if that cluster does not answer, because it is none of the other postings' concern.
+// routed answers a call that posts. It passes the postings for this cluster's boards to the given
+// row, and forwards the others. Each forwarded posting has its own verdict. If another cluster does
+// not answer, only the verdicts of its postings are errors.
 func (e *Elsewhere) routed(answers func(Call) unary[conductordv1.PostRequest, conductordv1.PostResponse]) func(Call) unary[conductordv1.PostRequest, conductordv1.PostResponse] {
 	return func(row Call) unary[conductordv1.PostRequest, conductordv1.PostResponse] {
 		local := answers(row)
@@ -278,8 +278,8 @@ func (e *Elsewhere) send(ctx context.Context, digest, server, shown string, part
 	return got, err
 }
 
-// Refuse returns an error for a board of another cluster. A board that exists here is this
-// cluster's too until it is deleted: its last jobs end here after it has moved.
+// Refuse returns an error for a board of another cluster. A board that still exists here also
+// belongs to this cluster until it is deleted: its last jobs end here after the move.
 func (e *Elsewhere) Refuse(board string) error {
 	if e.source == nil {
 		return nil

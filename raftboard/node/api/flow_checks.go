@@ -32,9 +32,8 @@ type flowChecks struct {
 	paid map[string]time.Time // by principal: when the time that its checks have taken is over, at its share; under mu
 }
 
-// posting finds the faults of the flow that a posting brings, if the rest of the
-// posting has none. A flow that was saved earlier is not checked here, nor one whose
-// arguments are encrypted.
+// posting checks the flow that a posting contains, if the rest of the posting is valid. It does not
+// check a flow that was saved earlier, or a flow with encrypted arguments.
 func (c *flowChecks) posting(ctx context.Context, posting *jobs.Posting) error {
 	if c.check == nil || posting.Book == nil {
 		return nil
@@ -60,7 +59,7 @@ func (c *flowChecks) posting(ctx context.Context, posting *jobs.Posting) error {
 	return nil
 }
 
-// admit refuses a check of a principal whose checks have taken more than its share.
+// admit refuses a check for a principal whose checks have used more than its share.
 func (c *flowChecks) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // nobody waits for the answer

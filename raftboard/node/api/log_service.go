@@ -21,8 +21,8 @@ import (
 // Logs.
 const NodeKey = "node"
 
-// logService reads what running steps write. The node that is called finds the one whose
-// conductor has the job, and forwards the call to it at most once.
+// logService reads the output of running steps. The called node finds the node whose conductor has
+// the job, and forwards the call at most once.
 type logService struct {
 	node    string
 	machine *fsm.Machine
@@ -58,7 +58,7 @@ func (s *logService) answer(ctx context.Context, row Call, request *connect.Requ
 	return answer, err
 }
 
-// lines returns the lines that the caller asks for.
+// lines returns the requested lines.
 func (s *logService) lines(ctx context.Context, row Call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.Guard
 	if p := guard.HidesValuesFrom(ctx); p != "" {
@@ -100,8 +100,8 @@ func (s *logService) lines(ctx context.Context, row Call, request *connect.Reque
 	return forwarded.Msg, nil
 }
 
-// holder is the node whose conductor has the job, or had it last; empty: none, or a conductor
-// that is a program of its own.
+// holder returns the node whose conductor has the job, or had it last. It is empty if there is
+// none, or if the conductor is a separate program.
 func (s *logService) holder(id jobs.JobID) (string, error) {
 	job, err := s.machine.Job(id)
 	if err != nil {

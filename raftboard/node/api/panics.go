@@ -19,7 +19,8 @@ import (
 // panicPeriod is how often a node logs panics of one call: a caller can repeat the request that causes them.
 const panicPeriod = time.Minute
 
-// Panics answers requests whose handlers panic, and logs alike ones once per panicPeriod. Its methods may be called concurrently.
+// Panics answers requests whose handlers panic. It logs the panics of one call at most once per
+// panicPeriod. Its methods may be called concurrently.
 type Panics struct {
 	logger hclog.Logger
 
@@ -37,7 +38,8 @@ func NewPanics(logger hclog.Logger) *Panics {
 	return &Panics{logger: logger, kinds: make(map[string]*panicKind)}
 }
 
-// note logs a panic with its stack. It returns the answer to the caller: nobody knows what was done before the panic.
+// note logs a panic with its stack, and returns the answer to the caller. The answer is
+// ErrUncertain, because the call can have had an effect before the panic.
 func (p *Panics) note(call string, cause any, stack []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,14 +57,15 @@ func (p *Panics) note(call string, cause any, stack []byte) error {
 	return fmt.Errorf("%w: the node failed while it answered %s; its log has the reason", jobs.ErrUncertain, call)
 }
 
-// option answers calls whose handlers panic.
+// option returns the connect option that answers calls whose handlers panic.
 func (p *Panics) option() connect.HandlerOption {
 	return connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
 		return wire.ErrorToConnect(p.note(procedureName(spec.Procedure), cause, debug.Stack()))
 	})
 }
 
-// Around answers other requests whose handler panics, such as those for pages.
+// Around wraps a handler of requests that are not calls, such as requests for pages, and answers
+// requests whose handler panics.
 func (p *Panics) Around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -47,7 +47,7 @@ func nameJobs(_ context.Context, header http.Header, request *conductordv1.PostR
 	return nil
 }
 
-// post leaves out of a brief answer what the caller has sent.
+// post removes the caller's own values from a brief answer.
 func (s *postService) post(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
 	answer, index, err := s.postAll(ctx, request)
 	for _, posted := range answer.GetPosted() {
@@ -85,8 +85,8 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	return s.postChecked(ctx, whole)
 }
 
-// postChecked posts what has been checked. Waiting claims that match are piggybacked,
-// so the entry that posts a job also claims it.
+// postChecked posts jobs that have passed the checks. It piggybacks matching waiting claims, so the
+// entry that posts a job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
 	claims := slices.DeleteFunc(s.polls.Piggyback(c.GetPost().GetPostings()), func(claim *proposer.Piggybacked) bool {
 		refusal := claim.Still()
@@ -234,8 +234,9 @@ func (s *postService) checkPosting(ctx context.Context, message *conductordv1.Po
 	return s.checkFlow(ctx, message, &posting, ahead)
 }
 
-// checkFlow finds the faults of the flow that a posting brings. The check may cost much more than the posting, so a
-// quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
+// checkFlow checks the flow that a posting contains. The check can cost much more than the posting,
+// so a quota that would refuse the posting refuses it before the check. ahead is the number of
+// earlier postings in the call.
 func (s *postService) checkFlow(ctx context.Context, message *conductordv1.Posting, posting *jobs.Posting, ahead int) error {
 	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(message.GetBook().GetFlows()) > 0 {
 		if err := s.machine.RoomFor(who.Name, message, uint64(ahead), s.submit.Guard.Now()); err != nil {

@@ -46,8 +46,8 @@ func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveSc
 	return &conductordv1.SaveScheduleResponse{Schedule: result.GetSchedule().GetSchedule()}, index, err
 }
 
-// planned plans a command and replicates it, and plans again if the schedule has
-// changed meanwhile.
+// planned plans a command and replicates it. If the schedule has changed meanwhile, planned plans
+// again.
 func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
 	for try := 1; ; try++ {
 		c, err := plan(s.clock.Now())
@@ -64,7 +64,7 @@ func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) 
 	}
 }
 
-// planSave decides when a schedule's slots begin, and which is the first.
+// planSave decides the start of a schedule's slots, and its first slot.
 func (s *scheduleService) planSave(ctx context.Context, given *schedules.Schedule, now time.Time) (*conductordv1.Command, error) {
 	if err := schedules.Check(s.limits, given); err != nil {
 		return nil, err

@@ -37,10 +37,9 @@ func (s *sessionService) keepAlive(ctx context.Context, message *conductordv1.Ke
 	return &conductordv1.Done{}, s.machine.AppliedIndex(), nil
 }
 
-// renew moves the deadline of a session after a round of questions has shown that this node still
-// leads. It does not wait until entries are applied: a session whose opening was acknowledged
-// already has a timer, and must not expire because of a slow entry. Only for an unknown session
-// it waits once.
+// renew moves the deadline of a session after a quorum round has shown that this node still leads.
+// It does not wait until entries are applied: a session whose opening was acknowledged already has
+// a timer, and must not expire because of a slow entry. For an unknown session, renew waits once.
 func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 	index, err := s.reads.Confirm(ctx)
 	if err != nil {

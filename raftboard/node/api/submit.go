@@ -12,7 +12,7 @@ import (
 // Submitter checks and replicates the commands of callers.
 type Submitter struct{ *Parts }
 
-// mayGrow returns an error while there is no room for new work of so many bytes.
+// mayGrow returns an error while there is no room for new work of the given size.
 func (s *Submitter) mayGrow(bytes int) error {
 	if err := s.Memory.MayGrow(); err != nil {
 		return err

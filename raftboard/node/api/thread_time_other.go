@@ -4,5 +4,5 @@ package api
 
 import "time"
 
-// threadTime is not known here: differences of it are the time that has passed.
+// threadTime returns the wall time, because the processor time of a thread is not available here.
 func threadTime() time.Duration { return time.Duration(time.Now().UnixNano()) }

@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// lines lets plain programs watch: it answers a request with the content type
-// application/json with one JSON object a line. connect's own protocol frames each
-// message in bytes that curl cannot write. Other requests go to next.
+// lines serves watches to clients without connect's protocol: it answers a request of the content
+// type application/json with one JSON object per line. connect's own protocol frames each message
+// in bytes that curl cannot write. Other requests go to next.
 func (s *watchService) lines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !IsPlain(r) {

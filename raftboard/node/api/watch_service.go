@@ -30,9 +30,9 @@ type watchService struct {
 	guard   *guard.Guard
 }
 
-// Watch answers one watch. Every node does so from its own state: events have the same
-// order everywhere. A watch holds only its position, so a slow reader costs no more
-// than its connection.
+// Watch answers one watch. Every node answers from its own state, because events have the same
+// order on all nodes. A watch holds only its position, so a slow reader costs no more than its
+// connection.
 func (s *watchService) Watch(ctx context.Context, request *connect.Request[conductordv1.WatchRequest], stream *connect.ServerStream[conductordv1.WatchResponse]) error {
 	if leader, known := s.leader.Known(); known {
 		stream.ResponseHeader().Set(wire.HeaderLeader, leader.API)
@@ -129,8 +129,8 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 }
 
-// showLife sends a sign of life if one is due. tell calls it when the watch selects none
-// of the new events.
+// showLife sends a sign of life if one is due. tell calls it when the watch selects none of the new
+// events.
 func (s *watchService) showLife(ctx context.Context, send sender, due <-chan time.Time, position jobs.Position) error {
 	select {
 	case <-due:

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// recordLook is how often a report looks whether it is recorded, besides when its flow
-	// changes: a restored snapshot names no flows.
+	// recordLook is the interval at which a report checks whether it is recorded, in addition to
+	// the checks after changes of its flow: a restored snapshot reports no changed flows.
 	recordLook = time.Second
 	// placeLook is how often an attempt that was kept from a worker looks for one again.
 	placeLook = 500 * time.Millisecond
 )
 
-// workerService answers the calls of step workers, and of conductors that offer steps
-// to workers. Only the leader answers. What a worker may report, and whether that is recorded, is
-// decided from the state: the offers are only how the two sides find each other.
+// workerService answers the calls of step workers, and of conductors that offer steps to workers.
+// Only the leader answers. The state decides what a worker may report, and whether the report is
+// recorded. Offers only connect the two sides.
 type workerService struct {
 	limits  logbook.Limits
 	machine *fsm.Machine
@@ -329,8 +329,8 @@ func (s *workerService) worker(session jobs.SessionID) (worker jobs.Entity, prin
 	return jobs.Entity{}, "", err
 }
 
-// over returns the attempts that a worker holds and must end. Attempts that are stopping already are
-// left out. The slots of attempts whose end is recorded become free.
+// over returns the attempts that a worker holds and must end, except attempts that are already
+// stopping. It frees the slots of attempts whose end is recorded.
 func (s *workerService) over(session jobs.SessionID, holds []*conductordv1.HeldStep) ([]*conductordv1.StepAttempt, error) {
 	if len(holds) == 0 {
 		return nil, nil

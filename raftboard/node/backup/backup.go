@@ -153,7 +153,7 @@ type reader struct {
 	sums    bytes.Buffer // as SHA256SUMS should be
 }
 
-// next goes on to a file, which must be the one that is expected.
+// next reads the header of the next file, which must have the given name.
 func (r *reader) next(name string) (*tar.Header, error) {
 	header, err := r.archive.Next()
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *reader) state(manifest Manifest, take func(Manifest, io.Reader) error) 
 	return nil
 }
 
-// cutReader says of an end that comes too early that the backup is bad.
+// cutReader reports an early end of the file as a bad backup.
 type cutReader struct {
 	from io.Reader
 	err  error
@@ -247,8 +247,8 @@ func (r *reader) checkSums() error {
 	return nil
 }
 
-// bad makes an ErrBad. A cause that only says that the bytes have ended adds nothing;
-// one of the line or the disk does.
+// bad makes an ErrBad. It drops a cause that only reports the end of the bytes, and keeps a fault
+// of the connection or the disk.
 func bad(why string, cause error) error {
 	if cause == nil || errors.Is(cause, io.EOF) || errors.Is(cause, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: %s", ErrBad, why)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file that appears under its name when it is complete and on disk. Only its
-// owner can read it. It replaces a file of that name.
+// WriteFile writes a file whose name appears when the content is complete and on disk. Only its
+// owner can read the file. It replaces a file of the same name.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

@@ -27,14 +27,13 @@ const slewShare = 20
 // milliseconds; an error of seconds misleads operators.
 const clockWarning = time.Second
 
-// Clock is the cluster's time on this node. Every stamp in the log uses it, and every decision
-// whether something is due.
+// Clock is the cluster's time on this node. It stamps the log entries, and decides what is due.
 //
-// A new leader sets it once, to the time that the wall clocks of a majority support, and never
-// back (see Rounds). After that it advances by this machine's elapsed time, including
-// suspensions. It is corrected towards the majority by slewing, so it never jumps and never goes
-// back. A follower advances from the time that the leader sent last; answers to clients show that
-// time, and a new leader starts from it.
+// A new leader sets the clock once, to the time that the wall clocks of a majority support, and
+// never backwards (see Rounds). After that, the clock advances by this machine's elapsed time,
+// including suspensions. Slewing corrects it towards the majority, so the clock never jumps and
+// never goes back. A follower's clock advances from the leader's last time. Answers to clients show
+// this time, and a new leader starts from it.
 type Clock struct {
 	passed  func() time.Duration // never falls
 	applied func() time.Time     // the time of the last applied entry

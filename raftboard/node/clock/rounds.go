@@ -16,12 +16,11 @@ import (
 const (
 	// clockInterval is how often a leader asks the others for their wall clocks.
 	clockInterval = 5 * time.Second
-	// clockPatience is how long a round waits for the last nodes once a majority
-	// has answered whose clocks differ by more than clockSpread: all answers give
-	// a better time.
+	// clockPatience limits the wait for the last nodes, after a majority has answered with clocks
+	// that differ by more than clockSpread. With all answers, the time is better.
 	clockPatience = 200 * time.Millisecond
 	clockSpread   = 100 * time.Millisecond
-	// clockTimeout is how long a round waits for a majority.
+	// clockTimeout limits the wait of a round for a majority.
 	clockTimeout = 2 * time.Second
 	// clockPause is before a new leader asks again.
 	clockPause = 100 * time.Millisecond
@@ -30,8 +29,8 @@ const (
 // Rounds asks the voters for their wall clocks. Each clock is one vote, this node's own included.
 // One goroutine at a time may use it.
 type Rounds struct {
-	// voters returns what asks the other voters, and how many voters are a majority. The askers are of the rounds
-	// alone: a question here must not replace one of a read.
+	// voters returns the askers of the other voters, and the number of voters in a majority. Only
+	// Rounds may use these askers: a question of Rounds must not replace a question of a read.
 	voters func() (voters []*transport.Asker, majority int)
 	clock  *Clock
 }

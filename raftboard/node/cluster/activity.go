@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 )
 
-// A day of activity is counted in slots: enough of them for a chart.
+// A day has enough slots of activity for a chart.
 const (
 	activitySlot  = 5 * time.Minute
 	activitySlots = int64(24 * time.Hour / activitySlot)
@@ -33,7 +33,7 @@ type Activity struct {
 // activityCount counts the events of a slot.
 type activityCount struct{ posted, finished, failed uint64 }
 
-// Add counts what a batch of entries has changed.
+// Add counts the posted and finished jobs of a batch of entries.
 func (a *Activity) Add(changes fsm.Changes) {
 	if changes.Posted == 0 && len(changes.Finished) == 0 {
 		return

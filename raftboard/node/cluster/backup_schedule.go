@@ -60,8 +60,8 @@ const (
 	backupLooks = 20
 )
 
-// backupSchedule makes backups of this node's state. The names of the files say when each
-// was made, by the cluster's time, so a restarted node continues its schedule.
+// backupSchedule makes backups of this node's state. The names of the files contain the cluster's
+// time of each backup, so a restarted node continues its schedule.
 type backupSchedule struct {
 	Backups
 	prefix string // of this node's files
@@ -94,7 +94,7 @@ func (s *backupSchedule) Run(ctx context.Context) {
 	}
 }
 
-// look makes a backup if one is due, and removes what is too many.
+// look makes a backup if one is due, and removes the oldest backups above the limit.
 func (s *backupSchedule) look(ctx context.Context) error {
 	if s.ready() != nil {
 		return nil // it knows neither the time nor the latest jobs
@@ -149,8 +149,8 @@ func (s *backupSchedule) made() ([]madeBackup, error) {
 	return made, nil
 }
 
-// readOne reads the newest backup that was not read yet, to its end: a look reads one file, so a
-// start with many is not busy with them. It forgets what is not listed.
+// readOne reads the newest unread backup to its end. It reads one file per call, so many files do
+// not delay a start. It forgets backups that are no longer listed.
 func (s *backupSchedule) readOne(made []madeBackup) {
 	path, found := s.unread(made)
 	if !found {
@@ -215,7 +215,7 @@ func (s *backupSchedule) list() (all []*conductordv1.ScheduledBackup) {
 	return all
 }
 
-// removeRemains removes what a node left that ended while it wrote a backup.
+// removeRemains removes the unfinished file of a node that ended during a backup.
 func (s *backupSchedule) removeRemains() error {
 	remains, err := filepath.Glob(filepath.Join(s.Directory, s.prefix+"*"+backupSuffix+".*.tmp"))
 	for _, path := range remains {
@@ -224,7 +224,7 @@ func (s *backupSchedule) removeRemains() error {
 	return err
 }
 
-// Age is for how long there was no new backup, in seconds; 0 where none are scheduled.
+// Age returns the seconds since the newest backup; 0 without a schedule of backups.
 func (s *backupSchedule) Age() float64 {
 	if s.Directory == "" {
 		return 0

@@ -46,8 +46,8 @@ func (s *backupService) Backup(ctx context.Context, request *connect.Request[con
 	return nil
 }
 
-// file lets plain programs make a backup: a request with the content type
-// application/json is answered with the file itself. Other requests go to next.
+// file serves backups to clients without connect's protocol: it answers a request of the content
+// type application/json with the file itself. Other requests go to next.
 func (s *backupService) file(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !api.IsPlain(r) {
@@ -113,7 +113,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	return out.Flush()
 }
 
-// partWriter sends what is written to it.
+// partWriter is an io.Writer that sends each part to the client.
 type partWriter func(part []byte) error
 
 func (send partWriter) Write(part []byte) (int, error) {
@@ -145,8 +145,8 @@ func (w *pacedWriter) Write(all []byte) (int, error) {
 	return len(all), nil
 }
 
-// pacer makes a long piece of work rest, so that it takes a quarter of a processor. Calls
-// keep most of their speed meanwhile.
+// pacer pauses long work, so that the work takes a quarter of a processor. Calls keep most of their
+// speed meanwhile.
 type pacer struct{ began time.Time }
 
 // maxRest bounds a rest: what took long may have waited for a slow client.

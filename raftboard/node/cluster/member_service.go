@@ -29,11 +29,11 @@ const (
 	maxMembers = 15
 	// maxAddress bounds a host:port, in bytes: a DNS name has at most 253.
 	maxAddress = 260
-	// changePatience is how long a change of members may take. A healthy majority takes
-	// milliseconds.
+	// changePatience limits a change of members. A healthy majority needs milliseconds.
 	changePatience = 5 * time.Second
-	// promotionLag is by how many entries a member may be behind the leader when it gets
-	// a vote. Until it has them, the cluster may need it and wait for it.
+	// promotionLag is the maximum number of entries that a member may lack when it gets a vote.
+	// With more, the cluster could need this member for a majority, and would wait until the member
+	// has the entries.
 	promotionLag = 1_000
 )
 
@@ -53,8 +53,8 @@ type memberService struct {
 	logger   hclog.Logger
 }
 
-// one lets one change at a time through: the next one waits, since a member list may show a
-// change a moment before it has ended. do returns the change, or nil if there is none to make.
+// one runs one change at a time, and the next change waits: a member list can show a change shortly
+// before the change has ended. do returns the change, or nil if there is no change to make.
 func (s *memberService) one(ctx context.Context, do func() (func() error, error)) error {
 	waited, stop := context.WithTimeout(ctx, changePatience)
 	defer stop()
@@ -148,9 +148,9 @@ func (s *memberService) addition(ctx context.Context, member transport.Member, i
 	return func() error { return s.group.AddNonvoter(member, changePatience) }, nil
 }
 
-// makeWay removes the member that a new one replaces if it does not answer. One that
-// answers stays until the new member has a vote: so the cluster has as many voters as
-// before meanwhile.
+// makeWay removes the member that a new member replaces, if the old member does not answer.
+// Otherwise, the old member stays until the new member has a vote, so the number of voters does not
+// fall.
 func (s *memberService) makeWay(ctx context.Context, member transport.Member, replaces string) (removed bool, err error) {
 	old, known := s.members.Find(replaces)
 	if !known {

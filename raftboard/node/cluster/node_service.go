@@ -28,11 +28,11 @@ type nodeService struct {
 	backups *backupSchedule
 }
 
-// HandOverPatience is how long a node waits until another one has taken the leadership over.
+// HandOverPatience limits the time that a node waits until another node has become the leader.
 const HandOverPatience = 3 * time.Second
 
-// transferLeader hands the leadership over, and waits until another node leads.
-// Proposals meanwhile are refused, and clients repeat them.
+// transferLeader transfers the leadership, and waits until another node leads. Meanwhile, proposals
+// are refused, and clients repeat them.
 func (s *nodeService) transferLeader(ctx context.Context, message *conductordv1.TransferLeaderRequest) (*conductordv1.TransferLeaderResponse, uint64, error) {
 	self := s.Node
 	if message.To == self {
@@ -72,9 +72,9 @@ func (s *nodeService) handOver(ctx context.Context) error {
 	return err
 }
 
-// successor is the node of a name, or any other one, that answers now. raft itself would
-// wait without limit for a node that does not answer, and refuse all entries meanwhile
-// (hashicorp/raft#696).
+// successor returns the named node, or any other node without a name, if it answers now. Without
+// this check, raft would wait without limit for a node that does not answer, and refuse all entries
+// meanwhile (hashicorp/raft#696).
 func (s *nodeService) successor(name string) (transport.Member, error) {
 	if !s.Members.HasOtherVoter() {
 		return transport.Member{}, fmt.Errorf("%w: the cluster has no other voter than %q", jobs.ErrConflict, s.Node)

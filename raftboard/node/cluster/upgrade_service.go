@@ -20,7 +20,7 @@ import (
 // then a newer program writes no command that an older one could not read, so nodes of both
 // apply the same entries to the same state, and a node can go back to the older program.
 
-// upgradePatience is how long the members are waited for.
+// upgradePatience limits the wait for the members' answers.
 const upgradePatience = 2 * time.Second
 
 // upgradeService raises the version of the cluster.
@@ -46,7 +46,7 @@ func (s *upgradeService) upgrade(ctx context.Context, _ *conductordv1.UpgradeReq
 	return &conductordv1.UpgradeResponse{Version: command.Version}, index, nil
 }
 
-// cannotRead says which members cannot read this program's version, or do not answer.
+// cannotRead returns the members that cannot read this program's version, or do not answer.
 func (s *upgradeService) cannotRead(ctx context.Context) (cannot []string) {
 	ctx, cancel := context.WithTimeout(ctx, upgradePatience)
 	defer cancel()

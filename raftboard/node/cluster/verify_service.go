@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// checkPatience is how long a node that is behind is waited for.
+	// checkPatience limits the wait for a node that is behind.
 	checkPatience = 8 * time.Second
-	// checkRounds is how many checks are proposed until each running member has sums at one.
-	// The second finds the sums of a member that has just restored a snapshot.
+	// checkRounds is the maximum number of checks until each running member has sums at the same
+	// entry. The second check gives sums to a member that has just restored a snapshot.
 	checkRounds = 3
 	// comparePatience bounds all rounds. A client waits for 20 s.
 	comparePatience = 16 * time.Second

@@ -1,5 +1,5 @@
-// Package deadlines keeps timers of things that are kept alive: sessions, and claims with a time of
-// their own. Nothing here is durable.
+// Package deadlines keeps timers of sessions, and of claims with their own TTL. Nothing here is
+// durable.
 package deadlines
 
 import (
@@ -40,7 +40,7 @@ func New[K comparable](grace time.Duration, changed chan<- struct{}) *Deadlines[
 	return &Deadlines[K]{grace: grace, timers: map[K]*deadline[K]{}, changed: changed}
 }
 
-// Grace is the time beyond that of each timer.
+// Grace is the extra time that each timer gets beyond its TTL.
 func (d *Deadlines[K]) Grace() time.Duration { return d.grace }
 
 func (d *Deadlines[K]) signal() {
@@ -91,15 +91,15 @@ func (d *Deadlines[K]) Disarm(id K) {
 	}
 }
 
-// Count is how many timers there are.
+// Count returns the number of timers.
 func (d *Deadlines[K]) Count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.timers)
 }
 
-// RearmAll gives all a full time plus grace: after a pause of its own the leader
-// cannot know which clients have been silent.
+// RearmAll gives each timer its full TTL plus grace. After a pause of the leader's own process, the
+// leader cannot know which clients were silent.
 func (d *Deadlines[K]) RearmAll(now time.Time) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,13 +125,13 @@ func (d *Deadlines[K]) Renew(id K, now time.Time) (wait <-chan struct{}, known b
 	return nil, true
 }
 
-// Due is a session or claim whose time is up.
+// Due is a session or claim whose time has passed.
 type Due[K comparable] struct {
 	ID    K
 	Round int
 }
 
-// TakeDue returns up to most whose time is up, and marks them as expiring.
+// TakeDue returns up to most timers whose time has passed, and marks them as expiring.
 func (d *Deadlines[K]) TakeDue(now time.Time, most int) []Due[K] {
 	d.mu.Lock()
 	defer d.mu.Unlock()

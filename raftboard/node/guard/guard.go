@@ -1,14 +1,15 @@
-// Package guard says which caller a call has, and what the caller may do.
+// Package guard determines the caller of a call, and the caller's permissions.
 //
-// The nouns: a Guard authenticates and authorizes. A principal is what a caller has proven to be: by
-// the socket of the machine, a certificate, an access token or a JSON web token. A scope is what a call
-// acts on: boards, a session, or the cluster. A refusal is a call that was not allowed.
+// The nouns: a Guard authenticates and authorizes. A principal is the identity that a caller has
+// proven with the machine's socket, a certificate, an access token or a JSON web token. A scope is
+// the object of a call: boards, a session, or the cluster. A refusal is a call that was not
+// allowed.
 //
-// The node that is called first authenticates. The node that answers authorizes, from its own state.
-// What a caller may not read is answered as if it did not exist. A call that lasts ends within a
-// second after the right to it.
+// The called node authenticates. The answering node authorizes, from its own state. For objects
+// that a caller may not read, the answer is the same as for missing objects. A long call ends
+// within a second after its caller has lost the permission.
 //
-// The package assumes that connections are those of package admission, and that members forward calls
+// The package assumes that connections come from package admission, and that members forward calls
 // only for callers that they have authenticated.
 package guard
 
@@ -64,7 +65,7 @@ type Guard struct {
 	list     atomic.Pointer[principals]
 }
 
-// Options are what a guard knows of its node.
+// Options connect a guard with its node.
 type Options struct {
 	Enforced bool   // access control is on
 	Cluster  string // id
@@ -75,7 +76,8 @@ type Options struct {
 	Metrics  *prometheus.Registry
 	Logger   hclog.Logger
 	IsMember func(node string) bool // as this node knows the members now
-	// Applied waits until this node has applied what the leader had committed.
+	// Applied waits until this node has applied all entries that the leader had committed before
+	// the call.
 	Applied func(ctx context.Context) error
 	// Elsewhere returns an error for a board of another cluster. nil: every board is here
 	Elsewhere func(board string) error
@@ -90,7 +92,7 @@ func New(o Options) *Guard {
 	}
 }
 
-// principals are those of the state at one entry, and their limits on watches.
+// principals are the principals of the state at one entry, and their limits on watches.
 type principals struct {
 	index   uint64
 	byName  map[string]*access.Principal
@@ -138,7 +140,7 @@ func (g *Guard) current() (*principals, error) {
 	return list, nil
 }
 
-// Authenticate wraps a handler so that every call but those of open paths has a caller.
+// Authenticate wraps a handler, so that every call has a caller, except calls to the open paths.
 func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 	if !g.Enforced {
 		return next
@@ -192,8 +194,8 @@ func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler
 	})
 }
 
-// ApplyPatience is how long a caller that this node does not know waits for the entries that
-// this node has not applied yet. It is well below the time of a client's shortest try.
+// ApplyPatience is the time that a call of an unknown principal waits for entries that this node
+// has not applied yet. It is well below a client's shortest try.
 const ApplyPatience = time.Second
 
 // authenticated is identify. A principal or token that this node does not know may be in an
@@ -244,9 +246,9 @@ func (g *Guard) identify(r *http.Request) (*admission.Caller, error) {
 	return who, err
 }
 
-// holder is the client or the member whose certificate a request comes with, verified by the
-// handshake; the zero value: it has none. It returns an error for a certificate that is nobody's
-// here: one of another cluster's node, of a node that is no member, or of neither node nor client.
+// holder returns the client or member of a request's certificate, which the handshake has verified;
+// the zero value for a request without a certificate. It refuses the certificate of another
+// cluster's node, of a node that is not a member, and of neither a node nor a client.
 func (g *Guard) holder(r *http.Request) (credentials.Holder, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return credentials.Holder{}, nil

@@ -39,7 +39,7 @@ func (i Issuer) Validate() error {
 	return nil
 }
 
-// algorithms are the signatures that count: those with a public key.
+// algorithms are the accepted signatures: only signatures with a public key.
 var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
@@ -92,7 +92,7 @@ func (w *webTokens) verify(ctx context.Context, text string) (name string, expir
 	return name, token.Expiry, nil
 }
 
-// seldom fetches keys at most once in keysPause, and not too many of them.
+// seldom fetches keys at most once per keysPause, and at most maxKeys bytes.
 type seldom struct {
 	next http.RoundTripper
 

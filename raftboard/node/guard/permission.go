@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// may reports whether a principal has a permission on a board; on access.AllBoards: for all
-// of them, and for what belongs to none.
+// may reports whether a principal has a permission on a board. access.AllBoards means all boards,
+// and objects that belong to no board.
 func may(p *access.Principal, needed command.Permission, board string) bool {
 	for _, grant := range p.Grants {
 		if !command.Allows(grant.Role, needed) {
@@ -56,8 +56,8 @@ func (g *Guard) restricted(ctx context.Context, needed command.Permission) (*acc
 	return p, nil
 }
 
-// Allow authorizes a call or a command. It answers for what the caller may not read as if that
-// did not exist. A refusal is counted.
+// Allow authorizes a call or a command. For objects that the caller may not read, its error is the
+// same as for missing objects. It counts refusals.
 func (g *Guard) Allow(ctx context.Context, verb string, needed command.Permission, message any) error {
 	err := g.decide(ctx, needed, message)
 	if err == nil {
@@ -70,9 +70,10 @@ func (g *Guard) Allow(ctx context.Context, verb string, needed command.Permissio
 	return err
 }
 
-// RefuseElsewhere returns an error for a call about a board of another cluster that this node
-// does not forward. A conductor waits on boards that are elsewhere, a posting is forwarded, and
-// a board that changes clusters is created before the topology says so.
+// RefuseElsewhere returns an error for a call about a board of another cluster, if this node does
+// not forward the call. Three calls pass: a conductor may wait for boards of other clusters, a
+// posting is forwarded, and a board that changes clusters is created before the topology names its
+// new cluster.
 func (g *Guard) RefuseElsewhere(verb string, message any) error {
 	if g.Elsewhere == nil || command.RuleOf(verb).GetElsewhere() {
 		return nil
@@ -86,8 +87,8 @@ func (g *Guard) RefuseElsewhere(verb string, message any) error {
 	return err
 }
 
-// absentTime is how long it takes to answer that something does not exist, for a caller that may not
-// read everything. It hides the time of reading what is on a board of others.
+// absentTime is the duration of an answer about a missing object, for a caller that may not read
+// all boards. It hides the time of reading an object on another tenant's board.
 const absentTime = 2 * time.Millisecond
 
 func (g *Guard) decide(ctx context.Context, needed command.Permission, message any) error {
@@ -117,7 +118,8 @@ func refusal(p *access.Principal, needed command.Permission, where string, allow
 	return fmt.Errorf("%w: principal %q may not %s on %s; its grants are %v", jobs.ErrNotAllowed, p.Name, needed, where, p.Grants)
 }
 
-// allowSession lets only the principal that opened a session use it. For others there is none.
+// allowSession allows the use of a session only to the principal that opened it. For other
+// principals, the session does not exist.
 func (g *Guard) allowSession(ctx context.Context, text string) error {
 	id, err := jobs.ParseSessionID(text)
 	if err != nil {
@@ -130,8 +132,8 @@ func (g *Guard) allowSession(ctx context.Context, text string) error {
 	return err
 }
 
-// Sign writes the caller's name into a command, over what the caller has written there. It returns an
-// error unless the caller may send it, to this cluster.
+// Sign writes the caller's name into a command, and overwrites the name that the caller sent. It
+// returns an error if the caller may not send the command to this cluster.
 func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	c.Principal, c.From = "", ""
 	who, verb := admission.CallerOf(ctx), command.VerbOf(c)
@@ -162,7 +164,7 @@ func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	return g.Allow(ctx, verb.Name, verb.Permission, message)
 }
 
-// AllowWatch returns an error unless the caller may watch what it names.
+// AllowWatch returns an error unless the caller may watch the boards and jobs in the request.
 func (g *Guard) AllowWatch(ctx context.Context, wanted *jobs.Watch) error {
 	p, err := g.restricted(ctx, command.Read)
 	if err != nil || p == nil {
@@ -186,8 +188,8 @@ func (g *Guard) AllowWatch(ctx context.Context, wanted *jobs.Watch) error {
 	return boards.allow(p, command.Read)
 }
 
-// ShownEvents selects the events that the caller may see now: those of its boards, and to
-// conductors that they are drained.
+// ShownEvents selects the events that the caller may see now: events of its boards, and for
+// conductors, the events of their own drains.
 func (g *Guard) ShownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs.Event) bool, error) {
 	p, err := g.restricted(ctx, command.Read)
 	if err != nil {
@@ -209,8 +211,8 @@ func (g *Guard) MayShowSession(ctx context.Context, session *jobs.Session) bool 
 	return g.MayShow(ctx, access.AllBoards) || session.Principal == g.NameOf(ctx)
 }
 
-// ShowEntity reports whether the caller may see an entity: one that serves a board of its own.
-// Of other boards it learns nothing.
+// ShowEntity reports whether the caller may see an entity: the entity must serve one of the
+// caller's boards. ShowEntity removes other boards from the entity.
 func (g *Guard) ShowEntity(ctx context.Context, entity *jobs.Entity) bool {
 	if g.MayShow(ctx, access.AllBoards) {
 		return true
@@ -231,13 +233,13 @@ func (g *Guard) ShownIDs(ctx context.Context) (shows func(board, principal strin
 	}, p == nil, err
 }
 
-// ShownBoards selects the boards whose jobs, books and schedules the caller may see in lists.
+// ShownBoards selects the boards whose jobs, books and schedules appear in the caller's lists.
 func (g *Guard) ShownBoards(ctx context.Context) (func(board string) bool, error) {
 	p, err := g.restricted(ctx, command.Read)
 	return func(board string) bool { return p == nil || may(p, command.Read, cmp.Or(board, access.AllBoards)) }, err
 }
 
-// MayShow reports whether the caller may read what is on a board.
+// MayShow reports whether the caller may read the objects of a board.
 func (g *Guard) MayShow(ctx context.Context, board string) bool {
 	return g.MayOn(ctx, command.Read, board)
 }

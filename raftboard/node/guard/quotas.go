@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// HoldPoll is hold for a long poll. A call that does not wait is not counted, and one
-// that takes the place of a waiting call needs no room.
+// HoldPoll is Hold for a long poll. A call that does not wait does not count, and a call that
+// replaces a waiting call needs no room.
 func (g *Guard) HoldPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
 	if wait == 0 {
 		return func() {}, nil
@@ -20,8 +20,8 @@ func (g *Guard) HoldPoll(ctx context.Context, wait time.Duration, replaces bool)
 	return g.Hold(ctx, !replaces, &g.Watchers.Polls)
 }
 
-// Hold counts a watch of the caller, as one of all, until release is called. If it is limited, it returns an
-// error if the quota of the caller's principal has no room for it.
+// Hold counts a watch for the caller and in all, until release is called. If limited is true, Hold
+// returns an error when the quota of the caller's principal is used up.
 func (g *Guard) Hold(ctx context.Context, limited bool, all *admission.Budget) (release func(), err error) {
 	who := admission.CallerOf(ctx)
 	if who == nil || who.Trusted() {

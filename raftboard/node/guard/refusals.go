@@ -20,7 +20,7 @@ import (
 // as it likes.
 const maxRefusals = 1_000
 
-// refusals are what a node has refused since it started, alike calls together.
+// refusals are the calls that a node has refused since its start, with one count for equal calls.
 type refusals struct {
 	unknown, notAllowed prometheus.Counter
 
@@ -44,8 +44,8 @@ const MetricsPath = "/metrics"
 // otherVerb stands for all paths that are no call of the API.
 const otherVerb = "other"
 
-// RefusedVerb is what a refusal says of a path. A stranger can send any number of paths, of any
-// bytes, so those that name no call are alike.
+// RefusedVerb returns the text of a path for the record of refusals. A stranger can send any number
+// of paths with any bytes, so all paths without a call have the same text.
 func RefusedVerb(path string) string {
 	if path == MetricsPath {
 		return path

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// RightsLook is how often a node looks whether the callers of calls that last may still make them: what
-// is no longer allowed ends within a second.
+// RightsLook is the interval at which a node checks the permissions of long calls: calls that are
+// no longer allowed end within a second.
 const RightsLook = 500 * time.Millisecond
 
 // lastingCalls are the calls that last: long polls, watches, streams, backups.
@@ -57,14 +57,14 @@ func (g *Guard) While(ctx context.Context, still func() error) (context.Context,
 	}
 }
 
-// Lasting is how many calls last that end with the right to them.
+// Lasting returns the number of long calls whose permissions the node checks.
 func (g *Guard) Lasting() int {
 	g.open.mu.Lock()
 	defer g.open.mu.Unlock()
 	return len(g.open.open)
 }
 
-// look ends the calls whose callers may no longer make them.
+// look ends the calls whose callers have lost the permission.
 func (l *lastingCalls) look(none <-chan struct{}) {
 	ticker := time.NewTicker(RightsLook)
 	defer ticker.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// scope is what a call acts on.
+// scope is the object of a call.
 type scope struct {
 	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
 	anywhere bool     // on what the caller owns: a role on any board is enough
@@ -26,8 +26,8 @@ type scope struct {
 	listing  bool     // another request could name a board
 }
 
-// allow answers for what the principal may not read as for what does not exist. Nothing else answers
-// for it: the call begins only when it is allowed.
+// allow returns the same error for an object that the principal may not read as for a missing
+// object. The call starts only after allow, so nothing else can answer for such an object.
 func (s *scope) allow(p *access.Principal, needed command.Permission) error {
 	switch absent := s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]); {
 	case s.parts:
@@ -54,7 +54,7 @@ func (s *scope) allow(p *access.Principal, needed command.Permission) error {
 	return nil
 }
 
-// scopeOf finds what a message acts on. Without a stated scope it acts on the cluster.
+// scopeOf finds the scope of a message. A message without a stated scope is about the cluster.
 func (g *Guard) scopeOf(message any) (scope, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -138,7 +138,7 @@ func listing(board string) scope {
 	return scope{boards: []string{cmp.Or(board, access.AllBoards)}, listing: true}
 }
 
-// inState is the scope of what has an id, by the board on which it is.
+// inState returns the scope of an object with an id: the board of the object.
 func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf func(ID) (string, bool, error)) (scope, error) {
 	parsed, err := parse(id)
 	if err != nil {

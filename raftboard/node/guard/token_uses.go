@@ -36,7 +36,7 @@ func (u *tokenUses) note(used tokenOf, now time.Time) {
 	u.fresh[used.token.ID] = used.principal
 }
 
-// Take returns uses to report, and forgets what was reported long ago.
+// Take returns the uses to report, and forgets uses that were reported long ago.
 func (u *tokenUses) Take(now time.Time) []*conductordv1.TokenUse {
 	u.mu.Lock()
 	defer u.mu.Unlock()

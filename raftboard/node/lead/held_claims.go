@@ -34,9 +34,9 @@ func (l *Leadership) timeClaims(timers []fsm.ClaimTimer, now time.Time) {
 	}
 }
 
-// expireClaims proposes the end of claims whose own time is up. An extension that is
-// first in the log wins: it arms the timer again, and the expiry names an old round and
-// is refused.
+// expireClaims proposes the end of claims whose own TTL has passed. If an extension is earlier in
+// the log, it wins: it arms the timer again, and the state machine refuses the expiry, because the
+// expiry names an older number of extensions.
 func (t *Tasks) expireClaims(ctx context.Context, current *Leadership, now time.Time) {
 	late := current.claims.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
@@ -64,7 +64,7 @@ func (t *Tasks) expireClaims(ctx context.Context, current *Leadership, now time.
 	}
 }
 
-// TimeHolder adds to a claim what the timers of this node know of it, if it leads.
+// TimeHolder adds the timers of this node to a claim, if the node leads.
 func (s *State) TimeHolder(held *jobs.HeldClaim) {
 	if current, err := s.Serving(); err == nil {
 		current.timeHolder(held, time.Now())
@@ -87,8 +87,8 @@ func (l *Leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }
 
-// takeClaims gives back jobs whose claimants may no longer work on their boards. The jobs cool down, as after the loss of
-// a conductor, because steps may still run. takeClaims ends with ctx.
+// takeClaims releases jobs whose claimants may no longer work on their boards. As after the loss of
+// a conductor, the jobs cool down, because steps can still be running. takeClaims ends with ctx.
 func (t *Tasks) takeClaims(ctx context.Context) {
 	judged := uint64(0)
 	for range clock.Every(ctx, guard.RightsLook) {

@@ -1,12 +1,12 @@
-// Package lead is this node's part in the leadership: which node leads, what this node does while it
-// leads, and what a node must have applied before it answers.
+// Package lead is this node's part in the leadership: it tracks the leader, does the leader's work
+// while this node leads, and checks what a node must have applied before it answers.
 //
-// A State is which node leads. A Leadership is this node's time as the leader, and Tasks are the work
+// A State tracks the leader. A Leadership is this node's time as the leader, and Tasks are the work
 // of a leader: it keeps the cluster's time, ends sessions and claims, makes due jobs claimable,
-// removes finished jobs, and posts the slots of schedules. Reads make answers linearizable. Readiness
-// is whether this node has caught up.
+// removes finished jobs, and posts the slots of schedules. Reads make answers linearizable.
+// Readiness tracks whether this node has caught up.
 //
-// The package knows the log by package replication alone, so it also runs over one in memory.
+// The package uses the log only through package replication, so it also runs over a log in memory.
 package lead
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
-// leaderPatience is how many election timeouts a call waits for a leader before it
-// is refused.
+// leaderPatience is the number of election timeouts that a call waits for a leader before it is
+// refused.
 const leaderPatience = 4
 
 // State is which node leads, and this node's own leadership. Its methods may be
@@ -39,20 +39,20 @@ type State struct {
 	stopped  bool        // it serves no more; under mu
 }
 
-// NewState is the state of a node of that name, which knows no leader yet. election is how long an
-// election takes.
+// NewState makes the State of the named node, which does not know a leader yet. election is the
+// duration of an election.
 func NewState(node string, election time.Duration, log replication.Log) *State {
 	return &State{node: node, election: election, log: log, changes: newLeaderChanges()}
 }
 
-// Known returns what this node knows of the leader; false: it knows none.
+// Known returns the leader that this node knows; false: it knows none.
 func (s *State) Known() (replication.Leader, bool) {
 	leader := s.log.Leader()
 	return leader, leader.Name != ""
 }
 
-// HeardAgo is how long ago this node has heard the leader; zero while it serves as the leader itself.
-// It is not known of a node that has heard none since it started.
+// HeardAgo returns the time since this node last heard from the leader; zero while this node serves
+// as the leader. It is not known if the node has heard from no leader since its start.
 func (s *State) HeardAgo() (ago time.Duration, known bool) {
 	if s.Serves() {
 		return 0, true
@@ -82,7 +82,7 @@ func (s *State) Refusal() error {
 	return fmt.Errorf("%w: node %q is not the leader", jobs.ErrUnavailable, s.node)
 }
 
-// Ended is the error of a call whose wait ends with the leadership.
+// Ended is the error of a call that was waiting when the leadership ended.
 func (s *State) Ended() error {
 	return fmt.Errorf("%w: node %q no longer leads", jobs.ErrUnavailable, s.node)
 }
@@ -93,8 +93,8 @@ type Destination struct {
 	There replication.Leader // where it is not here
 }
 
-// Find waits a little for a leader that serves, and says where it is.
-// ErrUnavailable if there is none.
+// Find waits a little for a leader that serves, and returns its place. It returns ErrUnavailable if
+// there is no leader.
 func (s *State) Find(ctx context.Context) (Destination, error) {
 	var patience <-chan time.Time
 	for {
@@ -118,8 +118,8 @@ func (s *State) Find(ctx context.Context) (Destination, error) {
 	}
 }
 
-// patience is how long to wait for a leader: a few elections, but never so long that
-// the refusal comes after the caller's deadline.
+// patience is the time to wait for a leader: a few elections, but short enough for a refusal before
+// the caller's deadline.
 func (s *State) patience(ctx context.Context) time.Duration {
 	usual := leaderPatience * s.election
 	if deadline, ok := ctx.Deadline(); ok {
@@ -142,7 +142,7 @@ func (s *State) Linger(ctx context.Context, current *Leadership, timeout time.Du
 	return nil
 }
 
-// Changed passes on what a batch of entries has changed, and reports whether this node leads.
+// Changed passes on the changes of a batch of entries, and reports whether this node leads.
 func (s *State) Changed(changes fsm.Changes) bool {
 	current, _ := s.current()
 	if current == nil {

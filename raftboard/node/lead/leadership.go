@@ -27,7 +27,7 @@ type SessionTimings struct {
 	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
 }
 
-// Retention is how long finished jobs and their books are kept.
+// Retention limits the time and the number of finished jobs and their books.
 type Retention struct {
 	MaxAge time.Duration // 0: 7 days
 	Keep   uint64        // at most so many; 0: 100,000
@@ -116,9 +116,8 @@ func (t *Tasks) serve(ctx context.Context) {
 	others.Wait()
 }
 
-// begin sets the cluster's time, proposes the epoch, arms every session's
-// timer, and only then lets the node serve. Once the command is applied, the node has
-// every entry of the leaders before it.
+// begin sets the cluster's time, proposes the epoch, and arms every session's timer. Only then does
+// the node serve. When the command is applied, the node has all entries of earlier leaders.
 func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 	if err := t.Rounds.Start(ctx, t.Machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
@@ -138,8 +137,8 @@ func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 		return nil, err
 	}
 	current := newLeadership(epoch, t.Timings.Grace)
-	// Changes reach the leadership from here on; sessions that are opened while the
-	// others are being read are armed twice, which is harmless.
+	// From here on, the leadership receives changes. Sessions that are opened while armAll reads
+	// the others are armed twice, which is harmless.
 	t.Leader.observe(current)
 	t.Clock.Lead(t.Machine.Time())
 	if err := t.armAll(current); err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// catchUpPause is how long a node that starts waits before it asks for the leader's
-// commit index again.
+// catchUpPause is the time between two requests of a starting node for the leader's commit index.
 const catchUpPause = 50 * time.Millisecond
 
 // AskCommit asks another node for its term, and for its commit index if it serves as the leader.
@@ -35,11 +34,10 @@ type Readiness struct {
 	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
 }
 
-// CatchUp finds out when this node has applied what a leader had committed. A
-// node that starts does not know: raft keeps no commit index over a restart,
-// and neither a heartbeat nor the first entries that arrive tell the leader's.
-// So it asks a leader that serves. It ends when the node has caught up, or
-// with ctx.
+// CatchUp determines when this node has applied all entries that a leader had committed. A starting
+// node does not know this: raft does not store the commit index, and neither a heartbeat nor the
+// first received entries contain the leader's index. So CatchUp asks a leader that serves. It ends
+// when the node has caught up, or with ctx.
 func (r *Readiness) CatchUp(ctx context.Context, ask AskCommit) {
 	for {
 		changed := r.Leader.changes.wait()
@@ -62,9 +60,9 @@ func (r *Readiness) CatchUp(ctx context.Context, ask AskCommit) {
 	}
 }
 
-// leadersCommit asks the leader what is committed. The answer counts if it
-// comes from the leader of the term that this node is in, while it serves: by
-// then it has committed an entry of its own, and knows what was before it.
+// leadersCommit asks the leader for its commit index. The answer counts only if it comes from a
+// serving leader of this node's current term: such a leader has committed an entry of its term, so
+// its commit index includes all earlier terms.
 func (r *Readiness) leadersCommit(ctx context.Context, ask AskCommit) (commit uint64, known bool) {
 	leader := r.Leader.log.Leader()
 	if leader.ID == "" {
@@ -74,7 +72,8 @@ func (r *Readiness) leadersCommit(ctx context.Context, ask AskCommit) (commit ui
 	return commit, err == nil && commit > 0 && term == r.Leader.log.Term()
 }
 
-// Committed makes this node catch up with what the leader had committed before a call.
+// Committed waits until this node has applied all entries that the leader had committed before a
+// call.
 type Committed struct {
 	Ready  *Readiness
 	Reads  *Reads // while this node leads
@@ -107,8 +106,8 @@ func (c *Committed) ask() (uint64, error) {
 // Close waits for the question under way. No caller may wait then.
 func (c *Committed) Close() { c.shared.close() }
 
-// Check is nil when the node can serve every call: it knows a leader, and has
-// applied what the leader had committed. Otherwise it says what is missing.
+// Check returns nil when the node can serve every call: it knows a leader, and has applied all
+// entries that the leader had committed. Otherwise, the error names what is missing.
 func (r *Readiness) Check() error {
 	if r.Stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
@@ -130,7 +129,7 @@ func (r *Readiness) Check() error {
 	return nil
 }
 
-// Wait waits until the node is ready, or says what is missing when ctx ends.
+// Wait waits until the node is ready. When ctx ends, the error names what is missing.
 func (r *Readiness) Wait(ctx context.Context) error {
 	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
 	ticker := time.NewTicker(look)
@@ -148,12 +147,13 @@ func (r *Readiness) Wait(ctx context.Context) error {
 	}
 }
 
-// BehindPatience is how long a call waits until this node has applied what the caller
-// has seen. Then the caller tries another node.
+// BehindPatience limits the wait of a call until this node has applied the entries that the caller
+// has seen. After that, the caller tries another node.
 const BehindPatience = 5 * time.Second
 
-// AwaitMinIndex waits until this node's state includes what the caller has seen, and
-// until it has once caught up with a leader: after a restart its state is old.
+// AwaitMinIndex waits until this node's state includes the entries that the caller has seen. It
+// also waits until the node has once caught up with a leader, because the state is old after a
+// restart.
 func (r *Readiness) AwaitMinIndex(ctx context.Context, header http.Header) error {
 	ctx, cancel := context.WithTimeout(ctx, BehindPatience)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// schedulesAtOnce bounds the schedules whose slots one proposal decides.
+// schedulesAtOnce limits the schedules in one proposal of slots.
 const schedulesAtOnce = 64
 
 // slotKeeper posts the slots of schedules during one leadership. It belongs to one
@@ -86,8 +86,8 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 		return
 	}
 	for i, result := range results {
-		// The schedule was changed, paused or deleted meanwhile, or its slots are
-		// decided already: read it again after a pause.
+		// Meanwhile, the schedule was changed, paused or deleted, or its slots were already
+		// decided: read the schedule again after a pause.
 		if err := command.ErrorFromProto(result.GetError()); err != nil {
 			k.Logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "error", err)
 			k.pause = spareTime
@@ -121,8 +121,8 @@ func (k *slotKeeper) command(s *schedules.Schedule, now time.Time) *conductordv1
 	return command.PlanFire(s, kept.rule, k.leadership.epoch, now)
 }
 
-// broken counts the schedules whose rules this node cannot read. They stay due, and
-// must not hold back others.
+// broken counts the schedules whose rules this node cannot read. They stay due, and must not delay
+// other schedules.
 func (k *slotKeeper) broken() int {
 	broken := 0
 	for _, kept := range k.rules {

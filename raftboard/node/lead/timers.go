@@ -13,13 +13,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
 
-// Bounds of one round of the leader's timers. The next round does the rest, after what
-// clients have proposed meanwhile.
+// Limits of one round of the leader's timers. The next round does the rest. Between the rounds, the
+// commands of clients are applied.
 const (
 	expiriesAtOnce = 64 // sessions, and claims with a time of their own, expired by one round of the timers
-	// claimsAtOnce bounds the claims of the sessions that one round expires, unless
-	// it is one session. Nothing else is applied meanwhile, and after a slow proposal
-	// of its own the leader would judge itself paused and spare the rest.
+	// claimsAtOnce limits the claims of all sessions in one round of expiries. A single session
+	// with more claims is a round by itself. While a proposal is applied, nothing else is applied,
+	// and after a slow proposal the leader would treat itself as paused and not expire the rest.
 	claimsAtOnce  = 1_000
 	wakesAtOnce   = 1_000 // due jobs made claimable by one command
 	sweepsAtOnce  = 500   // finished jobs removed by one command
@@ -60,14 +60,14 @@ func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 			}
 		}
 		t.wasPaused(current, time.Since(now))
-		// The short pause lets one command wake all jobs that fall due together.
+		// A short pause lets one command wake all jobs that become due together.
 		rested = time.Now().Add(overduePause)
 	}
 }
 
-// wasPaused reports whether the timer loop was late, or its own proposals took long,
-// and then gives all sessions and claims their full time: keep-alives that came
-// meanwhile may not have been handled yet.
+// wasPaused reports whether the timer loop was late, or its own proposals were slow. In this case,
+// it gives all sessions and claims their full TTL again, because keep-alives of this time may still
+// be unhandled.
 func (t *Tasks) wasPaused(current *Leadership, late time.Duration) bool {
 	if late <= t.Heartbeat {
 		return false
@@ -106,8 +106,8 @@ func wakeAt(now, rested time.Time, times ...time.Time) time.Time {
 	return planned
 }
 
-// expire proposes the expiry of sessions whose time is up. A proposal that fails is
-// repeated while this node leads: otherwise the session would never lose its jobs.
+// expire proposes the expiry of sessions whose time has passed. It repeats a failed proposal while
+// this node leads: otherwise, the session would never lose its jobs.
 func (t *Tasks) expire(ctx context.Context, current *Leadership, now time.Time) {
 	late := current.deadlines.TakeDue(now, expiriesAtOnce)
 	if len(late) == 0 {
@@ -141,7 +141,7 @@ func (t *Tasks) expire(ctx context.Context, current *Leadership, now time.Time) 
 	}
 }
 
-// fitting is how many of the sessions one proposal may expire.
+// fitting returns the number of sessions that one proposal may expire.
 func (t *Tasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
 	claims := make([]int, len(late))
 	for i := range late {
@@ -151,8 +151,8 @@ func (t *Tasks) fitting(late []deadlines.Due[jobs.SessionID]) int {
 	return within(claims, claimsAtOnce)
 }
 
-// within is how many numbers, from the first on, have a sum within a bound; but at
-// least one if there is any.
+// within returns the length of the longest prefix of numbers whose sum is at most bound, but at
+// least 1 if there are numbers.
 func within(numbers []int, bound int) int {
 	sum := 0
 	for i, n := range numbers {

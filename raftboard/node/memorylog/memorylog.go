@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
-// notices bounds the leaderships that nobody has received yet.
+// notices limits the changes of leadership that are waiting for a receiver.
 const notices = 64
 
 // Log is a log of one node. It implements replication.Log.
@@ -36,13 +36,13 @@ type Log struct {
 	results   map[uint64]applied
 }
 
-// applied is the outcome of an entry that nobody has waited for yet.
+// applied is the outcome of an entry until Wait returns it.
 type applied struct {
 	results []*conductordv1.Result
 	err     error
 }
 
-// New is the log of a node of that name, with entries after those that the machine has applied.
+// New makes the log of the named node. New entries follow the entries that the machine has applied.
 // The node does not lead yet.
 func New(name string, machine replication.Machine) *Log {
 	return &Log{
@@ -85,13 +85,13 @@ func (l *Log) Append(entry []byte) replication.Pending {
 	return &pending{l, l.appended}
 }
 
-// pending is an entry that was appended; the zero value: one that was refused.
+// pending is an appended entry; the zero value is a refused entry.
 type pending struct {
 	log   *Log
 	index uint64
 }
 
-// Wait implements replication.Pending. It applies what has been appended.
+// Wait implements replication.Pending. It applies all appended entries.
 func (p *pending) Wait() (uint64, []*conductordv1.Result, error) {
 	if p.log == nil {
 		return 0, nil, refusal()

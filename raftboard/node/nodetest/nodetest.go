@@ -1,7 +1,7 @@
-// Package nodetest runs a whole cluster in the process of a test: nodes with raft, real sockets
-// and disks, in a temporary directory and on free addresses. It is for tests of programs that
-// must see elections, expiries and the loss of nodes. Other tests are faster with package
-// fsmtest, which has the state machine alone.
+// Package nodetest runs a whole cluster in the process of a test: nodes with raft, real sockets and
+// disks, in a temporary directory and on free addresses. Use it for tests of programs that must see
+// elections, expiries and the loss of nodes. Other tests are faster with package fsmtest, which
+// contains only the state machine.
 package nodetest
 
 import (
@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// memory is a budget that the heap of a test's process stays below: all of it counts for each node.
+	// memory is a budget above the heap of a test's process, because the whole heap counts for each
+	// node.
 	memory = 4 << 30
-	// startTime is how long a cluster may take until it is ready: about a second, and far
-	// more on a busy machine.
+	// startTime limits the time until a cluster is ready: about a second, and far more on a busy
+	// machine.
 	startTime = time.Minute
 	maxNodes  = 9
-	// The ports lie below those that systems give to outgoing connections, and apart from
-	// those of other packages' tests.
+	// The ports are below the ephemeral ports of the system, and differ from the ports of other
+	// packages' tests.
 	firstPort, lastPort = 10_000, 12_000
 	portTries           = 1_000
 )
@@ -141,8 +142,8 @@ func (c *Cluster) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
 }
 
-// freeAddresses finds addresses that nobody listens on. All are held until all are found,
-// so that they differ.
+// freeAddresses finds addresses without a listener. It holds each address until all are found, so
+// that they differ.
 func freeAddresses(n int) (addresses []string, err error) {
 	for tries := 0; len(addresses) < n; tries++ {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)))

@@ -1,13 +1,13 @@
-// Package offers matches attempts at steps with the workers that do them.
+// Package offers matches attempts at steps with the workers that run them.
 //
 // The nouns: an Offer is an attempt that a conductor offers to workers. A Pull is a worker that
 // waits for attempts. A report is an outcome that waits until it is recorded. The Matcher holds
 // them while their calls wait. A worker whose steps all fail is set aside, and tried again later.
 //
-// Nothing here is stored: after a change of leader, all sides repeat their calls. After a
-// failure, a new attempt goes to another worker, if one takes it in time.
+// Nothing here is stored: after a change of leader, all sides repeat their calls. After a failure,
+// a new attempt goes to another worker, if another worker takes it in time.
 //
-// The package assumes that sessions report the workers that have ended, and entries the recorded
+// The package assumes that sessions report ended workers, and that entries report recorded
 // outcomes.
 package offers
 
@@ -89,8 +89,9 @@ type Pull struct {
 	done      bool
 }
 
-// stepPromise is an attempt that a worker gets once its conductor has recorded that. Until the
-// conductor offers the attempt again, it takes a slot of the worker. A new leader knows of none.
+// stepPromise is an attempt that a worker gets when its conductor has recorded the worker. Until
+// the conductor offers the attempt again, the promise uses a slot of the worker. A new leader has
+// no promises.
 type stepPromise struct {
 	session jobs.SessionID
 	made    time.Time
@@ -109,7 +110,7 @@ func New(logger hclog.Logger) *Matcher {
 }
 
 // Offer adds an offer. It replaces an earlier call for the same attempt, whose caller has gone or
-// is another owner of the flow.
+// is an earlier owner of the flow.
 func (s *Matcher) Offer(o *Offer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,14 +170,14 @@ func (s *Matcher) widenLocked(o *Offer) {
 	}
 }
 
-// Lose tells the conductor that its worker may not have the attempt any more.
+// Lose tells the conductor that its worker may no longer have the attempt.
 func (s *Matcher) Lose(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.reply(steps.Answer{Lost: true})
 }
 
-// Withdraw removes an offer whose call ends.
+// Withdraw removes an offer at the end of its call.
 func (s *Matcher) Withdraw(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +229,7 @@ func (s *Matcher) promisedLocked(session jobs.SessionID) (promised int) {
 	return promised
 }
 
-// promiseLocked promises a worker those of the waiting attempts that suit it, the oldest first.
+// promiseLocked promises a worker the waiting attempts that suit it, the oldest first.
 func (s *Matcher) promiseLocked(p *Pull) {
 	if p.Free <= 0 {
 		return
@@ -266,7 +267,8 @@ func (s *Matcher) Followed(session jobs.SessionID) map[steps.ID]bool {
 	return followed
 }
 
-// Freed gives the slot of an attempt whose end is recorded to the waiting call of its worker.
+// Freed frees the slot of an attempt whose end is recorded, and fills the slot if the worker's call
+// is waiting.
 func (s *Matcher) Freed(session jobs.SessionID, id steps.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +283,7 @@ func (s *Matcher) Freed(session jobs.SessionID, id steps.ID) {
 	}
 }
 
-// Leave removes a worker whose call ends.
+// Leave removes a worker at the end of its call.
 func (s *Matcher) Leave(p *Pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +293,8 @@ func (s *Matcher) Leave(p *Pull) {
 	}
 }
 
-// promise tells the conductor which worker gets an attempt. The worker gets it once that is recorded.
+// promise tells the conductor which worker gets an attempt. The worker gets the attempt when the
+// conductor has recorded the worker.
 func (s *Matcher) promise(p *Pull, o *Offer) {
 	p.Free--
 	s.workers.tried(p)
@@ -300,8 +303,8 @@ func (s *Matcher) promise(p *Pull, o *Offer) {
 	o.reply(steps.Answer{Worker: p.Session, Name: p.Worker.Name})
 }
 
-// giveLocked answers a worker with those of its attempts that it does not name, and with
-// those that it must stop. More than one answer holds are left for the next call.
+// giveLocked answers a worker with its attempts that the worker's call does not name, and with the
+// attempts that it must stop. Attempts beyond the limit of an answer wait for the next call.
 func (s *Matcher) giveLocked(p *Pull, own ...*Offer) {
 	answer, size := &conductordv1.PullStepsResponse{}, 0
 	for _, o := range own {
@@ -375,7 +378,7 @@ func (s *Matcher) wakeReportsLocked(flow logbook.FlowID) {
 	}
 }
 
-// Ended tells the conductors that workers are lost, because their sessions have ended.
+// Ended tells the conductors that their workers are lost, because the workers' sessions have ended.
 func (s *Matcher) Ended(sessions []jobs.SessionID) {
 	if len(sessions) == 0 {
 		return
@@ -448,7 +451,8 @@ func (s *Matcher) Waiting(job jobs.JobID) []steps.Offer {
 	return found
 }
 
-// suits reports whether a worker does what is offered, and is the only one that may, if there is one.
+// suits reports whether a worker can run the offered step. If the offer names a worker, only this
+// worker suits.
 func (o *Offer) suits(p *Pull) bool {
 	if only := &o.Offer.Only; !only.Session.IsZero() && p.Session != only.Session && !(o.widened && p.Worker.Name == only.Name) {
 		return false

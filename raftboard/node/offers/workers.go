@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// elsewhereTime is how long a new attempt is withheld from the workers that have failed at
-	// its step, while there is no other. A worker that ends or restarts is replaced within a few
-	// seconds; a longer wait would only slow the retries of a single worker.
+	// elsewhereTime is the time that a new attempt is withheld from workers that have failed at its
+	// step, while no other worker takes it. A worker that ends or restarts is replaced within a few
+	// seconds. A longer wait would only slow the retries of a single worker.
 	elsewhereTime = 3 * time.Second
-	// maxKnown limits the remembered workers, including those whose session has ended.
+	// maxKnown limits the remembered workers, including workers whose session has ended.
 	maxKnown = 4096
 	// asideAfter is the number of different steps that must fail, with no success between, before
 	// their worker is set aside. Attempts at one step count once: a bad step must set no worker
 	// aside.
 	asideAfter = 5
-	// asideFirst is how long a worker first gets nothing. Each failure on trial doubles the time,
-	// up to asideMost: a repaired worker gets steps again within a few minutes.
+	// asideFirst is the first pause of a worker that is set aside. Each failed trial doubles the
+	// pause, up to asideMost: a repaired worker gets steps again within a few minutes.
 	asideFirst = 30 * time.Second
 	asideMost  = 10 * time.Minute
 	// quietAfter is the time after which a silent worker does not count as another worker: a call
@@ -31,9 +31,9 @@ const (
 	quietAfter = 90 * time.Second
 )
 
-// stepWorkers is the leader's memory of the workers that have asked it for steps. It is under
-// Matcher.mu. After a change of leader it begins empty: it only decides which worker gets an
-// attempt first, never whether one gets it.
+// stepWorkers is the leader's record of workers that have asked for steps. Matcher.mu protects it.
+// It is empty after a change of leader: it only decides which worker gets an attempt first, never
+// whether any worker gets it.
 type stepWorkers struct {
 	logger  hclog.Logger
 	known   map[jobs.SessionID]*knownWorker
@@ -58,12 +58,12 @@ type failedStep struct {
 	action logbook.Action
 }
 
-// workerRecord is of a worker whose latest step has failed.
+// workerRecord is the record of a worker whose latest step has failed.
 type workerRecord struct {
 	failed  map[failedStep]bool
 	changed time.Time
 
-	// Of one that is set aside; zero if it is not.
+	// For a worker that is set aside; otherwise zero.
 
 	aside   time.Time     // since when
 	trial   time.Time     // when it gets the next attempt
@@ -75,7 +75,7 @@ func newStepWorkers(logger hclog.Logger) stepWorkers {
 	return stepWorkers{logger: logger, known: map[jobs.SessionID]*knownWorker{}, records: map[workerIdentity]*workerRecord{}}
 }
 
-// hear notes that a worker asks for steps.
+// hear records that a worker has asked for steps.
 func (w *stepWorkers) hear(p *Pull) {
 	if w.known[p.Session] == nil && len(w.known) >= maxKnown {
 		w.forgetOldest()
@@ -182,9 +182,9 @@ func (w *stepWorkers) admits(o *Offer, p *Pull) bool {
 	return admitted
 }
 
-// hasOther reports whether a better suitable worker lives, even if it is busy. If there is none,
-// workers that have failed, or are set aside, get the attempt at once: a slower pace would only
-// add to the pauses of the step's own retries.
+// hasOther reports whether a better suitable worker is alive, even if it is busy. If there is none,
+// workers that have failed, or are set aside, get the attempt at once: a wait would only add to the
+// pauses of the step's own retries.
 func (w *stepWorkers) hasOther(o *Offer, better func(*Pull) bool) bool {
 	for _, k := range w.known {
 		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && better(k.pull) {

@@ -20,9 +20,9 @@ import (
 type Polls struct {
 	mu sync.Mutex
 
-	// The waiting claims in order of arrival: all of them, those that ask for a
-	// kind of job, and those that ask for any. When jobs of thousands of kinds become
-	// claimable at once, only the claims that ask for them are looked at. Under mu.
+	// The waiting claims in order of arrival: all claims, claims by kind of job, and claims for any
+	// kind. When jobs of thousands of kinds become claimable together, the search visits only
+	// claims for these kinds. Under mu.
 
 	claims []*Waiter
 	ofKind map[string][]*Waiter
@@ -83,11 +83,10 @@ func New() *Polls {
 	}
 }
 
-// Add lets a claim wait. The caller looks for jobs after this call, so that none is
-// missed between. When it waits again after an empty look, it passes
-// its previous waiter and keeps its position, so newer waiters cannot overtake it.
-// A new call ends the one that waits with the same nonce: otherwise a call whose
-// caller has gone could take the job.
+// Add adds a waiting claim. The caller looks for jobs after this call, so that it misses none. When
+// a call waits again after an empty look, it passes its previous waiter and keeps its position, so
+// newer waiters cannot overtake it. A new call ends the waiting call with the same nonce:
+// otherwise, a call whose caller has gone could take the job.
 func (p *Polls) Add(request jobs.ClaimRequest, claim *conductordv1.Command, before *Waiter) *Waiter {
 	waiter := &Waiter{Request: request, Woken: make(chan []fsm.Queue, 1), Piggybacked: proposer.Piggybacked{Command: claim, Outcome: make(chan proposer.Outcome, 1)}}
 	p.mu.Lock()
@@ -114,7 +113,8 @@ func (p *Polls) Add(request jobs.ClaimRequest, claim *conductordv1.Command, befo
 	return waiter
 }
 
-// Waits reports whether a claim with this nonce is waiting; a new call with it would end that one.
+// Waits reports whether a claim with this nonce is waiting. A new call with this nonce would end
+// the waiting claim.
 func (p *Polls) Waits(id RequestID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,9 +166,9 @@ func (p *Polls) wakeAllLocked(which func(*Waiter) bool) {
 	}
 }
 
-// ExcludeDrained keeps a drained conductor's claim from being woken for jobs until a
-// drain ends. If one has ended since the claim began to wait, it is woken at once:
-// that may have been its own.
+// ExcludeDrained keeps the claim of a drained conductor from being woken for jobs until a drain
+// ends. If any drain has ended since the claim started to wait, the claim is woken at once, because
+// it may have been the drain of this conductor.
 func (p *Polls) ExcludeDrained(waiter *Waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,8 +256,8 @@ func (p *Polls) Delivered(id RequestID) {
 	delete(p.undelivered, id)
 }
 
-// Leave removes a claim. If it was woken meanwhile, the next waiter is woken in its
-// place. A piggybacked claim may still be granted: its outcome must be awaited.
+// Leave removes a claim. If the claim was woken meanwhile, the next waiter is woken in its place. A
+// piggybacked claim can still be granted, so the caller must wait for its outcome.
 func (p *Polls) Leave(waiter *Waiter) (piggybacked bool) {
 	p.mu.Lock()
 	p.removeLocked(waiter)
@@ -287,8 +287,8 @@ func (p *Polls) Wake(queues []fsm.Queue) {
 	}
 }
 
-// firstLocked is the longest waiting claim that asks for jobs of a queue; nil if
-// there is none. idle: only claims that have looked and found nothing.
+// firstLocked returns the longest waiting claim for the jobs of a queue; nil if there is none.
+// idle: only claims that have looked and found nothing.
 func (p *Polls) firstLocked(queue *fsm.Queue, idle bool) *Waiter {
 	var first *Waiter
 	for _, waiters := range [][]*Waiter{p.ofKind[queue.Kind], p.ofAny} {
@@ -330,15 +330,15 @@ func (p *Polls) AwaitFinish(id jobs.JobID) (finished <-chan struct{}, leave func
 	}
 }
 
-// NextEvents returns a channel that is closed when there are events after those
-// that could be read before the call.
+// NextEvents returns a channel that closes at the next event. Get the channel before you read
+// events.
 func (p *Polls) NextEvents() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.events
 }
 
-// Changed wakes the calls that the changes of a batch of entries concern.
+// Changed wakes the calls that wait for the changes of a batch of entries.
 func (p *Polls) Changed(changes fsm.Changes) {
 	p.wakeSessions(changes.Ended)
 	p.Wake(changes.Claimable)
@@ -363,7 +363,7 @@ func (p *Polls) Changed(changes fsm.Changes) {
 	}
 }
 
-// Load is how many calls wait now.
+// Load is the number of waiting calls.
 type Load struct {
 	Claims   int // of ClaimNext
 	Idle     int // of these: have looked, and found nothing

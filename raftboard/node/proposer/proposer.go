@@ -1,10 +1,10 @@
 // Package proposer batches commands into log entries.
 //
-// The nouns: a proposal is commands of one caller that go into one entry, and an Outcome what
-// its caller gets. A Piggybacked command of another caller goes into the same entry.
+// The nouns: a proposal is a list of commands of one caller that go into one entry, and an Outcome
+// is the caller's answer. A Piggybacked command of another caller goes into the same entry.
 //
-// A caller gets the results of its commands after they are applied. An error says that they did
-// not happen (ErrUnavailable) or that they may have happened (ErrUncertain).
+// A caller gets the results of its commands after they are applied. The error ErrUnavailable means
+// that they did not happen. ErrUncertain means that they may have happened.
 package proposer
 
 import (
@@ -26,11 +26,11 @@ import (
 const (
 	MaxEntryCommands = 512
 	MaxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
-	// entriesInFlight lets one entry fill while another is being written. More
-	// would only make entries smaller.
+	// entriesInFlight lets one entry fill while another is being written. A higher number would
+	// only make entries smaller.
 	entriesInFlight = 2
 	MaxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
-	// settlePatience is how long the end waits for the entries in flight.
+	// settlePatience limits the wait of Close for the entries in flight.
 	settlePatience = time.Second
 )
 
@@ -56,7 +56,7 @@ type share struct {
 	answer   chan Outcome // buffered: the proposer never waits for a caller
 }
 
-// join adds commands, whose results go to the answer.
+// join adds commands, and sends their results to the answer.
 func (p *proposal) join(answer chan Outcome, commands ...*conductordv1.Command) {
 	p.shares = append(p.shares, share{len(commands), answer})
 	p.commands = append(p.commands, commands...)
@@ -90,9 +90,9 @@ type Piggybacked struct {
 	Outcome chan Outcome // holds one
 }
 
-// Proposer batches the commands that wait into one log entry, and those that come
-// while that entry is in flight into the next. There is no timer: under load
-// entries fill by themselves, without load a command goes at once.
+// Proposer batches all waiting commands into one log entry. Commands that arrive while this entry
+// is in flight go into the next entry. There is no timer: under load, entries fill without a wait,
+// and without load, a command is sent at once.
 type Proposer struct {
 	options Options
 
@@ -105,7 +105,7 @@ type Proposer struct {
 	done     sync.WaitGroup
 }
 
-// Options are what a proposer uses.
+// Options connect a proposer with its log and its limits.
 type Options struct {
 	Log       replication.Log
 	MaxBytes  int64 // that may wait in the queue
@@ -127,17 +127,17 @@ func New(options Options) *Proposer {
 	return p
 }
 
-// Stopped is closed when the proposer stops, and answers no caller any more.
+// Stopped returns a channel that closes when the proposer stops and no longer answers callers.
 func (p *Proposer) Stopped() <-chan struct{} { return p.stopped }
 
-// Load is what a proposer holds now.
+// Load is the current use of a proposer.
 type Load struct {
 	Waiting  int   // proposals in the queue
 	Bytes    int64 // of them
 	InFlight int   // entries that are proposed and not applied yet
 }
 
-// Load counts what the proposer holds.
+// Load returns the current use of the proposer.
 func (p *Proposer) Load() Load {
 	return Load{Waiting: len(p.queue), Bytes: p.waiting.Load(), InFlight: len(p.inFlight)}
 }
@@ -148,8 +148,8 @@ func (p *Proposer) Propose(ctx context.Context, commands ...*conductordv1.Comman
 	return p.ProposeWith(ctx, nil, commands...)
 }
 
-// ProposeWith appends claims that wait for what the commands post to the same
-// entry. The claims get their results on their own channels.
+// ProposeWith adds waiting claims to the entry of the commands that post matching jobs. The claims
+// get their results on their own channels.
 func (p *Proposer) ProposeWith(ctx context.Context, piggybacked []*Piggybacked, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	answer := make(chan Outcome, 1)
 	var one proposal
@@ -266,8 +266,8 @@ func (p *Proposer) fill(b *batching) {
 	}
 }
 
-// open reports whether the entry takes more. While no entry may go, everything
-// stays in the queue, which is bounded.
+// open reports whether the entry takes more commands. While no entry can be sent, commands stay in
+// the queue, which is limited.
 func (b *batching) open() bool { return b.held == nil && b.inFlight < entriesInFlight }
 
 func (b *batching) add(one *proposal) {
@@ -290,7 +290,7 @@ func (b *batching) depart() []*proposal {
 	return batch
 }
 
-// send appends an entry and answers its callers when it is applied.
+// send appends an entry, and answers its callers when the entry is applied.
 func (p *Proposer) send(batch []*proposal) {
 	entry := &conductordv1.Entry{TimeUnixNano: p.options.Now().UnixNano()}
 	for _, one := range batch {

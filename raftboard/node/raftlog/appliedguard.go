@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// appliedGuard keeps raft from removing entries that this node has applied. raft
-// truncates its log wherever a leader of a newer term asks for it, and installs any
-// snapshot that a leader sends, even an older one. No leader of this cluster asks
-// for that: applied entries are committed, and every leader has them. So the
-// process ends instead. It implements logstore.Truncations.
+// appliedGuard keeps raft from removing entries that this node has applied. raft truncates its log
+// when a leader of a newer term requests it, and installs any snapshot that a leader sends, even an
+// older one. No leader of this cluster requests that: applied entries are committed, and every
+// leader has them. So such a request means a fault, and the process ends. It implements
+// logstore.Truncations.
 type appliedGuard struct {
 	applied func() uint64 // the last entry that this node has applied or committed
 	sender  func() string // names the node that raft follows as the leader
@@ -18,8 +18,8 @@ type appliedGuard struct {
 	// restored is the last entry of the snapshot that was just restored. It
 	// replaces the log before it, which raft clears next. 0: none.
 	restored atomic.Uint64
-	// noted is the last entry of the snapshot that this node is writing of its own
-	// state; math.MaxUint64: it writes none.
+	// noted is the last entry of the snapshot that this node is writing of its own state;
+	// math.MaxUint64: no snapshot is being written.
 	noted atomic.Uint64
 }
 
@@ -29,8 +29,8 @@ func newAppliedGuard(applied func() uint64, sender func() string) *appliedGuard 
 	return a
 }
 
-// MayCut refuses to remove the log's entries from one on if one of them is
-// applied. all means that these are all entries of the log.
+// MayCut refuses to remove the log's entries from the index from if one of them is applied. all
+// means that these are all entries of the log.
 func (a *appliedGuard) MayCut(from uint64, all bool) error {
 	applied := a.applied()
 	if from > applied || (all && a.restored.Load() >= applied) {

@@ -15,9 +15,9 @@ import (
 // was away for a moment does not need the snapshot.
 const minTrailingLogs = 1_024
 
-// growth counts how much log there is behind the latest snapshot that is kept.
-// raft itself counts entries only, and one entry can hold a thousand jobs: by its
-// own measure a node could have gigabytes of log to read when it starts.
+// growth counts the bytes of log since the latest retained snapshot. raft itself counts only
+// entries, and one entry can contain a thousand jobs: with this count, a node could have gigabytes
+// of log to read at its start.
 type growth struct {
 	atLeast int64         // bytes of log that make no snapshot due on the smallest state
 	due     chan struct{} // a snapshot may be due; holds one
@@ -44,10 +44,10 @@ func (g *growth) applied(logs []*raft.Log) {
 	g.remind()
 }
 
-// outgrown reports whether a snapshot is due: when the log is more than half as long
-// as the state. So the snapshots of a state that keeps its size write twice as much as
-// the log, and a node that starts spends about as long on applying the log as on
-// loading the snapshot, which takes at most half as long per byte.
+// outgrown reports whether a snapshot is due: when the log is more than half as long as the state.
+// So the snapshots of a state of constant size write twice as many bytes as the log. A starting
+// node spends about the same time on applying the log as on loading the snapshot, which takes at
+// most half as long per byte.
 func (g *growth) outgrown() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +69,7 @@ func (g *growth) snapshot() (index, size uint64) {
 	return g.index.Load(), uint64(g.state)
 }
 
-// passed is how much log there is up to now.
+// passed returns the bytes of log up to now.
 func (g *growth) passed() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +87,7 @@ func (g *growth) keep(index uint64, size, passed int64) {
 	}
 }
 
-// restored notes that the state is that of a snapshot of some size.
+// restored records that the state comes from a snapshot of the given size.
 func (g *growth) restored(index uint64, size int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,20 +8,18 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A linearizable answer must show every write that was acknowledged before the
-// call. The leader's own state is not enough: it may have been
-// deposed without knowing. raft's VerifyLeader is not enough either: an answer
-// to an older heartbeat counts as a vote.
+// A linearizable answer must show every write that was acknowledged before the call. The leader's
+// own state is not enough: another leader may have replaced it without its knowledge. raft's
+// VerifyLeader is not enough either: an answer to an older heartbeat counts as a vote.
 //
-// So the leader notes the commit index, then asks the others for their current
-// term, in a round that begins after the question. If a majority is still at
-// its own term, no newer leader had committed anything when the round began: a
-// newer one needs a majority at a higher term, terms never fall, and two
-// majorities share a node. (So do majorities of two configurations of raft that follow
-// each other, and a leader changes the configuration only after it has committed an
-// entry of its own term.) The answer then waits until the noted index has
-// been applied. (This is the ReadIndex of Ongaro's thesis, 6.4, with term
-// questions instead of heartbeats.)
+// So the leader notes the commit index, and then asks the other nodes for their current term, in a
+// round that starts after the call. If a majority still has the leader's term, no newer leader had
+// committed an entry at the start of the round: a newer leader needs a majority with a higher term,
+// terms never fall, and two majorities share a node. (Majorities of two consecutive raft
+// configurations share a node too, and a leader changes the configuration only after it has
+// committed an entry of its own term.) The answer then waits until the noted index is applied.
+// (This is the ReadIndex of Ongaro's thesis, 6.4, with questions about the term instead of
+// heartbeats.)
 type readRound struct {
 	leads  func() bool
 	term   func() uint64 // of this node
@@ -30,8 +28,8 @@ type readRound struct {
 }
 
 func (r *readRound) carryOut() (uint64, error) {
-	// The term first: an index read in a later term then fails the round. Read
-	// first, the index could be of an earlier term than the one that is checked.
+	// Read the term first: if the index is of a later term, the round fails. With the index first,
+	// the index could be of an earlier term than the checked term.
 	term := r.term()
 	if !r.leads() {
 		return 0, fmt.Errorf("%w: this node does not lead", jobs.ErrUnavailable)

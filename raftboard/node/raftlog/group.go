@@ -1,11 +1,12 @@
 // Package raftlog is the log over hashicorp/raft: replication.Log, with the snapshots, the checks
-// at the start, and the bounds of what stays on disk.
+// at the start, and the limits of the data on disk.
 //
 // The nouns: a Group is this node's part of the raft group. Its log is a logstore.Log, its network
 // a transport.Transport.
 //
-// Raft's log and its snapshots are durable. A node does not start if one of them lacks what the
-// node has acknowledged. A Group ends the process before raft removes an entry that is applied.
+// Raft's log and its snapshots are durable. A node does not start if its log or snapshots lack an
+// entry that the node has acknowledged. A Group ends the process before raft removes an applied
+// entry.
 package raftlog
 
 import (
@@ -31,16 +32,17 @@ const (
 	// on a full channel, so a goroutine that does nothing else drains it.
 	leadershipNotices = 64
 	enqueueTimeout    = 2 * time.Second
-	// transferPatience is how long raft may refuse entries because it hands over its
-	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
+	// transferPatience limits the time in which raft refuses entries because of a transfer of the
+	// leadership. Such a transfer can last without limit (hashicorp/raft#696); after this time, the
+	// process ends.
 	transferPatience = 10 * time.Second
-	// commitTimeout: an idle leader sends its commit index to each follower once in
-	// this time to twice this time. raft's default is half of it, and costs twice as
-	// many messages.
+	// commitTimeout: an idle leader sends its commit index to each follower at intervals between
+	// one and two times commitTimeout. raft's default is half as long, and costs twice as many
+	// messages.
 	commitTimeout = 100 * time.Millisecond
-	// logCacheSize is how many of the latest entries, each of up to proposer.MaxEntryBytes, stay
-	// in memory for the followers. A follower that keeps up needs no more; for one that
-	// is further behind, the leader reads the disk.
+	// logCacheSize is the number of latest entries, each of up to proposer.MaxEntryBytes, that stay
+	// in memory for the followers. A follower that keeps up needs no more. For a follower that is
+	// further behind, the leader reads the disk.
 	logCacheSize = 64
 )
 
@@ -65,7 +67,7 @@ func New(fatal func(error), logger hclog.Logger) *Group {
 	return &Group{leaderships: make(chan bool, leadershipNotices), changes: make(chan struct{}, 1), fatal: fatal, logger: logger}
 }
 
-// Options are what a group runs with.
+// Options connect a group with its node.
 type Options struct {
 	ID        raft.ServerID
 	DataDir   string
@@ -74,14 +76,15 @@ type Options struct {
 	Transport raft.Transport
 	Machine   replication.Machine
 	Past      Past
-	// Voters returns what asks the other voters for a read round, and how many voters are a
-	// majority, this node among them.
+	// Voters returns the askers of the other voters for a read round, and the number of voters in a
+	// majority, including this node.
 	Voters       func() (voters []*transport.Asker, majority int)
 	SnapshotHold prometheus.Observer // for how long each snapshot held up applying
 	Reconfigured func()              // is called after an entry with another list of members
 }
 
-// Run starts raft: it checks what is on disk, restores the latest snapshot, and takes part in the group.
+// Run starts raft: it checks the data on disk, restores the latest snapshot, and takes part in the
+// group.
 func (g *Group) Run(o Options) error {
 	snapshots, err := OpenSnapshots(o.DataDir, o.Past.Bootstrapped, o.Log, g.logger.Named("snapshot"))
 	if err != nil {
@@ -262,7 +265,7 @@ func (g *Group) Leaderships() <-chan bool { return g.leaderships }
 // LeaderChanges implements replication.Log.
 func (g *Group) LeaderChanges() <-chan struct{} { return g.changes }
 
-// State is raft's word for what this node does: follower, candidate, leader or shutdown.
+// State returns raft's name for the state of this node: follower, candidate, leader or shutdown.
 func (g *Group) State() string { return strings.ToLower(g.running.Load().State().String()) }
 
 // Transfer hands the leadership to a voter; to the zero Member: to any. It ends at raft's own timeout.
@@ -273,8 +276,8 @@ func (g *Group) Transfer(to transport.Member) error {
 	return g.running.Load().LeadershipTransferToServer(to.ID(), to.Address()).Error()
 }
 
-// AddNonvoter makes a node a member without a vote, or moves one. Refused says whether an error
-// leaves the members as they were; so it is for the other changes.
+// AddNonvoter adds a node as a member without a vote, or changes the address of such a member. For
+// this and the other changes, Refused reports whether an error left the members unchanged.
 func (g *Group) AddNonvoter(m transport.Member, patience time.Duration) error {
 	return g.running.Load().AddNonvoter(m.ID(), m.Address(), 0, patience).Error()
 }
@@ -300,11 +303,11 @@ func (g *Group) Ping() { _ = g.running.Load().VerifyLeader().Error() }
 // LatestSnapshot is the last entry of the latest snapshot, and its size; 0 if there is none.
 func (g *Group) LatestSnapshot() (index, size uint64) { return g.growth.snapshot() }
 
-// Unsnapshotted is how many bytes of log no snapshot of this node replaces yet.
+// Unsnapshotted returns the bytes of log after the latest snapshot of this node.
 func (g *Group) Unsnapshotted() int64 { return g.growth.passed() }
 
-// Close ends raft. Close its network first: raft waits for its goroutines, and one that waits
-// for a dead peer may take seconds.
+// Close ends raft. Close its network first: raft waits for its goroutines, and a goroutine that
+// waits for a dead peer can take seconds.
 func (g *Group) Close() error {
 	if running := g.running.Load(); running != nil {
 		return running.Shutdown().Error()

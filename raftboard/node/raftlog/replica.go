@@ -31,10 +31,9 @@ type replica struct {
 	unrestored error // why the last snapshot was not restored
 }
 
-// ApplyBatch applies committed entries in one transaction. The answer for an
-// entry is its []*conductordv1.Result, or the error after which nothing is
-// applied any more. Results are made only while this node waits for the results of
-// any entry: a follower waits for none.
+// ApplyBatch applies committed entries in one transaction. The answer to an entry is its
+// []*conductordv1.Result, or an error. After an error, nothing more is applied. ApplyBatch makes
+// results only while this node waits for the results of any entry: a follower waits for none.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 	unanswered := r.asked.Load() == 0
 	entries := make([]fsm.Entry, len(logs))
@@ -61,7 +60,7 @@ func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 	return answers
 }
 
-// dataOf is what the state machine gets of an entry; nil: the entry is raft's own.
+// dataOf returns the data of an entry for the state machine; nil: the entry is raft's own.
 func dataOf(log *raft.Log) []byte {
 	if log.Type != raft.LogCommand {
 		return nil
@@ -72,7 +71,7 @@ func dataOf(log *raft.Log) []byte {
 // Apply applies one entry.
 func (r *replica) Apply(log *raft.Log) any { return r.ApplyBatch([]*raft.Log{log})[0] }
 
-// Snapshot notes the state as it is; it is written while further entries are applied.
+// Snapshot captures the current state. The snapshot is written while further entries are applied.
 func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	began := time.Now()
 	snapshot, err := r.machine.Snapshot()
@@ -121,7 +120,7 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// Release lets go of the state that was noted.
+// Release releases the captured state.
 func (s *replicaSnapshot) Release() {
 	s.applied.noted.Store(math.MaxUint64)
 	_ = s.snapshot.Close()

@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// SnapshotsDir is raft's name for the directory of snapshots. Each is a
-// directory named term-index-milliseconds; while it is written, ".tmp" follows.
+// SnapshotsDir is raft's name for the directory of snapshots. Each snapshot is a directory named
+// term-index-milliseconds, with the suffix ".tmp" while it is being written.
 const SnapshotsDir = "snapshots"
 
 // SnapshotsRetained is the number of snapshots that stay: if the newest is damaged, the one
@@ -30,13 +30,13 @@ const SnapshotsRetained = 2
 // temporarySuffix follows raft's name of a snapshot that is written.
 const temporarySuffix = ".tmp"
 
-// raft's keys in the stable store, as the checks at the start ask for them.
+// raft's keys in the stable store, as the checks at the start use them.
 var (
 	CurrentTermKey  = []byte("CurrentTerm")
 	lastVoteTermKey = []byte("LastVoteTerm")
 )
 
-// savedState is what a node has on disk when it starts.
+// savedState is the state on a node's disk at its start.
 type savedState struct {
 	dir       string // of the snapshots
 	begun     bool   // the node has once been part of the cluster
@@ -76,7 +76,7 @@ func OpenSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.L
 	return s.store, nil
 }
 
-// Snapshots are raft's snapshots, except those that raft must not restore.
+// Snapshots are raft's snapshots, without the snapshots that raft must not restore.
 type Snapshots struct {
 	*raft.FileSnapshotStore
 	useless map[string]bool // by name: the log lacks entries that came after them
@@ -85,8 +85,8 @@ type Snapshots struct {
 	dir     string
 }
 
-// Create begins a snapshot of this node's own, or one that a leader sends. It replaces older ones
-// only if it is whole.
+// Create starts a snapshot of this node, or a snapshot from a leader. It replaces older snapshots
+// only if it is complete.
 func (c *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, to raft.Transport) (raft.SnapshotSink, error) {
 	if err := c.applied.mayReplace(index); err != nil {
 		c.fatal(err)
@@ -106,7 +106,7 @@ func (c *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, mem
 	return &checkedSink{sink, into, sync.OnceValue(func() error { return errors.Join(into.Close(), <-fault) })}, nil
 }
 
-// checkedSink is a snapshot that is checked while it is written.
+// checkedSink checks a snapshot while the snapshot is written.
 type checkedSink struct {
 	raft.SnapshotSink
 	copied *io.PipeWriter
@@ -121,7 +121,7 @@ func (s *checkedSink) Write(part []byte) (int, error) {
 	return s.SnapshotSink.Write(part)
 }
 
-// Close keeps the snapshot if it is whole.
+// Close keeps the snapshot if it is complete.
 func (s *checkedSink) Close() error {
 	if err := s.fault(); err != nil {
 		return errors.Join(err, s.SnapshotSink.Cancel())
@@ -164,8 +164,8 @@ func (c *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return slices.DeleteFunc(all, func(meta *raft.SnapshotMeta) bool { return c.useless[meta.ID] }), err
 }
 
-// list finds the snapshots, and removes those whose writing was cut off. This
-// process holds the lock on the data directory, so no other writes one.
+// list finds the snapshots, and removes snapshots whose writing was interrupted. This process has
+// locked the data directory, so no other process is writing a snapshot.
 func (s *savedState) list() error {
 	found, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -219,9 +219,9 @@ func (s *savedState) check() error {
 	return s.log.DeleteRange(s.first, s.last)
 }
 
-// newestReadable finds the newest snapshot whose checksum is right; the zero
-// value stands for the empty state before entry 1. The newer ones are damaged;
-// why is the fault of the newest. Older ones are not read: nothing depends on them.
+// newestReadable finds the newest snapshot with a correct checksum; the zero value means the empty
+// state before entry 1. The newer snapshots are damaged, and why is the fault of the newest one. It
+// does not read older snapshots, because nothing depends on them.
 func (s *savedState) newestReadable() (good savedSnapshot, damaged []savedSnapshot, why error) {
 	for i, snapshot := range s.snapshots {
 		meta, content, err := s.store.Open(snapshot.name)
@@ -239,9 +239,8 @@ func (s *savedState) newestReadable() (good savedSnapshot, damaged []savedSnapsh
 	return savedSnapshot{}, s.snapshots, why
 }
 
-// hideOlder hides older snapshots that the log does not continue, so that raft
-// cannot restore one when the good one fails. It removes the remains of those
-// whose removal was cut off.
+// hideOlder hides older snapshots that the log does not continue, so that raft cannot restore one
+// of them when the good snapshot fails. It also removes the remains of interrupted removals.
 func (s *savedState) hideOlder(good savedSnapshot) {
 	s.store.useless = map[string]bool{}
 	for _, older := range s.snapshots[slices.Index(s.snapshots, good)+1:] {
@@ -254,9 +253,8 @@ func (s *savedState) hideOlder(good savedSnapshot) {
 	}
 }
 
-// checkTerm refuses a term that is older than the last vote or entry: the votes
-// of later terms are lost with it. A snapshot may be of a later term, because an
-// operator may have copied it here.
+// checkTerm refuses a term that is older than the last vote or entry: the votes of later terms are
+// lost with it. A snapshot may have a later term, because an operator may have copied it here.
 func (s *savedState) checkTerm(term uint64) error {
 	voted, err := s.log.GetUint64(lastVoteTermKey)
 	if err != nil {
@@ -301,7 +299,7 @@ func (s *savedState) checkEntries(good savedSnapshot, damaged []savedSnapshot, w
 	}
 }
 
-// rest describes what is left.
+// rest describes the entries and snapshots that remain.
 func (s *savedState) rest(good savedSnapshot) string {
 	text := "an empty raft log"
 	if s.last > 0 {
@@ -320,7 +318,7 @@ func (s *savedState) bringSnapshot(wanted uint64) string {
 		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, SnapshotsDir, s.dir)
 }
 
-// Past is what a node knows of its earlier runs.
+// Past is a node's knowledge of its earlier runs.
 type Past struct {
 	Fresh           bool         // the node has never been part of a cluster
 	Bootstrapped    bool         // log and snapshots hold the state of the cluster

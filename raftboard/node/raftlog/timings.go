@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// defaultSnapshotBytes is how many bytes of new log make a snapshot due, on a
-// small state: a node applies that much in a second or two when it starts.
+// defaultSnapshotBytes is the number of bytes of new log that make a snapshot due, for a small
+// state: a starting node applies this log in a second or two.
 const defaultSnapshotBytes = 64 << 20
 
 // Timings are the times and sizes of raft.

@@ -1,17 +1,17 @@
 // Package sums compares the states of the nodes.
 //
-// All nodes apply the same entries, so they have the same state. If a program applies an
-// entry differently, or memory or disk changes a row, they have not. So the leader compares
-// the nodes now and then:
+// All nodes apply the same entries, so they have the same state. If a program applies an entry
+// differently, or memory or disk changes a row, the states differ. So the leader compares the nodes
+// at intervals:
 //
-//   - It proposes a check, an entry that changes nothing. Each node notes the sums of its
-//     tables at that entry.
-//   - It asks all members for what they have noted.
-//   - If some differ from a majority, it proposes the sums of the majority. Each node
-//     compares them with its own. One that differs keeps its state as evidence and stops.
+//   - The leader proposes a check, an entry that changes nothing. Each node notes the sums of its
+//     tables at this entry.
+//   - The leader asks all members for their noted sums.
+//   - If some sums differ from a majority, the leader proposes the sums of the majority. Each node
+//     compares them with its own. A node with different sums keeps its state as evidence and stops.
 //
-// A node without those sums, because it was away or got a snapshot since, is not judged. If
-// it runs, the leader proposes another check first.
+// A node without sums of this entry, because it was away or has received a snapshot since, is not
+// compared. If it runs, the leader proposes another check first.
 package sums
 
 import (
@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	// evidenceDir is in the data directory, and has the state of a node that differed. A
-	// node with it does not start.
+	// evidenceDir is in the data directory, and contains the state of a node that differed from the
+	// majority. A node with this directory does not start.
 	evidenceDir = "differs"
 
 	checkMagic   = 'S'
@@ -60,8 +60,8 @@ func decode(data []byte) (*conductordv1.StateCheck, error) {
 	return check, command.DecodeMessage(data[2:], check)
 }
 
-// Checks are the state machine as the log sees it, and what this node has noted. The
-// goroutine that applies entries calls Apply; the other methods may be called concurrently.
+// Checks wrap the state machine for the log, and keep the noted sums of this node. The goroutine
+// that applies entries calls Apply; the other methods may be called concurrently.
 type Checks struct {
 	*fsm.Machine
 	dataDir string
@@ -112,8 +112,8 @@ func (c *Checks) Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, e
 	return results, nil
 }
 
-// begin is called before a check is applied: a caller that waits for the check to be applied
-// must then find its sums, or wait for them. meet does what the check says, after it is applied.
+// begin runs before a check is applied: a caller that waits until the check is applied must then
+// find its sums, or wait for them. meet runs after the check is applied, and handles its content.
 func (c *Checks) begin(index uint64, data []byte) (meet func()) {
 	check, err := decode(data)
 	switch {
@@ -162,7 +162,7 @@ func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 	return nil, fmt.Errorf("%w: this node has no checksums for entry %d: it has restored a snapshot, or another comparison has begun; compare again", jobs.ErrNotFound, index)
 }
 
-// judge stops this node if its sums are not those of the majority.
+// judge stops this node if its sums differ from the sums of the majority.
 func (c *Checks) judge(check *conductordv1.StateCheck) {
 	own, err := c.At(context.Background(), check.Index) // computing ends
 	if err != nil {
@@ -209,7 +209,7 @@ func RefuseEvidence(dataDir string) error {
 		"keep them for those who look into it, empty the data directory, and run \"conductord cluster replace\" here", dir)
 }
 
-// Differing are the names of the tables whose sums differ.
+// Differing returns the names of the tables whose sums differ.
 func Differing(a, b []*conductordv1.TableSum) (tables []string) {
 	for i, sum := range a {
 		if i >= len(b) || b[i].GetTable() != sum.GetTable() || b[i].GetSum() != sum.GetSum() {

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// boltFile holds log, term and votes of a node whose log store is bolt.
+// boltFile contains log, term and votes of a node with the log store bolt.
 const boltFile = "raft.db"
 
 // boltLog is raft-boltdb as a Engine.
@@ -57,10 +57,10 @@ func (m *boltMeta) whole() bool {
 }
 
 // checkBolt refuses a bbolt file that has lost data. When a meta page is damaged, bbolt uses the
-// other, which is one write older: an append or a vote is silently lost. No crash leaves such a
-// page: it is written alone, when everything else is on disk, and its content lies within one
-// sector. In a file that was cut short, bbolt would read beyond the end in its own goroutine,
-// which ends the process with a stack.
+// other meta page, which is one write older: an append or a vote is silently lost. A crash never
+// damages a meta page: bbolt writes the page alone, when everything else is on disk, and its
+// content is within one sector. In a truncated file, bbolt would read beyond the end in its own
+// goroutine, which ends the process with a stack.
 func checkBolt(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,8 +97,8 @@ func checkBolt(path string) error {
 	if wants := int64(newest.number(boltPagesAt) * pageSize); about.Size() < wants {
 		return cutShort(path, about.Size(), wants)
 	}
-	// Opening fails when another process holds the lock. raft-wal would wait for
-	// it for ever.
+	// Opening fails when another process holds the lock. raft-wal would wait for the lock without
+	// limit.
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err

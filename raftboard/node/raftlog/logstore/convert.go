@@ -21,7 +21,7 @@ import (
 const (
 	newSuffix = ".new"
 	oldSuffix = ".old"
-	// convertBytes is how much is copied in one append: few fsyncs, little memory.
+	// convertBytes is the size of one append of a copy: few fsyncs, little memory.
 	convertBytes = 4 << 20
 )
 
@@ -43,10 +43,10 @@ type Converted struct {
 	Kept        string // the old store, until DropOld; empty: there was nothing to do
 }
 
-// Run copies entries, term and votes into a new store beside the old one, reads everything back,
-// puts the new store in place and calls Commit. It keeps the old store, see DropOld. If it is
-// stopped at any moment, the data directory opens with From before Commit and with To after it,
-// and Run may be called again.
+// Run copies entries, term and votes into a new store beside the old store, reads everything back,
+// puts the new store in place and calls Commit. It keeps the old store, see DropOld. If Run is
+// interrupted at any point, the data directory opens with From before Commit and with To after
+// Commit, and you can call Run again.
 func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 	done = Converted{From: c.From, To: c.To}
 	c.Step("settle")
@@ -73,9 +73,9 @@ func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 // Compaction is the result of a rewrite: the bytes of the store's file.
 type Compaction struct{ Before, After int64 }
 
-// Compact rewrites a bolt store without free pages, reads it back, and replaces the old one. A
-// burst of entries or a slow follower leaves such pages in the file. If it is stopped at any
-// moment, it leaves the old store or the new one. raft-wal removes its files by itself.
+// Compact rewrites a bolt store without free pages, reads the copy back, and replaces the old
+// store. Free pages come from a burst of entries or a slow follower. If Compact is interrupted at
+// any point, the old store or the new store is in place. raft-wal removes its files by itself.
 func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	if c.From != Bolt {
 		return done, fmt.Errorf("the log store %s gives back its space by itself", c.From)

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// writeTimeout is how long a write of the log may take. raft keeps sending
-	// heartbeats while its disk hangs (hashicorp/raft#503), so a node that
-	// waits longer takes itself out.
+	// writeTimeout limits a write of the log. raft keeps sending heartbeats while its disk hangs
+	// (hashicorp/raft#503), so a node whose write takes longer ends its process.
 	writeTimeout = 20 * time.Second
-	// hangTimeout limits a write of the log. After it, Hanging returns true, and the node sends
-	// nothing more to its followers, which then elect another leader. It is well above a busy
-	// disk's time, and leaves time for an election within five seconds.
+	// hangTimeout is the time after which Hanging reports a hanging write. The node then sends
+	// nothing more to its followers, and they elect another leader. It is well above the latency of
+	// a busy disk, and leaves time for an election within five seconds.
 	hangTimeout = 2 * time.Second
 )
 
@@ -50,7 +49,7 @@ type Log struct {
 	hangs       atomic.Int32 // writes that have taken longer than hangTimeout
 }
 
-// newLog wraps an engine. It closes one that is damaged, also when a read panics.
+// newLog wraps an engine. It closes a damaged engine, also when a read panics.
 func newLog(engine Engine, dataDir string, options Options) (log *Log, err error) {
 	defer func() {
 		if log == nil {
@@ -208,8 +207,8 @@ func (l *Log) watch(what string, write func() error) error {
 	return nil
 }
 
-// Reusable is the number of bytes in the log's files that are free for more entries. It is
-// negative for raft-wal, which takes a whole segment at once.
+// Reusable returns the free bytes in the log's files. It is negative for raft-wal, which allocates
+// a whole segment at once.
 func (l *Log) Reusable() int64 {
 	if bolt, ok := l.engine.(boltLog); ok {
 		return int64(bolt.Stats().FreePageN) * int64(os.Getpagesize())

@@ -44,8 +44,8 @@ var Kinds = []Kind{Bolt, WAL}
 // StopForGood ends every report of a log that is damaged on disk.
 const StopForGood = "stop this node for good: the others go on without it (see \"A disk is lost\" in docs/repair.md)"
 
-// lockTimeout is how long to wait for the lock on a file, which a second
-// daemon on the same directory would hold for ever.
+// lockTimeout limits the wait for the lock on a file. A second daemon on the same directory would
+// hold the lock without limit.
 const lockTimeout = time.Second
 
 // Engine is a log store without the checks of Log.
@@ -61,7 +61,7 @@ type Options struct {
 	// Fatal is called for damage found after Open, and for a write that fails or hangs. It may be
 	// called concurrently and more than once.
 	Fatal func(error)
-	// Wrap replaces the engine in tests, for example by one that fails; nil: no replacement.
+	// Wrap replaces the engine in tests, for example by an engine that fails; nil: no replacement.
 	Wrap func(Engine) Engine
 	// Written is called after each write that the disk has acknowledged. It may be called
 	// concurrently. nil: none.

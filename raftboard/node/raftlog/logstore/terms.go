@@ -11,21 +11,21 @@ import (
 	"sync"
 )
 
-// termsKey is the store's only key: a node's term, vote and mark, with a checksum.
-// They share a record so that none of them can change or vanish alone. Without
-// the record there is no term, and the node does not start.
+// termsKey is the store's only key: a node's term, vote and mark, with a checksum. They share a
+// record, so that none of them can change or vanish alone. Without the record there is no term, and
+// the node does not start.
 var termsKey = []byte("ConductordTerms")
 
 // markEvery is the number of entries between two marks. A mark costs two fsyncs,
 // which is little for so many entries.
 const markEvery = 4096
 
-// terms is what a node keeps beside its entries.
+// terms is the record that a node keeps beside its entries.
 type terms struct {
 	Values map[string][]byte `json:"values"` // raft's own: term and vote
-	// Mark is an entry up to which the log was on disk. It is written every markEvery entries and
-	// at an orderly end, and lowered before the end of the log is cut off. A log that ends before
-	// its mark has lost entries.
+	// Mark is the index of an entry up to which the log was on disk. The node writes it every
+	// markEvery entries and at an orderly stop, and lowers it before it truncates the log. A log
+	// that ends before its mark has lost entries.
 	Mark uint64 `json:"mark"`
 }
 
@@ -68,7 +68,7 @@ func (k *keptTerms) set(key, value []byte) error {
 	return k.change(func(next *terms) { next.Values[string(key)] = bytes.Clone(value) })
 }
 
-// change writes a changed copy, which is in force once it is on disk.
+// change writes a changed copy, which takes effect once it is on disk.
 func (k *keptTerms) change(do func(next *terms)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

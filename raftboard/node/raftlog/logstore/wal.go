@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// walDir holds log, term and votes of a node whose log store is wal.
+	// walDir contains log, term and votes of a node with the log store wal.
 	walDir = "raft-wal"
 	// walSegmentBytes is raft-wal's own default, with which its users run it.
 	walSegmentBytes = 64 << 20
@@ -36,9 +36,9 @@ type walLog struct {
 	segments *walSegments
 }
 
-// walSegments is raft-wal's own keeper of segments, and remembers why a new one
-// could not be made. raft-wal makes it in the background, logs the reason, and
-// says of the next write only that the old segment is closed.
+// walSegments is raft-wal's own keeper of segments. It also remembers why raft-wal could not make a
+// new segment. raft-wal makes the segment in the background, logs the reason, and returns only "the
+// old segment is closed" for the next write.
 type walSegments struct {
 	*segment.Filer
 	failure atomic.Pointer[error]
@@ -145,8 +145,8 @@ func checkSealed(dir string, info types.SegmentInfo) error {
 	return nil
 }
 
-// mendTail looks at the segment that is written to, and leaves it without what
-// a crash has cut off.
+// mendTail checks the segment with the end of the log, and removes the remains of a write that a
+// crash interrupted.
 func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -25,7 +25,7 @@ const (
 	walFrameCommit = 3
 )
 
-// walTail is what the segment that is written to holds.
+// walTail is the content of the segment with the end of the log.
 type walTail struct {
 	size       int64 // of the file
 	end        int64 // of the last whole batch
@@ -118,7 +118,7 @@ func unlessEnd(err error) error {
 	return err
 }
 
-// running is a checksum that can go on from another.
+// running is a checksum that can continue an earlier checksum.
 type running struct{ sum uint32 }
 
 func (r *running) Write(data []byte) (int, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// Askers ask the other members for their Standing, as raft's configuration lists
-// them now. Each user has askers of its own: a question of one must not replace another's.
+// Askers ask the other members in raft's current configuration for their Standing. Each user has
+// its own askers, so that a question of one user does not replace a question of another.
 type Askers struct {
 	members *Members
 	open    func(transport.Member) *transport.Asker
@@ -55,8 +55,8 @@ func (p *Askers) Now() []transport.Peer {
 	return p.peers
 }
 
-// Quorum returns the other voters, and how many voters are a majority, this node among
-// them. Raft counts by the same configuration.
+// Quorum returns the other voters, and the number of voters in a majority, including this node.
+// Raft counts by the same configuration.
 func (p *Askers) Quorum() (voters []*transport.Asker, majority int) {
 	for _, peer := range p.Now() {
 		if peer.Voter {

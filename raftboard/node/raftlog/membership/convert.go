@@ -13,12 +13,11 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// ConvertLog changes the data directory of a stopped node to another kind of log
-// store: see logstore.Conversion. node.json says which kind is in use; the old
-// store is kept until the node has started with the new one. Stopped at any moment,
-// it leaves a node that starts with one of the two, and it may be called again. A
-// node that runs is refused, and one that has the store already is left as it is.
-// step is called before each change on disk.
+// ConvertLog converts the data directory of a stopped node to another log store: see
+// logstore.Conversion. node.json names the store in use. The old store remains until the node has
+// started with the new store. If ConvertLog is interrupted at any point, the node starts with one
+// of the two stores, and you can call ConvertLog again. It refuses a running node, and does not
+// change a node that already has the store. It calls step before each change on disk.
 func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger, step func(string)) (done logstore.Converted, err error) {
 	err = withStopped(dataDir, func(store *IdentityStore) error {
 		if !slices.Contains(logstore.Kinds, to) {

@@ -1,11 +1,11 @@
-// Package membership is a node as a member of its raft group: the identity in its data directory, the
-// other members as it knows them, and what changes a data directory while no node runs on it.
+// Package membership is a node as a member of its raft group: the identity in its data directory,
+// the other members, and the changes of a data directory while no node runs on it.
 //
-// The nouns: an Identity names a node wherever it runs, a Members is the list of members. A node
+// The nouns: an Identity names a node, on any machine. A Members is the list of members. A node
 // joins a cluster, is restored from a backup, or is converted to another log store.
 //
-// A node that lost its disk, or runs twice, is refused by those that remember its instance. A
-// change of a data directory that is cut off leaves no node, or one that starts.
+// Nodes refuse a node that lost its disk or runs twice, if they remember its instance. After an
+// interrupted change of a data directory, the directory contains no node, or a node that starts.
 package membership
 
 import (
@@ -35,7 +35,7 @@ const (
 	lostAndFound    = "lost+found"
 )
 
-// Options are what a node knows of itself and its cluster before it starts.
+// Options are the settings of a node about itself and its cluster, before it starts.
 type Options struct {
 	Cluster    string
 	Name       string
@@ -52,15 +52,15 @@ func (o Options) self() transport.Member {
 	return o.Members[slices.IndexFunc(o.Members, func(member transport.Member) bool { return member.Name == o.Name })]
 }
 
-// Identity names a node wherever it runs. It is made once, at the first start, and
-// moves with the data directory.
+// Identity names a node, on any machine. It is made once, at the first start, and moves with the
+// data directory.
 type Identity struct {
 	Cluster     string `json:"cluster"`
 	Name        string `json:"name"`
 	Incarnation string `json:"incarnation"`
-	// Instance is drawn when the identity is made. A node that lost its disk and is made again
-	// has another one, and the nodes that remember the first refuse it: it has forgotten its
-	// votes.
+	// Instance is a random number from the first start. A node that lost its disk and is made again
+	// has another instance. Nodes that remember the first instance refuse it, because it has
+	// forgotten its votes.
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
@@ -85,8 +85,8 @@ type Identity struct {
 	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
 }
 
-// storedIdentity is the file. A damaged one could still be read, and an id of a peer that has
-// changed would keep the two nodes apart for ever.
+// storedIdentity is the file. Its checksum detects damage: a damaged file could still be readable,
+// and a changed id of a peer would keep the two nodes apart permanently.
 type storedIdentity struct {
 	Identity
 	Checksum string `json:"checksum"` // of all other fields
@@ -98,7 +98,7 @@ func (i *Identity) checksum() (string, error) {
 	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(data)), err
 }
 
-// joining is what is left to do for a node that joins a cluster.
+// joining is the unfinished part of a node's join.
 type joining struct {
 	// Vote: the node asks to be promoted to a voter after catching up.
 	Vote bool `json:"vote"`
@@ -142,9 +142,9 @@ func LoadIdentity(o Options) (*IdentityStore, error) {
 	return store, store.saveLocked() // no other goroutine has it yet
 }
 
-// WrongDirectory returns an error if the data directory is another node's, or not
-// the one that the configuration describes. It is called before the directory is
-// locked: this error explains more than "another process uses the directory".
+// WrongDirectory returns an error if the data directory belongs to another node, or does not match
+// the configuration. It is called before the directory is locked: its error explains more than
+// "another process uses the directory".
 func WrongDirectory(o Options) error {
 	store, err := readIdentity(o.DataDir)
 	if err != nil {
@@ -153,7 +153,7 @@ func WrongDirectory(o Options) error {
 	return store.matches(o)
 }
 
-// readIdentity reads the identity as it is.
+// readIdentity reads the identity without changes or checks of the options.
 func readIdentity(dataDir string) (*IdentityStore, error) {
 	store := &IdentityStore{path: filepath.Join(dataDir, identityFile)}
 	data, err := os.ReadFile(store.path)
@@ -301,8 +301,7 @@ func (s *IdentityStore) SetBootstrapped() error {
 	return s.Change(func(id *Identity) { id.Bootstrapped = true })
 }
 
-// Meet remembers the instance of a peer at the first meeting and refuses
-// another one later.
+// Meet remembers the instance of a peer at the first meeting, and later refuses another instance.
 func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,8 +322,7 @@ func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	return nil
 }
 
-// saveLocked replaces the file in one step: after a crash it is the old or the
-// new one.
+// saveLocked replaces the file in one step: after a crash, the old file or the new file is there.
 func (s *IdentityStore) saveLocked() error {
 	sum, err := s.id.checksum()
 	if err != nil {

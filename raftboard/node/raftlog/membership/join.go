@@ -15,12 +15,12 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A node joins a cluster that works like this. Join draws its instance, asks the leader to
-// make it a member without a vote, and writes its identity. When the node is started, the
-// leader calls it and sends the state. The node then asks for its vote.
+// A node joins a running cluster in these steps. Join chooses a random instance, asks the leader to
+// add the node as a member without a vote, and writes the node's identity. When the node starts,
+// the leader connects and sends the state. The node then asks for its vote.
 
-// joiningFile marks a data directory whose join has not ended. It holds the instance, so
-// a join that was cut off can be done again.
+// joiningFile marks a data directory with an unfinished join. It contains the instance, so an
+// interrupted join can be repeated.
 const joiningFile = "join.incomplete"
 
 // Join sets how a node joins a cluster.
@@ -37,9 +37,9 @@ type Admission struct {
 	Members    []transport.Member // now; empty: not known
 }
 
-// JoinCluster makes the data directory of a node that joins a cluster: the options' own
-// member. The directory must be empty, or hold the remains of a join that was cut off. ask
-// asks the cluster to make the node of an instance a member; to repeat it is harmless.
+// JoinCluster makes the data directory of a node that joins a cluster: the options' own member. The
+// directory must be empty, or contain the remains of an interrupted join. ask requests that the
+// cluster adds the node with this instance as a member; a repeat is harmless.
 func JoinCluster(options Options, how Join, ask func(self transport.Member, instance uuid.UUID) (Admission, error)) error {
 	if err := joinCluster(options, how, ask); err != nil {
 		return fmt.Errorf("cannot join with the data directory %s: %w", options.DataDir, err)
@@ -81,8 +81,8 @@ func joinCluster(options Options, how Join, ask func(self transport.Member, inst
 	return os.Remove(filepath.Join(options.DataDir, joiningFile))
 }
 
-// drawInstance draws the instance of a node that joins, and writes it down, or reads again
-// what a join that was cut off has written.
+// drawInstance chooses the random instance of a joining node and stores it, or reads the instance
+// that an interrupted join has stored.
 func drawInstance(dataDir string) (instance uuid.UUID, again bool, err error) {
 	path := filepath.Join(dataDir, joiningFile)
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err == nil {

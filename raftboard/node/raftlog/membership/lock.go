@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// lockFile is locked by the process that uses a data directory: a node, or a
-// conversion of its log store. The stores have locks of their own, but which of
-// them counts is decided before one is opened.
+// lockFile is locked by the process that uses a data directory: a node, or a conversion of its log
+// store. The stores have their own locks, but the choice between the stores comes before a store is
+// opened.
 const lockFile = "lock"
 
-// LockDataDir makes the data directory if it is missing, and takes it for this
-// process until the lock is closed, or the process ends.
+// LockDataDir makes the data directory if it is missing, and locks it for this process until the
+// lock is closed or the process ends.
 func LockDataDir(dataDir string) (io.Closer, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data directory: %w", err)

@@ -21,34 +21,32 @@ import (
 // memberPoll is how often a node that has not joined asks the other members.
 const memberPoll = 100 * time.Millisecond
 
-// Raft's configuration is the list of members. It is an entry of the log, so the nodes
-// agree on it, and each change of it moves one node, so the majorities before and after
-// share one. Read rounds and clock rounds count the same majority; see askers.go.
+// Raft's configuration is the list of members. It is an entry of the log, so the nodes agree on it.
+// Each change of it adds or removes one node, so the majorities before and after the change share a
+// node. Read rounds and clock rounds count the same majority; see askers.go.
 //
-// The first configuration comes from the files. Two nodes with different lists in them
-// could each count a majority of their own, and both acknowledge. So a list counts only
-// when all members in it have it:
+// The first configuration comes from the files. Two nodes with different lists in their files could
+// each count their own majority, and both acknowledge writes. So a list counts only when all
+// members in it have it:
 //
-//   - Each handshake carries the list with which the node's cluster begins. Nodes with
-//     different lists refuse each other.
-//   - A new node agrees after it has listened for one election timeout. A cluster
-//     that lists it under another list has reached it by then.
-//   - It joins raft when every listed member has said that it agrees, or one
-//     member has said that it has joined. A node that agrees has stored its list
-//     and the peers it has met, and keeps the list over a restart.
-//   - Once raft has a configuration, the list in the file counts no more. The handshake
-//     goes on with the list of the first start, which never changes. A node that joins
-//     later gets it from the cluster.
+//   - Each handshake contains the list of the cluster's founders. Nodes with different lists refuse
+//     each other.
+//   - A new node agrees after it has listened for one election timeout. By then, any cluster that
+//     lists the node in another list has reached it.
+//   - The node joins raft when every listed member has agreed, or when one member has joined. A node
+//     that agrees has stored its list and the peers it has met, and keeps the list over a restart.
+//   - Once raft has a configuration, the list in the file no longer counts. The handshake still
+//     contains the list of the first start, which never changes. A node that joins later gets this
+//     list from the cluster.
 //
-// After that, a node refuses those that its configuration does not list. One that it has
-// met as a member was removed, and stops when it is told so: ids are never used again. A
-// node that it has never met may be a new leader that joined while this one was away. So a
-// node without a leader asks the members that it knows, and hears the new one if one of them
-// Lists it. The same holds for each message of raft, not only for the handshake: a connection
-// of a node that was removed meanwhile is closed.
+// After that, a node refuses nodes that are not in its configuration. A refused node that was a
+// member earlier has been removed. It stops when it learns that, because ids are never used again.
+// An unknown node may be a new leader that joined while this node was away. So a node without a
+// leader asks its known members, and accepts messages of the new node if one of them lists it.
+// These rules apply to each message of raft, not only to the handshake: the connection of a removed
+// node is closed.
 
-// Members is what this node knows of the other members, and how it joins them. Its
-// methods may be called concurrently.
+// Members tracks the other members, and joins them. Its methods may be called concurrently.
 type Members struct {
 	self     transport.Member   // of the options; its incarnation is set with identity
 	listen   string             // Options.RaftListen
@@ -76,7 +74,7 @@ type peerAnswer struct {
 	members []raft.ServerID // as it knows them
 }
 
-// New is what a node knows at first: its options.
+// New makes Members from the node's options.
 func New(o Options, group *raftlog.Group, fatal func(error)) *Members {
 	return &Members{
 		self: o.self(), listen: o.RaftListen, file: o.Members, group: group, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
@@ -111,9 +109,9 @@ type Listed struct {
 	Voter bool
 }
 
-// Servers is raft's latest configuration, committed or not: the one that raft counts its
-// majorities by. Before there is one, it is that with which the cluster begins. It is
-// empty on a node that joins a cluster and was not called by its leader yet.
+// Servers returns raft's latest configuration, committed or not: raft counts its majorities by it.
+// Before there is one, it is the first configuration of the cluster. It is empty on a joining node
+// until the leader has connected.
 func (m *Members) Servers() []raft.Server {
 	if running := m.group.Raft(); running != nil {
 		if servers := running.GetConfiguration().Configuration().Servers; len(servers) > 0 {
@@ -126,8 +124,8 @@ func (m *Members) Servers() []raft.Server {
 	return FirstConfiguration(m.roster).Servers
 }
 
-// known is servers; on a node that was not called by its leader yet, it is what the cluster told
-// the node when it joined.
+// known returns Servers. On a node whose leader has not connected yet, it returns the members that
+// the cluster named when the node joined.
 func (m *Members) known() []raft.Server {
 	if servers := m.Servers(); len(servers) > 0 {
 		return servers
@@ -138,7 +136,7 @@ func (m *Members) known() []raft.Server {
 	return FirstConfiguration(m.roster).Servers
 }
 
-// IDs are those of the members.
+// IDs returns the ids of the members.
 func (m *Members) IDs() (all []raft.ServerID) {
 	for _, server := range m.known() {
 		all = append(all, server.ID)
@@ -149,9 +147,9 @@ func (m *Members) IDs() (all []raft.ServerID) {
 // IsMember reports whether a member has a name.
 func (m *Members) IsMember(name string) bool { _, is := m.Find(name); return is }
 
-// Hears reports whether messages of a node count: those of a member, and those of a node that
-// members vouch for while this node follows no other leader. A node that starts does not know
-// the members yet, and hears nothing of raft.
+// Hears reports whether messages of a node count: messages of a member, and of a node that members
+// vouch for while this node follows no other leader. A starting node does not know the members yet,
+// and ignores all messages of raft.
 func (m *Members) Hears(id raft.ServerID) bool {
 	return m.group.Raft() == nil || m.has(id) || !m.group.Follows(id) && m.isVouched(id)
 }
@@ -164,7 +162,7 @@ const (
 	vouchTimeout = 500 * time.Millisecond
 )
 
-// vouched asks the members whether a node is one of them.
+// vouched asks the members whether a node is a member.
 func (m *Members) vouched(id raft.ServerID) bool {
 	m.mu.Lock()
 	again := time.Since(m.asked) >= vouchPause
@@ -246,8 +244,8 @@ func (m *Members) At(address string) string {
 	return ""
 }
 
-// Difference says what is wrong in the list in the node's file; empty: nothing.
-// Nothing depends on it: an operator should know.
+// Difference describes the faults of the list in the node's file; empty: none. It is only
+// information for an operator.
 func (m *Members) Difference() string {
 	file := RosterOf(m.file)
 	var differs []string
@@ -397,10 +395,10 @@ func (m *Members) Greeted(peer string, other transport.Hello, err error) {
 	m.stopIfRefused()
 }
 
-// Disagreed is called for a node of this cluster with another member list. A
-// node that has never joined stops: either list may be wrong. A node that has
-// joined has a majority behind its list and goes on, unless it is the only member
-// of its list and the other has joined a cluster that lists this node.
+// Disagreed handles a node of this cluster with another member list. A node that has never joined
+// stops, because either list may be wrong. A node that has joined has a majority with its list, and
+// continues. Exception: it also stops if it is the only member in its list, and the other node has
+// joined a cluster that lists this node.
 func (m *Members) Disagreed(other transport.Hello, err error) {
 	_, counted := other.Members[m.self.Name]
 	_, counts := m.roster[other.Name]
@@ -438,9 +436,9 @@ func (m *Members) isListed() bool { return m.has(m.self.ID()) }
 // removalLook is how often a node that no leader calls finds out whether it was removed.
 const removalLook = 5 * time.Second
 
-// WatchRemoval calls the others while this node is not listed and has no leader: those
-// that know that it was removed refuse it, and it stops. A node that is listed campaigns,
-// and is refused as well. It ends with ctx.
+// WatchRemoval connects to the other nodes while this node is not listed and has no leader. Nodes
+// that know of its removal refuse it, and it stops. A listed node campaigns, and is refused too.
+// WatchRemoval ends with ctx.
 func (m *Members) WatchRemoval(ctx context.Context) {
 	for range clock.Every(ctx, removalLook) {
 		if !m.group.Follows(m.self.ID()) && !m.isListed() {
@@ -457,8 +455,8 @@ func (m *Members) nowJoined() {
 // waitingLog is how often a node logs again which members its first start waits for.
 const waitingLog = 10 * time.Second
 
-// Join lets a new node take part in raft once all members agree on their list.
-// It ends then, or with ctx.
+// Join lets a new node take part in raft once all members agree on their list. It then ends, or
+// with ctx.
 func (m *Members) Join(ctx context.Context) {
 	told, before := time.Time{}, ""
 	for range clock.Every(ctx, memberPoll) {
@@ -479,8 +477,9 @@ func (m *Members) Join(ctx context.Context) {
 	}
 }
 
-// poll calls the members that have not agreed yet, and names those that still have
-// not. It is empty when all have, or one has joined, which implies that.
+// poll connects to the members that have not agreed yet, and returns the names of those without
+// agreement. It returns an empty text when all members have agreed, or when one has joined, which
+// implies agreement.
 func (m *Members) poll() string {
 	var missing []string
 	for _, peer := range m.Peers() {
@@ -495,8 +494,8 @@ func (m *Members) poll() string {
 	return m.await(missing)
 }
 
-// bootstrap writes the first configuration, once per node and the same on all.
-// It is the first entry of every log, so no node has to be the first.
+// bootstrap writes the first configuration, once per node and equal on all nodes. It is the first
+// entry of every log, so the nodes can start in any order.
 func (m *Members) bootstrap() error {
 	if err := m.group.Raft().BootstrapCluster(FirstConfiguration(m.roster)).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)

@@ -24,46 +24,45 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A new cluster begins with a backup like this: on each machine the same file is
-// restored into the empty data directory of a node. All nodes then hold the same
-// snapshot, the same first configuration of raft, and an empty log: as if a cluster had
-// been stopped after a snapshot. So any majority of them can begin.
+// A new cluster starts from a backup in these steps. On each machine, the same file is restored
+// into the empty data directory of a node. All nodes then have the same snapshot, the same first
+// configuration of raft, and an empty log, like a cluster that was stopped after a snapshot. So any
+// majority of them can start.
 //
-// The restored cluster is a new generation. Its nodes refuse those of the cluster that
-// was backed up, and its tokens are newer than all that were given out before, so no
-// owner of a job from before can write. Nodes that were restored from different files
-// have different states at one index; they would refuse each other in the handshake by
-// Origin.
+// The restored cluster is a new generation. Its nodes refuse nodes of the original cluster. Its
+// tokens are newer than all earlier tokens, so earlier owners of jobs cannot write. Nodes that were
+// restored from different files have different states at one index. They refuse each other in the
+// handshake by Origin.
 
 // StateFile is the state in a data directory, a cache of snapshots and log.
 const StateFile = "state.db"
 
-// restoringFile marks a data directory whose restore has not ended.
+// restoringFile marks a data directory with an unfinished restore.
 const restoringFile = "restore.incomplete"
 
-// firstTerm is the term of a restored snapshot: the log of a restored cluster begins anew.
+// firstTerm is the term of a restored snapshot: terms of a restored cluster start again.
 const firstTerm = 1
 
-// indexStep is by how much the log index of a restored cluster is higher than that of its
-// backup. Clients remember log indexes: positions of events, and what they have read. Those
-// from after the backup must not be ahead of the new cluster, or they would wait for it.
+// indexStep is the distance from the index of the backup to the first index of the restored
+// cluster. Clients remember log indexes: positions of events, and the state that they have read.
+// Indexes after the backup must not be higher than the new cluster's indexes: otherwise, clients
+// would wait for the new cluster to reach them.
 const indexStep = 1_000_000_000
 
-// Restore says how a backup becomes a new cluster. It must be the same on all nodes.
+// Restore describes how a backup becomes a new cluster. It must be equal on all nodes.
 type Restore struct {
-	// Generation of the new cluster; 0: one more than that of the backup. To restore a
-	// backup a second time it must be higher than the first time: tokens of the first
-	// restored cluster could else be valid in the second one.
+	// Generation of the new cluster; 0: one more than the generation of the backup. If you restore
+	// a backup a second time, use a higher generation than the first time: otherwise, tokens of the
+	// first restored cluster could be valid in the second one.
 	Generation uint64
-	// FromCluster is the id of the cluster that was backed up; empty: that of the
-	// options.
+	// FromCluster is the id of the original cluster; empty: the id in the options.
 	FromCluster string
 	// PauseSchedules pauses all schedules, so that a copy of a cluster posts nothing by
 	// itself.
 	PauseSchedules bool
 }
 
-// Restored says what was restored.
+// Restored describes the result of a restore.
 type Restored struct {
 	Manifest   backup.Manifest
 	Generation uint64
@@ -136,7 +135,7 @@ func (r *restoration) claimDirectory() error {
 	return logstore.SyncPath(r.options.DataDir)
 }
 
-// clear removes what a restore has made, its mark last.
+// clear removes the files of a restore, and its mark last.
 func (r *restoration) clear() error {
 	made, err := os.ReadDir(r.options.DataDir)
 	if err != nil {
@@ -205,8 +204,8 @@ func (r *restoration) accept(manifest backup.Manifest) error {
 	return nil
 }
 
-// settle closes all sessions and pauses the schedules, with the commands that do it in a
-// cluster. Their time is that of the backup, so all nodes do the same.
+// settle closes all sessions and pauses the schedules, with the ordinary commands of a cluster. The
+// commands have the time of the backup, so all nodes reach the same state.
 func (r *restoration) settle(machine *fsm.Machine) error {
 	if _, err := machine.Apply([]fsm.Entry{{Index: machine.AppliedIndex() + indexStep, Term: firstTerm}}); err != nil {
 		return err
@@ -267,8 +266,8 @@ func apply(machine *fsm.Machine, commands []*conductordv1.Command) error {
 	return nil
 }
 
-// keep writes the state as raft's first snapshot, and the term. The state's own file is a
-// cache of that, which the node makes anew when it starts.
+// keep writes the state as raft's first snapshot, and the term. The state's own file is a cache of
+// the snapshot, and the node makes it again at its start.
 func (r *restoration) keep(machine *fsm.Machine) (err error) {
 	snapshot, err := machine.Snapshot()
 	if err != nil {
@@ -298,8 +297,8 @@ func (r *restoration) keep(machine *fsm.Machine) (err error) {
 	return errors.Join(log.SetUint64(raftlog.CurrentTermKey, firstTerm), log.Close())
 }
 
-// VerifyBackup reads a backup, restores its state into a scratch directory, and compares
-// the digest of what it finds there with the manifest. It leaves nothing behind.
+// VerifyBackup reads a backup, restores its state into a scratch directory, and compares the digest
+// of the restored state with the manifest. It removes its files.
 func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err error) {
 	dir, err := os.MkdirTemp(scratch, "conductord-verify-*")
 	if err != nil {

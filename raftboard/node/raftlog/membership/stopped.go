@@ -25,7 +25,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/sums"
 )
 
-// StoppedNode is what the data directory of a stopped node holds.
+// StoppedNode describes the data directory of a stopped node.
 type StoppedNode struct {
 	Node        string
 	Cluster     string
@@ -38,9 +38,9 @@ type StoppedNode struct {
 	Jobs        map[jobs.State]uint64
 }
 
-// CheckStopped reads the identity, the snapshots and the whole log of a stopped node,
-// and applies the log to a state of its own in a scratch directory. It changes nothing
-// in the data directory. The error says what is damaged or missing.
+// CheckStopped reads the identity, the snapshots and the whole log of a stopped node, and applies
+// the log to a separate state in a scratch directory. It changes nothing in the data directory. The
+// error names what is damaged or missing.
 func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
 	found, err := readStopped(dataDir, scratch, func(s *stopped) error { return nil })
 	if err != nil {
@@ -49,9 +49,9 @@ func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
 	return found, nil
 }
 
-// ExtractBackup makes a backup from the data directory of a stopped node, with all entries
-// of its log, even if no majority may have had the last ones. It refuses while a majority
-// of the cluster answers, unless it is forced.
+// ExtractBackup makes a backup from the data directory of a stopped node, with all entries of its
+// log. The last entries may never have reached a majority. It refuses while a majority of the
+// cluster answers, unless force is true.
 func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) error {
 	_, err := readStopped(dataDir, scratch, func(s *stopped) error {
 		if answers, voters := s.answering(); !force && len(answers) > voters/2 {
@@ -186,8 +186,7 @@ func (s *stopped) restore(dir string) error {
 	return nil
 }
 
-// linkTree makes a copy of a directory whose files are never changed, by links where that
-// is possible.
+// linkTree copies a directory whose files never change. It uses hard links where possible.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == from {
@@ -234,8 +233,8 @@ func (s *stopped) replay() error {
 	return nil
 }
 
-// answering are the names of the other voters whose raft port answers, and the number of
-// all voters.
+// answering returns the names of the other voters whose raft port answers, and the number of all
+// voters.
 func (s *stopped) answering() (names []string, voters int) {
 	const patience = time.Second
 	for _, server := range s.members {

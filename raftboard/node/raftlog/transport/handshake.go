@@ -26,7 +26,7 @@ const (
 	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
 )
 
-// Purpose is what a connection to the raft port carries.
+// Purpose is the use of a connection to the raft port.
 type Purpose byte
 
 // The purposes.
@@ -89,8 +89,8 @@ type Identity interface {
 	Self() Hello
 }
 
-// answer is the listener's half of the handshake. It returns what the connection is for, and the node at
-// its other end.
+// answer is the listener's half of the handshake. It returns the purpose of the connection, and the
+// node at its other end.
 func (p *Port) answer(conn net.Conn) (Purpose, raft.ServerID, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return 0, "", err

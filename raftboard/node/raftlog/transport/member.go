@@ -15,15 +15,15 @@ import (
 // a member, so raft's configuration is the only list of members.
 type Member struct {
 	Name string `json:"name"`
-	// Incarnation distinguishes a node from one of the same name that was made anew:
-	// FirstIncarnation for the founders of a cluster, else the result of IncarnationOf.
+	// Incarnation distinguishes nodes of the same name that were made one after the other:
+	// FirstIncarnation for the founders of a cluster, and otherwise the result of IncarnationOf.
 	Incarnation string `json:"incarnation"`
 	Raft        string `json:"raft"` // host:port of its raft port, as the others reach it
 	API         string `json:"api"`  // host:port of its HTTP port, as the others and clients reach it
 }
 
-// FirstIncarnation is the same for all founders of a cluster, so each of them can write the same
-// first configuration without asking the others.
+// FirstIncarnation is equal for all founders of a cluster, so each of them can write the same first
+// configuration without asking the others.
 const FirstIncarnation = "1"
 
 // IncarnationOf is the incarnation of a node that joins a cluster. Two nodes of one name

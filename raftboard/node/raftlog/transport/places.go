@@ -13,7 +13,7 @@ const (
 	// MaxHandshaking limits the connections that have not completed the handshake. Each costs
 	// some ten kilobytes.
 	MaxHandshaking = 256
-	// maxMemberAddresses bounds the addresses that are remembered as those of members.
+	// maxMemberAddresses limits the addresses that are remembered as addresses of members.
 	maxMemberAddresses = 64
 )
 
@@ -58,7 +58,7 @@ func newPlaces() *places {
 	return &places{taken: map[*place]struct{}{}, addresses: map[netip.Prefix]*remote{}}
 }
 
-// take gives a new connection a place; nil: all are those of members.
+// take gives a new connection a place; nil: members have all places.
 func (p *places) take(conn net.Conn) *place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *place) rank() int {
 	return rank
 }
 
-// leave frees the place of a connection whose handshake has ended; more than once is harmless.
+// leave frees the place of a connection whose handshake has ended. A repeated call is harmless.
 func (p *places) leave(left *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

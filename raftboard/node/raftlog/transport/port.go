@@ -48,7 +48,7 @@ type Options struct {
 	Secure func(net.Conn) net.Conn
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	// Certified returns an error unless the other end of a connection has proven that it is the
-	// node of that name. nil: names are not proven
+	// named node. nil: names are not proven
 	Certified func(conn net.Conn, name string) error
 	Logger    hclog.Logger
 
@@ -151,7 +151,7 @@ type lastHeard struct {
 
 func (l *lastHeard) now() { l.after.Store(int64(time.Since(l.began))) }
 
-// ago is how long ago that was; very long if never.
+// ago returns the time since the last message; a very long time if there was none.
 func (l *lastHeard) ago() time.Duration {
 	after := l.after.Load()
 	if after == 0 {
@@ -232,8 +232,8 @@ func (p *Port) greet(conn *trackedConn, taken *place) {
 	}
 }
 
-// tracked makes Close end the connection: raft's transport leaves those that it
-// accepted to the other end.
+// tracked makes Close end the connection. raft's transport itself does not close accepted
+// connections.
 func (p *Port) tracked(conn net.Conn) *trackedConn {
 	kept := &trackedConn{Conn: conn, port: p}
 	p.mu.Lock()
@@ -247,7 +247,7 @@ func (p *Port) tracked(conn net.Conn) *trackedConn {
 	return kept
 }
 
-// DropUnheard closes the connections with nodes whose messages no longer count.
+// DropUnheard closes connections with nodes whose messages no longer count.
 func (p *Port) DropUnheard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *Port) DropUnheard() {
 	}
 }
 
-// trackedConn is a connection that the port knows until it is closed.
+// trackedConn is a connection that the port tracks until it is closed.
 type trackedConn struct {
 	net.Conn
 	port     *Port

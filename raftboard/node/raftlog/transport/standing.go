@@ -124,8 +124,8 @@ func (a *Asker) run() {
 	}
 }
 
-// try asks once. A connection that has failed is not used again: an answer
-// that comes late must not be taken for that of another question.
+// try asks once. It does not use a failed connection again: a late answer must not be mistaken for
+// the answer to another question.
 func (a *Asker) try() (Standing, error) {
 	conn, err := a.connection()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 const (
 	// raftTimeout bounds a call of raft's.
 	raftTimeout = 10 * time.Second
-	// maxPooled is how many idle connections to a peer are kept.
+	// maxPooled limits the idle connections to a peer.
 	maxPooled = 3
-	// dialPause is how long to wait before a peer that is down is dialled again.
+	// dialPause is the time between two attempts to dial a peer that is down.
 	dialPause = 100 * time.Millisecond
 	// quietShare of the leader's lease may pass without a word from a peer before
 	// the leader asks: two heartbeats may be late or lost, and it still leads.
@@ -50,15 +50,15 @@ func New(port *Port, self raft.ServerAddress, logger hclog.Logger, leading func(
 // LocalAddr is raft's name of this node for the others.
 func (p *Transport) LocalAddr() raft.ServerAddress { return p.self }
 
-// AppendEntries replicates entries to a peer, also heartbeats. It waits while the peer cannot be
-// dialled, until this node no longer leads or is closed, or the peer is removed or has another
-// address.
+// AppendEntries replicates entries to a peer, and sends heartbeats. While the peer cannot be
+// dialled, AppendEntries waits. It stops waiting when this node no longer leads or is closed, or
+// when the peer is removed or has another address.
 //
 // A heartbeat also waits until the peer has been quiet for a while. raft sends twenty heartbeats
-// within a heartbeat timeout, beside the messages that carry the commit index. Those are answered
-// too and count as much on both ends, so the heartbeats were most of an idle leader's cost. If
-// this node no longer leads after the wait, the heartbeat is not sent: it would delay the peer's
-// election.
+// within a heartbeat timeout, in addition to the messages with the commit index. Those messages are
+// also answered, and count as heartbeats on both ends, so heartbeats were most of an idle leader's
+// cost. If this node no longer leads after the wait, it does not send the heartbeat, which would
+// delay the peer's election.
 func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if isHeartbeat(args) && !p.awaitQuiet(target, args.Term) {
 		return nil
@@ -79,8 +79,8 @@ func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	}
 }
 
-// awaitQuiet returns when a peer has been quiet for long enough, or false if
-// that does not matter any more.
+// awaitQuiet returns true when a peer has been quiet for long enough, or false if the heartbeat is
+// no longer necessary.
 func (p *Transport) awaitQuiet(target raft.ServerAddress, term uint64) bool {
 	for {
 		left := p.quiet - p.heard(target)

@@ -1,8 +1,8 @@
 // Package replicationtest checks that a log keeps the promises of replication.Log. Every
 // implementation runs Exercise.
 //
-// The rows use the real state machine. Nothing depends on the speed of a log: a row waits for
-// minutes for what must happen.
+// The rows use the real state machine. Nothing depends on the speed of a log: a row waits minutes
+// for an expected event.
 package replicationtest
 
 import (
@@ -33,10 +33,10 @@ type Node struct {
 	Reopen func(machine replication.Machine) Node
 }
 
-// patience is how long a row waits for what must happen.
+// patience limits the wait of a row for an expected event.
 const patience = 2 * time.Minute
 
-// Exercise runs all rows, each with a log of its own. The log has ended when the test has.
+// Exercise runs all rows, each with its own log. When the test ends, the log has ended too.
 func Exercise(t *testing.T, open func(t *testing.T, machine replication.Machine) Node) {
 	for name, row := range map[string]func(t *testing.T, n Node, m *machine){
 		"entries have places, results and the order of their calls": appends,
