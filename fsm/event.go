@@ -162,8 +162,8 @@ var kindField = (&v1.Event{}).ProtoReflect().Descriptor().Fields().ByName("kind"
 // events of older endings.
 const maxOwnEndings = 4096
 
-// ownEndings has the positions of the latest endings that the claims' owners made themselves. It is not part of the
-// state, because the events do not contain it.
+// ownEndings has the positions of the latest endings that the claims' owners made themselves. It is
+// not part of the state, because the events do not contain this fact.
 type ownEndings struct {
 	mu        sync.RWMutex
 	positions []jobs.Position // in order

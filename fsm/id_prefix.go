@@ -22,9 +22,9 @@ const (
 	maxEndsExamined = 100_000
 )
 
-// FindIDs reads the ids that begin with a prefix, and those of the latest that end with it, if the
-// caller may see them: shows is asked with the board of each; for a session, with access.AllBoards
-// and its principal.
+// FindIDs reads the ids that start with a prefix, and recent ids that end with it, if the caller
+// may see them. It calls shows with the board of each id; for a session, with access.AllBoards and
+// the session's principal.
 func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal string) bool) (found jobs.IDMatches, err error) {
 	first, err := hex.DecodeString(prefix.Digits + strings.Repeat("0", max(2*idSize-len(prefix.Digits), 0)))
 	if err != nil {
@@ -77,7 +77,7 @@ func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(
 	}
 }
 
-// whereIs finds the board of what has an id, and the principal of a session.
+// whereIs finds the board of an object with this id, and the principal of a session.
 func (v *view) whereIs(noun jobs.IDNoun, id uuid.UUID) (board, principal string) {
 	book := logbook.BookID{UUID: id}
 	switch noun {

@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// post puts jobs on boards, each posting for itself: one that is refused does
-// not keep the others from being accepted. So the command itself is never refused.
+// post posts jobs to boards, each with its own verdict: a refused posting does not prevent the
+// others. So the command itself is never refused.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	var answer []*v1.Posted
 	var items []v1.Posted // of the answer
@@ -71,8 +71,8 @@ func (t *txn) postOne(p *v1.Posting) (posted, error) {
 	return answer, err
 }
 
-// postNew posts a job that does not exist yet. It returns the job as it is now, so that
-// the answer needs no second read.
+// postNew posts a job that does not exist yet. It returns the job's current state, so that the
+// answer needs no second read.
 func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.Job, error) {
 	work, err := t.planWork(posting)
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	return message, nil
 }
 
-// repeatedPost tells a repeat from another posting under the same id.
+// repeatedPost distinguishes a repeat from another posting with the same id.
 func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, err error) {
 	if len(known) < sequenceSize || !bytes.Equal(known[sequenceSize:], digest) {
 		return false, fmt.Errorf("cannot post job %s: %w: the id stands for another posting", id, jobs.ErrConflict)
@@ -112,7 +112,7 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 	return true, nil
 }
 
-// newJob makes the record of a job that is posted. It is good until the next posting.
+// newJob makes the record of a posted job. The record is valid until the next posting.
 func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 	j := &t.memory.posted
 	*j = jobRecord{jobFacts: jobFacts{Job: jobs.Job{
@@ -143,7 +143,7 @@ func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 	return j, nil
 }
 
-// work is what a job is to do, as it will be once the posting is accepted.
+// work is the planned work of a job. Nothing of it is written until the posting is accepted.
 type work struct {
 	book     *bookPlan // to be saved with the job; nil if none is
 	bookName string
@@ -182,7 +182,7 @@ func (t *txn) planWork(p *jobs.Posting) (work, error) {
 	return found, nil
 }
 
-// attach ties the flow to its job, and writes the book with it.
+// attach connects the flow to its job, and writes the flow's book.
 func (t *txn) attach(j *jobRecord, work work) {
 	if work.flow == nil {
 		return

@@ -19,9 +19,9 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	return found[0], nil
 }
 
-// FinishedJob reads a job if it has finished, as callers get it; nil if it has not. stopped: it is
-// unfinished and needs an operator. It converts nothing, because a caller waits for nearly every
-// job. ErrNotFound.
+// FinishedJob reads a job if it is finished, as a message for the caller; otherwise nil. stopped:
+// the job is unfinished and needs an operator. It converts nothing, because a caller waits for
+// nearly every job. ErrNotFound.
 func (m *Machine) FinishedJob(id jobs.JobID) (job *v1.Job, stopped bool, err error) {
 	err = m.read(func(v *view) error {
 		sequence, err := v.sequenceOf(id)
@@ -50,7 +50,7 @@ func (v *view) finishedJob(sequence uint64) (job *v1.Job, stopped bool) {
 	return job, false
 }
 
-// JobAt is Job, with what the job counts for at a time.
+// JobAt is Job, with the fields that depend on the time, such as the effective priority.
 func (m *Machine) JobAt(id jobs.JobID, now time.Time) (job jobs.Job, err error) {
 	err = m.read(func(v *view) error {
 		j, err := v.jobByID(id)
@@ -64,8 +64,8 @@ func (m *Machine) JobAt(id jobs.JobID, now time.Time) (job jobs.Job, err error) 
 	return job, err
 }
 
-// JobsByID reads jobs as they are at one moment, in the order of the ids.
-// ErrNotFound if there is none for one of them.
+// JobsByID reads jobs in one consistent state, in the order of the ids. It returns ErrNotFound if
+// one of them does not exist.
 func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
 	found := make([]jobs.Job, len(ids))
 	err := m.read(func(v *view) error {
@@ -95,9 +95,9 @@ func (m *Machine) Jobs(query jobs.Query) (jobs.Page[jobs.Job], error) {
 	return page, err
 }
 
-// Claimed reads a job with its book and its flow, as the answer to a claim. A
-// flow whose atoms take more than maxFlowBytes as stored is left out, and
-// flowOmitted says so: at 0, every flow that has atoms. ErrNotFound.
+// Claimed reads a job with its book and its flow, as the answer to a claim. If the stored atoms of
+// the flow take more than maxFlowBytes, it omits the flow, and sets flowOmitted; with 0, it omits
+// every flow with atoms. ErrNotFound.
 func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed, flowOmitted bool, err error) {
 	err = m.read(func(v *view) error {
 		j, err := v.jobByID(id)
@@ -125,12 +125,12 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 	return claimed, flowOmitted, err
 }
 
-// Part says how much of a flow is read.
+// Part selects a part of a flow for a read.
 type Part struct {
 	Skip      int  // atoms to leave out, in the order in which they were first recorded
 	AtomsOnly bool // leave out the plan, the cause, the definition and the interventions too
-	// MaxBytes is how much there may be as stored, beyond which atoms are left
-	// out; Unbounded for all.
+	// MaxBytes limits the stored bytes of the part. Beyond it, atoms are left out; Unbounded for
+	// all.
 	MaxBytes int
 }
 
@@ -225,8 +225,8 @@ func (v *view) wholeFlow(record *flowRecord, part Part, least int) (flow logbook
 	return *whole, false
 }
 
-// flowHead reads a flow without its atoms, and tells how many bytes it takes
-// as stored, apart from its record, which is short.
+// flowHead reads a flow without its atoms, and returns its stored size without its record, which is
+// short.
 func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetail, size int) {
 	if short {
 		head := record.FlowDetail

@@ -262,8 +262,8 @@ func (m *Machine) Schedules(query schedules.Query, shows ...func(board string) b
 	return page, err
 }
 
-// DueSchedules reads the schedules whose next slot is not after a moment,
-// without their postings, earliest first.
+// DueSchedules reads the schedules whose next slot is not after now, without their postings,
+// earliest first.
 func (m *Machine) DueSchedules(now time.Time, most int) ([]schedules.Schedule, error) {
 	var due []schedules.Schedule
 	err := m.read(func(v *view) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Changes are what a commit changed, for those who wait for something.
+// Changes are the changes of a commit, for waiting calls.
 type Changes struct {
 	Index     uint64           // applied now
 	Opened    []jobs.Session   // sessions that were opened, in order
@@ -33,7 +33,7 @@ type Changes struct {
 	Restored  bool             // everything may have changed
 }
 
-// ClaimTimer is a claim with a time of its own.
+// ClaimTimer is a claim with its own TTL.
 type ClaimTimer struct {
 	Job        jobs.JobID
 	Token      jobs.Token
@@ -112,7 +112,7 @@ func (t *txn) deletePrefix(tab table, prefix []byte) {
 	}
 }
 
-// token is that of the claims that the present entry grants.
+// token returns the token of claims that the current entry grants.
 func (t *txn) token() jobs.Token { return jobs.Token{Generation: t.Generation, Index: t.Index} }
 
 func (t *txn) becameClaimable(queue Queue) {
@@ -122,8 +122,8 @@ func (t *txn) becameClaimable(queue Queue) {
 	}
 }
 
-// after is a time from now on. One beyond those that package command reads
-// back would be stored, and then be taken for corruption.
+// after returns the current time plus a delay. It limits the time to the range that package command
+// accepts: a later time would be stored, and then be reported as corruption.
 func (t *txn) after(delay time.Duration) time.Time {
 	due := t.now.Add(delay)
 	if latest := time.Unix(0, math.MaxInt64).UTC(); due.After(latest) {

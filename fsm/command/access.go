@@ -99,7 +99,7 @@ func accessTokenFromProto(r *reader, message *v1.AccessToken) access.Token {
 	return t
 }
 
-// SavedPrincipal is what a command makes of a principal.
+// SavedPrincipal returns the principal that a command saves.
 func SavedPrincipal(c *v1.SavePrincipalCommand) access.Principal {
 	return access.Principal{Name: c.GetName(), Grants: GrantsFromProto(c.GetGrants()), HideValues: c.GetHideValues()}
 }
@@ -213,7 +213,7 @@ func RecordQueryFromProto(message *v1.ListAuditRequest) (access.RecordQuery, err
 	return q, access.CheckRecordQuery(&q)
 }
 
-// RefusalFromProto converts what a node has refused.
+// RefusalFromProto converts a node's refusal.
 func RefusalFromProto(message *v1.AuditRefusal) (access.Refusal, error) {
 	var r reader
 	refusal := access.Refusal{
@@ -223,7 +223,7 @@ func RefusalFromProto(message *v1.AuditRefusal) (access.Refusal, error) {
 	return refusal, r.err
 }
 
-// RefusalToProto converts what a node has refused; nil stays nil.
+// RefusalToProto converts a node's refusal; nil stays nil.
 func RefusalToProto(refusal *access.Refusal) *v1.AuditRefusal {
 	if refusal == nil {
 		return nil

@@ -17,7 +17,7 @@ func AtomDetailToProto(a *logbook.AtomDetail) *v1.AtomDetail {
 	return message
 }
 
-// FillAtomDetail makes a message that was used for something else, with all in it, that of an atom.
+// FillAtomDetail fills a reused message, with all its parts, with an atom.
 func FillAtomDetail(message *v1.AtomDetail, a *logbook.AtomDetail) {
 	*message = v1.AtomDetail{
 		Name:      a.Name,
@@ -42,7 +42,7 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 	return message
 }
 
-// FillAttempt makes a message that was used for something else, with all in it, that of an attempt.
+// FillAttempt fills a reused message, with all its parts, with an attempt.
 func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
 	*message = v1.Attempt{
 		Action:          string(a.Action),
@@ -65,7 +65,7 @@ func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
 	}
 }
 
-// attemptsInto fills the given messages first, and adds what is missing.
+// attemptsInto fills the given messages first, and adds the missing messages.
 func attemptsInto(messages []*v1.Attempt, attempts []logbook.Attempt) []*v1.Attempt {
 	messages = messages[:min(len(messages), len(attempts))]
 	for i := range attempts {
@@ -77,7 +77,7 @@ func attemptsInto(messages []*v1.Attempt, attempts []logbook.Attempt) []*v1.Atte
 	return messages
 }
 
-// inAtom says in which of perhaps thousands of atoms the fault is.
+// inAtom adds the name of the faulty atom to an error, because a flow can have thousands of atoms.
 func inAtom(name string, err error) error { return fmt.Errorf("atom %.64q: %w", name, err) }
 
 func knownAtomKind(k logbook.AtomKind) bool { return k.Known() }

@@ -31,13 +31,13 @@ var unseen = [][2]rune{
 	{0x3000, 0x3000}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
 }
 
-// Audited reports whether what the verb does stands in the audit log: all that no event of
-// a job tells.
+// Audited reports whether the audit log records the verb. It records all verbs whose effect no
+// event of a job shows.
 func (v *Verb) Audited() bool {
 	return !v.Rule.GetUnaudited()
 }
 
-// Target is what a message acts on, as the audit log shows it.
+// Target returns the object of a message as text for the audit log.
 func Target(message proto.Message) string {
 	var target []byte
 	options := OptionsOf(message.ProtoReflect().Descriptor())
@@ -49,9 +49,9 @@ func Target(message proto.Message) string {
 	return text(strings.TrimRight(string(target[:min(len(target), maxTarget)]), " "))
 }
 
-// ChangeOf is what a message gives or asks for, as the audit log shows it: the fields beside the
-// target, in their order, without values of programs. It depends on nothing but the message, so
-// all nodes record the same.
+// ChangeOf returns the content of a message as text for the audit log: the fields without the
+// target, in their order, without values of programs. It depends only on the message, so all nodes
+// record the same text.
 func ChangeOf(message proto.Message) string {
 	reflected := message.ProtoReflect()
 	target := OptionsOf(reflected.Descriptor()).target
@@ -80,7 +80,7 @@ func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescr
 	return told
 }
 
-// changed is the text of a field; empty: it is not told.
+// changed returns the text of a field; empty: the audit log omits the field.
 func changed(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
 	switch {
 	case field.IsMap(), field.Kind() == protoreflect.BytesKind, HasValues(field):

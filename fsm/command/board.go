@@ -28,7 +28,7 @@ func BoardToProto(b *jobs.BoardStatus) *v1.Board {
 	return message
 }
 
-// BoardHeadToProto converts what is kept of a board apart from its counts.
+// BoardHeadToProto converts the stored part of a board, without its counts.
 func BoardHeadToProto(b *jobs.BoardStatus) *v1.Board {
 	message := &v1.Board{Name: b.Name, CreatedAt: TimeToProto(b.CreatedAt), Limits: BoardLimitsToProto(b.Limits)}
 	if b.Ageing != (jobs.BoardAgeing{}) {

@@ -14,18 +14,17 @@ import (
 // the others waiting for long.
 const MaxPostings = 1_000
 
-// MaxTimerWork bounds the jobs that one wake_due or sweep changes; what is left
-// is for the next one.
+// MaxTimerWork limits the jobs that one wake_due or sweep changes. The next command handles the
+// rest.
 const MaxTimerWork = 10_000
 
-// Check refuses everything that must not get into the log, by
-// *logbook.LimitError or *logbook.InvalidError with the name of the field:
-// names, values, counts, sizes and ids. It reads the command only, and not the
-// state: whether a job exists is for the state machine to say.
+// Check refuses invalid commands before they reach the log: wrong names, values, counts, sizes and
+// ids. Its error is a *logbook.LimitError or *logbook.InvalidError with the name of the field. It
+// reads only the command, not the state: the state machine checks, for example, whether a job
+// exists.
 //
-// A post command is refused for one bad posting among many. A caller that owes each
-// posting a verdict of its own calls CheckPosting first, and leaves out those that it
-// refuses.
+// One bad posting refuses the whole post command. A caller that needs a verdict for each posting
+// first calls CheckPosting, and leaves out the refused postings.
 func Check(limits logbook.Limits, c *v1.Command) error {
 	if err := checkFrame(limits, c); err != nil {
 		return err
@@ -41,8 +40,9 @@ func CheckClaimNext(limits logbook.Limits, c *v1.Command) (jobs.ClaimRequest, er
 	return claimRequest(limits, c.GetClaimNext())
 }
 
-// CheckPost is Check of a post. Each posting that passes goes to also, with its place, before the next one
-// is checked. It returns how many passed both, and the error of the first that did not.
+// CheckPost is Check for a post command. Before it checks the next posting, it passes each valid
+// posting to also, with its place. It returns the number of postings that passed both, and the
+// error of the first posting that did not.
 func CheckPost(limits logbook.Limits, c *v1.Command, also func(place int, posting *jobs.Posting) error) (passed int, err error) {
 	if err := checkFrame(limits, c); err != nil {
 		return 0, err
@@ -64,9 +64,9 @@ func checkFrame(limits logbook.Limits, c *v1.Command) error {
 	return nil
 }
 
-// CheckPosting checks one posting, and returns it as a value of the domain. It requires its id: without one, a posting in the
-// log could not be told from its repeat. A posting that it accepts fits into a command
-// of its own.
+// CheckPosting checks one posting, and returns it as a domain value. It requires the posting's id:
+// without an id, the log could not distinguish a posting from its repeat. An accepted posting fits
+// into a command of its own.
 func CheckPosting(limits logbook.Limits, p *v1.Posting) (jobs.Posting, error) {
 	alone := &v1.Command{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{p}}}}
 	if size := Size(alone); size > limits.Command {
@@ -82,7 +82,7 @@ func unknownField(name string) error {
 	return &logbook.InvalidError{Field: name, Reason: "holds a field that this program does not know"}
 }
 
-// checkPosting checks one posting of a command whose size has been checked.
+// checkPosting checks one posting of a command whose size was already checked.
 func checkPosting(limits logbook.Limits, p *v1.Posting) (jobs.Posting, error) {
 	posting, err := PostingFromProto(p)
 	if err == nil && posting.ID.IsZero() {
@@ -171,8 +171,8 @@ var (
 	checkJobCommand = converted(JobCommandFromProto, jobs.CheckJobCommand) // what all commands about a job have in common
 )
 
-// checkConsume, checkAbandon and checkTrash check what the three endings have
-// in common, and that none carries what only another has: it would be lost.
+// checkConsume, checkAbandon and checkTrash check the common fields of the three endings. They
+// refuse fields of the other endings, which would be lost.
 func checkConsume(limits logbook.Limits, e *v1.Ending) error {
 	if e.GetOutcome() == "" {
 		return &logbook.InvalidError{Field: "ending outcome", Reason: "unset; a consumed job has one"}
@@ -219,8 +219,8 @@ func checkRegister(limits logbook.Limits, c *v1.RegisterCommand) error {
 	return jobs.CheckEntity(limits, &entity)
 }
 
-// The commands of the leader come from our own code, and are checked all the
-// same: every node applies what stands in the log.
+// The leader's commands come from our own code. They are checked anyway, because every node applies
+// all commands in the log.
 
 func checkBeginLeadership(limits logbook.Limits, c *v1.BeginLeadershipCommand) error {
 	return limits.CheckName("leader node", c.GetNode())
@@ -254,7 +254,7 @@ func checkExpireClaim(_ logbook.Limits, c *v1.ExpireClaimCommand) error {
 	return checkLapse("claim cool_down", c.GetCoolDown(), c.GetTimerEpoch())
 }
 
-// checkLapse checks what the leader says with the end of a time.
+// checkLapse checks the fields of the leader's expiry commands.
 func checkLapse(name string, given *durationpb.Duration, epoch uint64) error {
 	coolDown, err := DurationFromProto(name, given)
 	switch {

@@ -11,7 +11,7 @@ func checkDrain(limits logbook.Limits, c *v1.DrainCommand) error {
 	return jobs.CheckDrainCommand(limits, &request)
 }
 
-// checkUndrain checks the end of a drain, which is the same for all of them.
+// checkUndrain checks the end of a drain. The end has the same fields for all drains.
 func checkUndrain(limits logbook.Limits, c *v1.DrainCommand) error {
 	if c.GetFinish() || c.GetAbsent() {
 		return &logbook.InvalidError{Field: "drain finish", Reason: "finish or absent is set; only a drain has them"}

@@ -6,10 +6,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// generated is a message that has plain code for its encoding: those that are
-// logged, stored or carried by streams (api/generate lists them). That code does not ask whether text is
-// UTF-8; so what comes from outside is encoded by package proto, which does,
-// before it gets into the log, and by this code when it is known to be.
+// generated is a message with generated code for its encoding: messages that are logged, stored or
+// carried by streams (api/generate lists them). The generated code does not check that text is
+// UTF-8. So package proto, which checks it, encodes messages from outside before they reach the
+// log. This code encodes messages that were checked.
 type generated interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
@@ -24,10 +24,9 @@ func SizeOf(message proto.Message) int {
 	return proto.Size(message)
 }
 
-// AppendMessage encodes a message behind what is there, in protobuf's
-// deterministic form: a message has the same bytes on every node. Its text must
-// be UTF-8, as that of every message which was decoded is. Room is what the
-// encoding takes: SizeOf.
+// AppendMessage appends the encoding of a message in protobuf's deterministic form: a message has
+// the same bytes on every node. Its text must be UTF-8, which is true for every decoded message.
+// room is the size of the encoding: SizeOf.
 func AppendMessage(to []byte, message proto.Message, room int) ([]byte, error) {
 	own, ok := message.(generated)
 	if !ok {
@@ -39,12 +38,12 @@ func AppendMessage(to []byte, message proto.Message, room int) ([]byte, error) {
 	return whole, err
 }
 
-// DecodeMessage reads what AppendMessage or protobuf has encoded into a message,
-// which must be empty. Bytes and texts of it are copies.
+// DecodeMessage decodes the result of AppendMessage or protobuf into an empty message. The
+// message's bytes and texts are copies.
 //
-// Generated code does that in a third of protobuf's time. It lets text pass that
-// is not UTF-8: so what comes from outside is decoded by protobuf itself, and
-// this is for what a node has encoded.
+// Generated code decodes in a third of protobuf's time, but accepts text that is not UTF-8. So
+// protobuf itself decodes messages from outside, and DecodeMessage decodes only what a node has
+// encoded.
 func DecodeMessage(data []byte, into proto.Message) error {
 	if own, ok := into.(generated); ok {
 		return own.UnmarshalVT(data)

@@ -9,10 +9,10 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Version is the latest version of the vocabulary that this program knows. It is raised
-// with every command, field or meaning that older programs would not apply as newer ones
-// do: two nodes that apply one entry differently have lost the cluster, and one that
-// stops has not. The cluster uses a version only after it was raised to it; see Needs.
+// Version is the latest version of the vocabulary that this program knows. Raise it with every
+// command, field or meaning that older programs would not apply in the same way: two nodes that
+// apply an entry differently destroy the cluster, and a node that stops does not. The cluster uses
+// a version only after a command has raised it to this version; see Needs.
 const Version = 1
 
 // magic is the first byte of every entry, so that bytes which were never an

@@ -25,15 +25,14 @@ const (
 	CodeSessionExpired = "session_expired"
 	CodeCompacted      = "compacted"
 	CodeWrongCluster   = "wrong_cluster"
-	// CodeInternal is for every error that no caller is meant to tell apart.
-	// It says nothing about whether the call happened.
+	// CodeInternal is for every error that callers do not need to distinguish. It does not show
+	// whether the call happened.
 	CodeInternal = "internal"
 )
 
-// codes is the table of codes and sentinels. The first row that an error
-// matches is its code. Uncertain stands first because it is the one that must
-// not be mistaken for another. Unclaimable stands before conflict and overloaded before
-// unavailable, because each is one too.
+// codes is the table of codes and sentinels. The first row that matches an error is its code.
+// Uncertain is first, because it must not be mistaken for another code. Unclaimable is before
+// conflict, and overloaded is before unavailable, because these errors match both rows.
 var codes = []struct {
 	code     string
 	sentinel error
@@ -62,8 +61,8 @@ func Codes() []string {
 	return all
 }
 
-// ErrorToProto converts an error; nil stays nil. The whole text travels, so
-// what must not be shown to a caller must not be in it.
+// ErrorToProto converts an error; nil stays nil. The caller receives the whole text, so the text
+// must not contain anything that the caller may not see.
 func ErrorToProto(err error) *v1.Error {
 	if err == nil {
 		return nil

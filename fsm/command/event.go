@@ -17,8 +17,8 @@ func EventToProto(e *jobs.Event) *v1.Event {
 	return message
 }
 
-// FillEvent makes a message that was used for something else, with all in it, that of an event. The
-// text of its job's id is used again, if that is the same.
+// FillEvent fills a reused message, with all its parts, with an event. It reuses the text of the
+// job's id if the id is the same.
 func FillEvent(message *v1.Event, e *jobs.Event) {
 	steps := message.Steps[:min(len(message.Steps), len(e.Steps))]
 	*message = v1.Event{
@@ -50,8 +50,8 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 	message.Steps = steps
 }
 
-// PositionToProto converts a position. Also the zero position is set, since a
-// request without one asks for something else: the events from now on.
+// PositionToProto converts a position. It also sets the zero position, because a request without a
+// position means something else: the events from now on.
 func PositionToProto(p jobs.Position) *v1.Position {
 	return &v1.Position{Index: p.Index, Item: p.Item}
 }
@@ -63,7 +63,7 @@ func PositionFromProto(message *v1.Position) jobs.Position {
 
 func knownEventKind(k jobs.EventKind) bool { return slices.Contains(jobs.EventKinds, k) }
 
-// WatchToProto converts what a watch asks for. Begin is the client's own affair.
+// WatchToProto converts the selection of a watch. Begin stays in the client.
 func WatchToProto(w *jobs.Watch) *v1.WatchRequest {
 	message := &v1.WatchRequest{
 		Board: w.Board, Job: idText(w.Job.UUID), Flows: w.Flows, Owner: w.Owner, Boards: slices.Clone(w.Boards),
@@ -78,7 +78,7 @@ func WatchToProto(w *jobs.Watch) *v1.WatchRequest {
 	return message
 }
 
-// WatchFromProto converts what a watch asks for.
+// WatchFromProto converts the selection of a watch.
 func WatchFromProto(message *v1.WatchRequest) (jobs.Watch, error) {
 	var r reader
 	w := jobs.Watch{

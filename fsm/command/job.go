@@ -19,7 +19,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 	return message
 }
 
-// FillJob makes a message that was used for something else that of a job.
+// FillJob fills a reused message with a job.
 func FillJob(message *v1.Job, j *jobs.Job) {
 	posted := timeLike(j.PostedAt, message.PostedAt) // a new job has that time three times
 	ids := idTexts([3]uuid.UUID{j.ID.UUID, j.Book.UUID, j.Flow.UUID})

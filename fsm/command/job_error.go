@@ -40,7 +40,7 @@ func JobErrorFromProto(message *v1.JobError) (jobs.JobError, error) {
 	return e, nil
 }
 
-// ErrorQueryToProto converts what a listing of errors asks for; nil stays nil.
+// ErrorQueryToProto converts the query of a list of errors; nil stays nil.
 func ErrorQueryToProto(q *jobs.ErrorQuery) *v1.ListErrorsRequest {
 	if q == nil {
 		return nil
@@ -56,8 +56,7 @@ func ErrorQueryToProto(q *jobs.ErrorQuery) *v1.ListErrorsRequest {
 	return message
 }
 
-// ErrorQueryFromProto converts what a listing of errors asks for. Nil is the
-// zero query.
+// ErrorQueryFromProto converts the query of a list of errors. Nil is the zero query.
 func ErrorQueryFromProto(message *v1.ListErrorsRequest) (jobs.ErrorQuery, error) {
 	var r reader
 	q := jobs.ErrorQuery{

@@ -23,10 +23,11 @@ type Options struct {
 	paths   map[string][]protoreflect.FieldDescriptor
 }
 
-// targetField is a field that names the target of a message, under a name of its own if it has one.
+// targetField is a field that names the target of a message. name is its name in the audit log.
 type targetField struct{ name, path string }
 
-// options are those of all messages. They are read once: reading an option costs more than a look into a map.
+// options are the options of all messages. They are read once: reading an option costs more than a
+// lookup in a map.
 var options = sync.OnceValue(func() map[protoreflect.FullName]*Options {
 	all := map[protoreflect.FullName]*Options{}
 	for _, file := range []protoreflect.FileDescriptor{v1.File_conductord_v1_types_proto, v1.File_conductord_v1_command_proto, v1.File_conductord_v1_service_proto} {
@@ -103,7 +104,7 @@ func (o *Options) Text(message protoreflect.Message, path string) string {
 	return value.String()
 }
 
-// Texts are the text of the field, or those of its list.
+// Texts returns the text of a field, or all texts of a list.
 func (o *Options) Texts(message protoreflect.Message, path string) []string {
 	value, isList := o.value(message, path)
 	if !isList {

@@ -14,8 +14,8 @@ import (
 // names the revision of the schedule from which it was computed. If that has changed,
 // the command is refused with ErrConflict, and must be computed again.
 
-// PlanSave says from when on a schedule has slots, and which is the first.
-// Known is the one that it replaces; nil: there is none, and it gets the id.
+// PlanSave decides the start of a schedule's slots, and its first slot. known is the schedule that
+// given replaces; nil: there is none, and given gets the id.
 func PlanSave(given, known *schedules.Schedule, id schedules.ID, now time.Time) (*v1.Command, error) {
 	rule, err := schedules.ParseRule(given)
 	if err != nil {
@@ -64,9 +64,9 @@ func PlanResume(known *schedules.Schedule, now time.Time) (*v1.Command, error) {
 	}}}, nil
 }
 
-// PlanBackfill finds the slots of a time, as many as one command may post. Next
-// is where to go on with the others, and zero if there are none. Those to which
-// the schedule has not come yet are its own. ErrInvalid if there are none,
+// PlanBackfill finds the slots of a period, up to the maximum of one command. next is the start of
+// the remaining period, or zero if no slots remain. Slots after the latest decision of the schedule
+// are excluded: the schedule posts them itself. It returns ErrInvalid if there are no slots, and
 // ErrLimit if there are more than one backfill posts.
 func PlanBackfill(known *schedules.Schedule, backfill *schedules.Backfill) (c *v1.Command, next time.Time, err error) {
 	rule, err := schedules.ParseRule(known)

@@ -10,15 +10,15 @@ import (
 // DigestSize is the length of a PostingDigest.
 const DigestSize = sha256.Size
 
-// PostingDigest tells a repeat of a posting from another posting with the same id. It
-// is the SHA-256 of the posting's encoding, with named values in sorted order. An empty
-// board counts as the default one, because both mean the same. The traceparent does not
-// count: a repeat may come from another span. Both are changed for the moment, so no
-// other goroutine may use the posting meanwhile. Protobuf
-// promises this encoding for one build only; digests are stored, so a test pins one.
+// PostingDigest distinguishes a repeat of a posting from another posting with the same id. It is
+// the SHA-256 of the posting's encoding, with named values in sorted order. An empty board counts
+// as the default board, because both have the same meaning. The traceparent does not count: a
+// repeat can come from another span. PostingDigest changes both fields temporarily, so no other
+// goroutine may use the posting meanwhile. Protobuf guarantees this encoding only for one build;
+// digests are stored, so a test pins one.
 //
-// The encoding is made in the given memory, which may be nil. It is returned, or larger
-// memory in its place, for the next call.
+// The encoding uses the given memory, which may be nil. again is this memory, or larger memory, for
+// the next call.
 func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again []byte) {
 	if p.Board == "" {
 		p.Board = jobs.DefaultBoard

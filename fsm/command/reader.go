@@ -30,8 +30,8 @@ func keep[T any](r *reader, value T, err error) T {
 	return value
 }
 
-// id reads a UUID. An empty text is an id that was never set; whether one is
-// required is for Check to say, since a message may hold only a part.
+// id reads a UUID. An empty text is an id that was never set. Check decides whether an id is
+// required, because a message can contain only a part.
 func (r *reader) id(field, text string) uuid.UUID {
 	if text == "" {
 		return uuid.Nil
@@ -42,7 +42,7 @@ func (r *reader) id(field, text string) uuid.UUID {
 
 const idLength = 36
 
-// idText is the text of an id, and empty for one that was never set.
+// idText returns the text of an id; empty for an id that was never set.
 func idText(id uuid.UUID) string {
 	if id == uuid.Nil {
 		return ""
@@ -68,7 +68,7 @@ func idTexts(ids [3]uuid.UUID) (texts [3]string) {
 	return texts
 }
 
-// idLike is idText, or the given text if it is that of the id.
+// idLike is idText. It returns the given text if this is the text of the id.
 func idLike(known string, id uuid.UUID) string {
 	if len(known) != idLength { // uuid.Parse reads other forms too
 		return idText(id)
@@ -87,8 +87,7 @@ func word[T ~string](r *reader, field, text string, known func(T) bool) T {
 	return T(text)
 }
 
-// count reads a number of things. The upper bound is what an int holds on
-// every machine.
+// count reads a count. The upper limit is the maximum of an int on every machine.
 func (r *reader) count(field string, n uint32) int {
 	if n > math.MaxInt32 {
 		r.refuse(field, "%d is larger than %d", n, math.MaxInt32)
@@ -97,16 +96,15 @@ func (r *reader) count(field string, n uint32) int {
 	return int(n)
 }
 
-// countOf is the number as it is sent. A number that no count can be becomes the
+// countOf returns the number for a message. A number outside the range of counts becomes the
 // nearest count, which the checks then refuse.
 func countOf(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
 
 // numberOf is a number that may be negative, brought into its 32 bits.
 func numberOf(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
 
-// The span of times that a cluster accepts: those whose nanoseconds since 1970
-// are not negative and fit into 63 bits, because the log and the order of due
-// times count in them.
+// The range of times that a cluster accepts: times whose nanoseconds since 1970 are not negative
+// and fit into 63 bits, because the log and the order of due times use such numbers.
 var (
 	earliest = time.Unix(0, 0).UTC()
 	latest   = time.Unix(0, math.MaxInt64).UTC()
@@ -168,8 +166,8 @@ func DurationToProto(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// DurationFromProto converts a duration. Unset is zero. It refuses a duration beyond
-// that of time.Duration, about 292 years, with the name of the field.
+// DurationFromProto converts a duration. Unset is zero. It refuses a duration outside the range of
+// time.Duration, about 292 years, with the name of the field.
 func DurationFromProto(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

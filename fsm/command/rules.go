@@ -32,7 +32,7 @@ func readRules() (rules map[string]*v1.Rule, callOf map[string]string) {
 	return rules, callOf
 }
 
-// RuleOf is the rule of a command or a call; nil if there is none of that name.
+// RuleOf returns the rule of a command or a call; nil if the name has no rule.
 func RuleOf(name string) *v1.Rule { return rules[name] }
 
 // PermissionOf is the permission that a command or a call needs. No role has the one of an unknown name.

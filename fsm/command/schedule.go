@@ -67,7 +67,7 @@ func TimesFromProto(field string, messages []*timestamppb.Timestamp) ([]time.Tim
 	return times, nil
 }
 
-// scheduleName is what the commands for one schedule have in common.
+// scheduleName contains the common fields of commands for one schedule.
 type scheduleName interface {
 	GetBoard() string
 	GetName() string

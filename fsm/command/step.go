@@ -17,7 +17,7 @@ func StepIDToProto(id *steps.ID) *v1.StepAttempt {
 	}
 }
 
-// StepIDFromProto converts the name of an attempt. One that names none is refused.
+// StepIDFromProto converts the name of an attempt. It refuses an empty name.
 func StepIDFromProto(message *v1.StepAttempt) (steps.ID, error) {
 	var r reader
 	flow, err := logbook.ParseFlowID(message.GetFlow())

@@ -11,7 +11,7 @@ func knownRequestKind(k jobs.RequestKind) bool {
 		k == jobs.RequestIntervene || k == jobs.RequestRetry || k == jobs.RequestPurge
 }
 
-// checkStop checks a command that stops a job, or makes it go on.
+// checkStop checks a command that stops or resumes a job.
 func checkStop(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetTo() != "" || c.GetWithin() != nil {
 		return &logbook.InvalidError{Field: "command to", Reason: "set; only a transfer has it, and within"}

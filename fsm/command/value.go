@@ -19,8 +19,7 @@ func ValueToProto(value json.RawMessage) *v1.Value {
 	return &v1.Value{Json: value}
 }
 
-// ValueFromProto converts one JSON value, sharing its bytes. Whether they are
-// JSON is for Check to say.
+// ValueFromProto converts one JSON value, and shares its bytes. Check verifies that they are JSON.
 func ValueFromProto(value *v1.Value) json.RawMessage {
 	if len(value.GetJson()) == 0 {
 		return nil
@@ -60,8 +59,8 @@ func ValuesFromProto(messages []*v1.NamedValue) logbook.Values {
 	return values
 }
 
-// text makes any bytes fit for a message. It is for what people read and
-// nobody compares: error texts and the output of handlers may hold any bytes,
-// and one bad byte must not keep the evidence from being recorded. The
-// replacement is one byte long, so that what was within a limit stays within.
+// text makes any bytes valid for a message. Use it for texts that people read and no program
+// compares: error texts and the output of handlers can contain any bytes, and one bad byte must not
+// prevent the record. The replacement is one byte long, so a text within a limit stays within the
+// limit.
 func text(s string) string { return strings.ToValidUTF8(s, "?") }

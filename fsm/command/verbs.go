@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Permission is the class of a verb: what a caller must be allowed to do.
+// Permission is the permission class that a verb needs.
 type Permission string
 
 // The classes of verbs. Calls that only read have the class Read.
@@ -33,9 +33,8 @@ type Verb struct {
 	Name       string // of its field in message Command
 	Permission Permission
 	Rule       *v1.Rule // of its field in message Command
-	// Call is the call that takes the command's message and does nothing else,
-	// such as "BoardService/Suspend". It is empty where there is none: the
-	// leader's own commands, and those whose call does more than to apply them.
+	// Call is the call that only applies the command's message, such as "BoardService/Suspend". It
+	// is empty for the leader's own commands, and for commands whose call does more.
 	Call string
 	// Since is the version of the vocabulary that has the command. 0: the first
 	Since byte
@@ -116,7 +115,7 @@ func verbsByKind() map[reflect.Type]*Verb {
 	return found
 }
 
-// verb makes a row. The getter is that of the command's field.
+// verb makes a row. get is the getter of the command's field.
 func verb[M proto.Message](name string, get func(*v1.Command) M, check func(logbook.Limits, M) error) Verb {
 	field := (&v1.Command{}).ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
 	if field == nil {
@@ -131,8 +130,8 @@ func verb[M proto.Message](name string, get func(*v1.Command) M, check func(logb
 // Verbs are the rows of the table, in its order.
 func Verbs() []Verb { return verbs }
 
-// VerbOf is the row of a command; nil if none is set, or one that this program
-// does not know.
+// VerbOf returns the row of a command; nil if no command is set, or if this program does not know
+// the command.
 func VerbOf(c *v1.Command) *Verb { return byKind[reflect.TypeOf(c.GetKind())] }
 
 // Needs is the version of the vocabulary that a command needs.
@@ -172,7 +171,7 @@ func (v *Verb) Answer() proto.Message {
 	return known.New().Interface()
 }
 
-// AnswerOf is what a verb's call answers: what its result holds, or Done.
+// AnswerOf returns the answer of a verb's call: the content of its result, or Done.
 func AnswerOf(result *v1.Result) proto.Message {
 	message := result.ProtoReflect()
 	field := message.WhichOneof(message.Descriptor().Oneofs().ByName("kind"))
@@ -193,8 +192,8 @@ func Name(c *v1.Command) string {
 // unknownName is the name of a command that this program does not know.
 const unknownName = "unknown"
 
-// LeaderOnly reports that only the leader itself may propose the command. From
-// a client it is refused with ErrNotAllowed.
+// LeaderOnly reports whether only the leader itself may propose the command. From a client, it is
+// refused with ErrNotAllowed.
 func LeaderOnly(c *v1.Command) bool {
 	known := VerbOf(c)
 	return known != nil && known.Permission == Lead

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SavePrincipal makes a principal, or replaces what it may do.
+// SavePrincipal makes a principal, or replaces its permissions.
 func (b *Board) SavePrincipal(ctx context.Context, p access.Principal) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
 		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues,
@@ -67,7 +67,7 @@ func (b *Board) Audit(_ context.Context, query access.RecordQuery) (logbook.Page
 	return b.machine.Audit(query)
 }
 
-// Refusals are none: nobody is asked who it is.
+// Refusals returns none: this board authenticates no caller.
 func (b *Board) Refusals(context.Context) ([]access.Refusal, error) { return nil, nil }
 
 // ReadLogs reads nothing: no steps run beside the board.

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// eventsAtOnce is how many events a watch reads from the state machine at a time.
+// eventsAtOnce is the number of events that a watch reads from the state machine at a time.
 const eventsAtOnce = 256
 
 // Post accepts postings, each for itself.
@@ -81,7 +81,7 @@ func (b *Board) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job]
 	return b.machine.Jobs(query)
 }
 
-// Explain says why a job does not run now.
+// Explain explains why a job does not run now.
 func (b *Board) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, error) {
 	if err := ctx.Err(); err != nil {
 		return jobs.Explanation{}, err
@@ -168,8 +168,7 @@ func (b *Board) Claim(ctx context.Context, session jobs.SessionID, job jobs.JobI
 	return claimed[0], nil
 }
 
-// claim applies a command that claims, and reads what it has granted before
-// anything else can change it.
+// claim applies a claim command, and reads the granted jobs before another command can change them.
 func (b *Board) claim(ctx context.Context, c *v1.Command) ([]jobs.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -234,7 +233,7 @@ func concerns(request *jobs.ClaimRequest, changes *fsm.Changes) bool {
 	return slices.ContainsFunc(changes.Claimable, func(queue fsm.Queue) bool { return queue.Suits(request) })
 }
 
-// Extend gives a claim a time of its own.
+// Extend gives a claim its own TTL.
 func (b *Board) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, expiry time.Duration) error {
 	extend := &v1.ExtendClaimCommand{Job: job.String(), Token: command.TokenToProto(token), Expiry: command.DurationToProto(expiry)}
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: extend}})
@@ -297,7 +296,7 @@ func (b *Board) Change(ctx context.Context, change jobs.Change) error {
 	return err
 }
 
-// Intervene records what a person does to a flow that has failed.
+// Intervene records an operator's intervention in a failed flow.
 func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention) (jobs.JobID, error) {
 	result, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Intervene{Intervene: command.InterventionToProto(&intervention)}})
 	if err != nil || result.GetIntervene().GetJob() == "" {
@@ -306,7 +305,7 @@ func (b *Board) Intervene(ctx context.Context, intervention logbook.Intervention
 	return jobs.ParseJobID(result.GetIntervene().GetJob())
 }
 
-// CreateBoard makes a board; one that exists stays as it is.
+// CreateBoard makes a board. An existing board does not change.
 func (b *Board) CreateBoard(ctx context.Context, name string) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}})
 	return err
@@ -340,7 +339,7 @@ func (b *Board) ResumeBoard(ctx context.Context, request jobs.BoardCommand) erro
 	return err
 }
 
-// DeleteBoard forgets a board that nothing names any more.
+// DeleteBoard deletes a board that no other object names.
 func (b *Board) DeleteBoard(ctx context.Context, name string) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: name}}})
 	return err

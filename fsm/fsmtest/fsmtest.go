@@ -1,23 +1,22 @@
-// Package fsmtest is a board and a logbook over a bare state machine, without
-// raft and without a network: what tests use instead of a fake, also those of
-// programs that use conductord. The state machine is the real one; every write
-// is an entry that is encoded, applied and answered as on a node.
+// Package fsmtest is a board and a logbook over a state machine, without raft and without a
+// network. Tests use it instead of a fake, also tests of programs that use conductord. The state
+// machine is the real one: every write is an entry that is encoded, applied and answered as on a
+// node.
 //
-// A test gives the Board to its code in place of a *raftboard.Client:
+// A test passes the Board to its code in place of a *raftboard.Client:
 //
 //	board := fsmtest.New(t, fsmtest.Options{})
 //	go conductor.Run(t.Context(), conductor.Options{Client: board, Registry: registry})
 //
-// Package flow/engine/enginetest tests a flow alone, and package
-// raftboard/node/nodetest has a whole cluster.
+// Package flow/engine/enginetest tests a flow alone, and package raftboard/node/nodetest runs a
+// whole cluster.
 //
-// It takes the place of the leader, but for one thing: nothing expires by
-// itself. A keep-alive finds out whether the session is there and nothing
-// more, Expire ends a session as if it had not been kept alive, and ExpireClaim
-// a claim as if its own time were up. Delayed and cooling jobs do become
-// claimable in their time, and the slots of schedules are posted in theirs.
+// The Board does the work of the leader, with one exception: no session or claim expires by itself.
+// A keep-alive only checks that the session exists. Expire ends a session as if it had missed its
+// keep-alives, and ExpireClaim ends a claim as if its own TTL had passed. Delayed and cooling jobs
+// become claimable when they are due, and due slots of schedules are posted.
 //
-// Time is that of package time, so that it can be driven by testing/synctest.
+// The Board uses the time of package time, so testing/synctest can control it.
 package fsmtest
 
 import (
@@ -54,13 +53,12 @@ const wakeAtOnce = 1_000
 type Options struct {
 	// Limits are checked before the state machine. Default: logbook.MaxLimits.
 	Limits logbook.Limits
-	// CoolDown is how long a job cools after its owner has vanished. Default:
-	// DefaultCoolDown; negative: none.
+	// CoolDown is the cool-down of a job after the loss of its owner. Default: DefaultCoolDown;
+	// negative: none.
 	CoolDown time.Duration
-	// MaxCrashes is after how many vanished owners a job is trashed. Default:
-	// 0, never.
+	// MaxCrashes is the number of lost owners after which a job is trashed. Default: 0, never.
 	MaxCrashes int
-	// EventsKept is how many events are kept. Default: fsm.DefaultEventsKept.
+	// EventsKept is the number of retained events. Default: fsm.DefaultEventsKept.
 	EventsKept int
 	// Ahead is how far the board's time is ahead of the caller's clock.
 	Ahead time.Duration
@@ -81,7 +79,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// errClosed is what a closed board answers: nothing has happened.
+// errClosed is the error of every call on a closed board: the call did not happen.
 var errClosed = fmt.Errorf("%w: the board is closed", jobs.ErrUnavailable)
 
 // Board is a jobs.Board, a schedules.Scheduler and a logbook.Connection over one
@@ -186,8 +184,8 @@ func (b *Board) Expire(session jobs.SessionID) error {
 	return err
 }
 
-// ExpireClaim ends a claim that has a time of its own as if that were up. It
-// gives jobs.ErrFenced if the claim is over already.
+// ExpireClaim ends a claim with its own TTL, as if the TTL had passed. It returns jobs.ErrFenced if
+// the claim has already ended.
 func (b *Board) ExpireClaim(job jobs.JobID, token jobs.Token) error {
 	held, err := b.machine.Job(job)
 	if err != nil {
@@ -204,8 +202,8 @@ func (b *Board) ExpireClaim(job jobs.JobID, token jobs.Token) error {
 	return err
 }
 
-// run checks one command, applies it in an entry of its own, and gives its
-// result, or the error that the result holds.
+// run checks one command, applies it in its own entry, and returns its result, or the error in the
+// result.
 func (b *Board) run(ctx context.Context, c *v1.Command) (*v1.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -220,8 +218,8 @@ func (b *Board) run(ctx context.Context, c *v1.Command) (*v1.Result, error) {
 	return results[0], command.ErrorFromProto(results[0].GetError())
 }
 
-// Entry applies commands in one entry, as a leader packs those of several
-// callers, and gives the first error that a result holds.
+// Entry applies commands in one entry, as a leader batches commands of several callers. It returns
+// the first error in the results.
 func (b *Board) Entry(commands ...*v1.Command) error {
 	for _, c := range commands {
 		if err := command.Check(b.options.Limits, c); err != nil {
@@ -275,8 +273,8 @@ func (b *Board) proposeLocked(commands ...*v1.Command) ([]*v1.Result, error) {
 
 func (b *Board) now() time.Time { return time.Now().Add(b.options.Ahead) }
 
-// armLocked sets the timer for the next due job or slot. The timer's goroutine ends
-// when it has woken what was due; Close waits for it.
+// armLocked sets the timer for the next due job or slot. The timer's goroutine ends when it has
+// woken all due jobs and slots; Close waits for it.
 func (b *Board) armLocked() {
 	if b.timer != nil && b.timer.Stop() {
 		b.waker.Done()
@@ -293,8 +291,7 @@ func (b *Board) armLocked() {
 	b.timer = time.AfterFunc(due.Sub(b.now()), b.wake)
 }
 
-// wake makes claimable what is due, posts the slots that have come, and sets
-// the timer anew.
+// wake makes due jobs claimable, posts due slots, and sets the timer again.
 func (b *Board) wake() {
 	defer b.waker.Done()
 	b.mu.Lock()

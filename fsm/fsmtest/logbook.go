@@ -40,7 +40,7 @@ func (b *Board) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.Flow
 	return flow, err
 }
 
-// Update applies updates in one entry, each with a verdict of its own.
+// Update applies updates in one entry, each with its own verdict.
 func (b *Board) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// schedulesAtOnce bounds the schedules whose slots one wake-up decides; those
-// that are left over are due still, and have it called again at once.
+// schedulesAtOnce limits the schedules whose slots one wake-up decides. The rest stay due, and
+// cause another wake-up at once.
 const schedulesAtOnce = 64
 
 // SaveSchedule makes a schedule, or replaces it.
@@ -21,8 +21,8 @@ func (b *Board) SaveSchedule(ctx context.Context, schedule schedules.Schedule) (
 	return b.SaveScheduleSince(ctx, schedule, time.Now())
 }
 
-// SaveScheduleSince saves a schedule as if that had been at a time in the past,
-// and as if nobody had been there to post its slots since then.
+// SaveScheduleSince saves a schedule as if it had been saved at a time in the past, and as if no
+// leader had posted its slots since then.
 func (b *Board) SaveScheduleSince(ctx context.Context, schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
 	if err := schedules.Check(b.options.Limits, &schedule); err != nil {
 		return schedules.Schedule{}, err

@@ -9,18 +9,17 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// blockBytes is how long a block becomes before another one begins. To write one
-// anew costs little more than to copy it, so it is the rows that are written at
-// random which want it short.
+// blockBytes is the size at which a new block starts. Rewriting a block costs little more than
+// copying it. Short blocks are better for rows that are written in random order.
 const blockBytes = 4_000
 
-// pageBytes is how long a page of the file is, if we make it: room for two blocks,
-// which is the least that bbolt puts on a page. Where that takes more than one,
-// bbolt makes memory anew for each that it writes.
+// pageBytes is the page size of files that we make: room for two blocks, which is the minimum that
+// bbolt puts on a page. If two blocks need more than one page, bbolt allocates memory for each such
+// write.
 const pageBytes = 8 << 10
 
-// smallBlock is how short a block may become by deletions before it takes in the
-// one behind it, so that what is left of many does not stay many.
+// smallBlock is the size under which deletions make a block merge with the next block, so that many
+// deletions do not leave many small blocks.
 const smallBlock = blockBytes / 4
 
 // Sizes of the parts of a block. A row begins before blockBytes are full, and a
@@ -30,14 +29,12 @@ const (
 	rowHeader   = 2 + 2 // where the row begins behind the headers, and how long its key is
 )
 
-// block is some rows of a table, one behind the other in the order of their keys,
-// as they stand in one value of bbolt's: the number of rows, a header for each,
-// and then each key with its value. It holds one row at least. Its own key in the
-// file is not before that of any of its rows, and before that of all rows in the
-// blocks behind it.
+// block is a sequence of at least one row of a table, in the order of their keys, in one value of
+// bbolt: the number of rows, a header for each row, and then each key with its value. The block's
+// own key in the file is at least the key of its last row, and less than all keys in later blocks.
 type block []byte
 
-// rows is how many there are; none only where there is no block.
+// rows returns the number of rows; 0 only for a nil block.
 func (b block) rows() int {
 	if len(b) == 0 {
 		return 0
@@ -66,8 +63,8 @@ func (b block) row(row int) (key, value []byte) {
 	return b[start:middle:middle], b[middle:end:end]
 }
 
-// find is the first row whose key is not before a key, the number of rows if none
-// is; and whether it has that key.
+// find returns the first row whose key is at least the given key, or the number of rows if there is
+// none. found reports whether the keys are equal.
 func (b block) find(key []byte) (row int, found bool) {
 	low, high := 0, b.rows()
 	for low < high {
@@ -84,7 +81,7 @@ func (b block) find(key []byte) (row int, found bool) {
 	return low, false
 }
 
-// get reads the value of a row; nil if it is not in the block, or if there is none.
+// get reads the value of a row; nil if the block does not contain the row, or is nil.
 func (b block) get(key []byte) []byte {
 	row, found := b.find(key)
 	if !found {
@@ -118,7 +115,7 @@ func (b block) check(before, under []byte) error {
 	return nil
 }
 
-// row is a row that is to stand in a block.
+// row is a row for a new block.
 type row struct{ key, value []byte }
 
 func (r row) size() int { return rowHeader + len(r.key) + len(r.value) }
@@ -146,8 +143,8 @@ func appendBlock(to []byte, rows []row) []byte {
 	return to
 }
 
-// firstBlock is how many of the rows are to stand in one block, if it is to have
-// about so many bytes, and no more of them than blockBytes unless it is of one row.
+// firstBlock returns the number of rows for the first block, if a block should have about the given
+// size. A block with more than one row has at most blockBytes.
 func firstBlock(rows []row, about int) int {
 	size := blockHeader
 	for i, r := range rows {

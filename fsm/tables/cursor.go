@@ -39,7 +39,7 @@ func (l *layerCursor) stand(found bool) {
 // First moves to the first row.
 func (c *Cursor) First() (key, value []byte) { return c.Seek(nil) }
 
-// Seek moves to a key, or to the one behind it if it is not there.
+// Seek moves to a key, or to the next key if it does not exist.
 func (c *Cursor) Seek(key []byte) (found, value []byte) {
 	start, known := c.reader.tombstones.end(c.table, key)
 	if known {
@@ -57,8 +57,8 @@ func (c *Cursor) Seek(key []byte) (found, value []byte) {
 	return found, value
 }
 
-// look turns to what a Writer has written since: in the tree of before, rows that
-// are there now would be part of a range that is learnt.
+// look switches to the Writer's current tree. In an older tree, rows written since would be
+// missing, and the cursor would learn a range of tombstones that contains them.
 func (c *Cursor) look() {
 	if now := c.reader.recent.trees[c.table]; now != c.recent {
 		c.recent, c.layers[0].iter = now, c.reader.recent.iter(c.table)
@@ -111,8 +111,8 @@ func (c *Cursor) leave(key []byte) {
 	}
 }
 
-// forward stands at the first row that is not deleted, and tells how many rows
-// before it were.
+// forward moves to the first row that is not deleted, and returns the number of deleted rows before
+// it.
 func (c *Cursor) forward() (key, value []byte, deleted int) {
 	for {
 		key, value = c.fileKey, c.fileRow

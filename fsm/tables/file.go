@@ -22,7 +22,7 @@ func (c *fileCursor) enter(value []byte, last bool) (key, row []byte) {
 	return c.present.row(c.at)
 }
 
-// Seek moves to a key, or to the one behind it if it is not there.
+// Seek moves to a key, or to the next key if it does not exist.
 func (c *fileCursor) Seek(key []byte) (found, value []byte) {
 	_, c.present = c.blocks.Seek(key)
 	if c.present == nil {

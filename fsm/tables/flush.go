@@ -8,9 +8,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// fillPercent is how full bbolt leaves a page that it splits. Nearly all keys
-// are those of a sequence or sort by time, so new ones come at the end: with
-// bbolt's 50 % the file, and every snapshot, would be half air.
+// fillPercent is the share of a page that bbolt fills when it splits the page. Nearly all keys are
+// sequences or sort by time, so new keys are at the end: with bbolt's default of 50 %, half of the
+// file and of every snapshot would be empty.
 const fillPercent = 0.9
 
 // flush writes a layer into the file.
@@ -47,14 +47,13 @@ func (db *DB) write(tx *bolt.Tx, full *layer) error {
 	return nil
 }
 
-// merge brings what was written to a table into its blocks. It reads all of them
-// that it needs before it changes one: bbolt's cursors do not know their way among
-// pages that have just been emptied.
+// merge adds the written rows of a table to its blocks. It reads all necessary blocks before it
+// changes one: bbolt's cursors do not work on pages that have just been emptied.
 type merge struct {
 	blocks  *bolt.Cursor
 	written btree.MapIter[string, []byte]
 
-	// Of the blocks that are being made anew.
+	// The blocks that are being rewritten.
 
 	rows    []row
 	old     [][]byte // their keys
@@ -66,12 +65,12 @@ type merge struct {
 	memory  []byte // for blocks, with room at its end
 }
 
-// keptMemory is how much memory for blocks is kept from one flush to the next, at
-// most: as much as one of rows that are added in order needs.
+// keptMemory limits the memory for blocks that is kept from one flush to the next. It is enough for
+// rows that are added in order.
 const keptMemory = DefaultMemoryBytes
 
-// room gives a slice without length and with that capacity, which is good until
-// the flush is over: what was given before stays where it is.
+// room returns a slice of length 0 and the given capacity, which is valid until the end of the
+// flush. Earlier slices do not move.
 func (m *merge) room(size int) []byte {
 	used := len(m.memory)
 	if cap(m.memory)-used < size {
@@ -81,7 +80,7 @@ func (m *merge) room(size int) []byte {
 	return m.memory[used : used : used+size]
 }
 
-// forget lets go of what the flush has read and written.
+// forget releases the memory that the flush has read and written.
 func (m *merge) forget() {
 	clear(m.rows[:cap(m.rows)])
 	clear(m.old[:cap(m.old)])
@@ -119,10 +118,9 @@ func (m *merge) apply(to *bolt.Bucket) (err error) {
 	return nil
 }
 
-// gather merges the block in which the next written row belongs with all that was
-// written of it, and with the blocks behind it for as long as little is left. No
-// block is gathered twice: what was written behind the last one goes with that. It
-// reports whether there is more to write.
+// gather merges the block of the next written row with all written rows of this block. If few rows
+// remain, it also merges the following blocks. No block is gathered twice: rows after the last
+// gathered block belong to the next one. It reports whether there are more rows to write.
 func (m *merge) gather() (more bool) {
 	key, value := m.blocks.Seek(bytesOf(m.written.Key()))
 	if m.atEnd = key == nil; m.atEnd {
@@ -144,8 +142,8 @@ func (m *merge) gather() (more bool) {
 	}
 }
 
-// mergeBlock adds the rows of a block, as they are with what was written up to
-// its key: up to the end, if no block is behind it.
+// mergeBlock merges the rows of a block with the written rows up to its key, or with all remaining
+// written rows if no block follows.
 func (m *merge) mergeBlock(old block, until []byte, more bool) bool {
 	at := 0
 	for ; more; more = m.written.Next() {
@@ -180,10 +178,10 @@ func (m *merge) mergeBlock(old block, until []byte, more bool) bool {
 
 func (m *merge) add(key, value []byte) { m.rows = append(m.rows, row{key, value}) }
 
-// replace has what was gathered stand in the place of the blocks from which it
-// comes. The key of the last one stays: the next block begins behind it. At the
-// end of the table there is no next one, and rows are likely to be added there: so
-// all blocks but the last are full, and elsewhere they have the same room.
+// replace replaces the gathered blocks with new blocks of the merged rows. The last new block keeps
+// the key of the last old block, because the next block starts after this key. At the end of the
+// table there is no next block, and further rows are likely: there, all blocks except the last are
+// full. Elsewhere, all new blocks have about the same size.
 func (m *merge) replace() {
 	about := blockBytes
 	if !m.atEnd {

@@ -6,20 +6,19 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// degree is that of the trees of a layer. A commit copies each node that it
-// changes, so they are smaller than they would be for reading alone.
+// degree is the degree of the trees in a layer. A commit copies each node that it changes, so the
+// degree is lower than the best degree for reads.
 const degree = 16
 
-// rowOverhead is about what a row takes in memory beside its key and its value.
+// rowOverhead is the approximate memory of a row, in addition to its key and its value.
 const rowOverhead = 64
 
-// tree is a table in a layer: what was written to it, by key. The value of a row
-// that was deleted is nil; one that is empty is not.
+// tree contains the written rows of one table in a layer, by key. A nil value is a deleted row; an
+// empty value is not.
 type tree = btree.Map[string, []byte]
 
-// layer is what was written to all tables in a while. One that has been
-// published is not changed any more: a Writer makes another from it, which
-// shares all nodes that it does not change.
+// layer contains the written rows of all tables since the last freeze. A published layer never
+// changes: a Writer makes a new layer, which shares all unchanged nodes with the earlier layer.
 type layer struct {
 	trees []*tree // nil: nothing was written to the table
 	rows  int     // that were written, each time
@@ -27,9 +26,9 @@ type layer struct {
 	chunk []byte  // where keys and values are put, one behind the other
 }
 
-// chunkSize is how much memory is taken at once for keys and values. To allocate and
-// collect it for each of them would cost more than the tree does. A value that is larger
-// than a part of a chunk has memory of its own.
+// chunkSize is the size of one allocation for many keys and values. Separate allocations, and their
+// collection, would cost more than the tree. A value larger than a part of a chunk has its own
+// allocation.
 const (
 	chunkSize    = 64 << 10
 	largestShare = chunkSize / 8
@@ -52,8 +51,8 @@ func newTree() *tree { return btree.NewMap[string, []byte](degree) }
 
 func newLayer(tables int) *layer { return &layer{trees: make([]*tree, tables)} }
 
-// get tells what a layer says of a row: nothing, that it is deleted (nil), or
-// what it is.
+// get returns the layer's value of a row; nil if the row is deleted. said is false if the layer
+// does not contain the row.
 func (l *layer) get(t Table, key []byte) (value []byte, said bool) {
 	if l == nil || l.trees[t] == nil {
 		return nil, false
@@ -72,11 +71,12 @@ func (l *layer) iter(t Table) *btree.MapIter[string, []byte] {
 
 func (l *layer) empty() bool { return l.rows == 0 }
 
-// stringOf is the same bytes as a string, which is good as long as nobody
-// changes them.
+// stringOf returns the bytes as a string without a copy. The string is valid while the bytes do not
+// change.
 func stringOf(key []byte) string { return unsafe.String(unsafe.SliceData(key), len(key)) }
 
-// bytesOf is the same string as bytes, which must not be changed. It is not nil.
+// bytesOf returns the string as bytes without a copy. The bytes must not be changed. They are never
+// nil.
 func bytesOf(key string) []byte {
 	if key == "" {
 		return []byte{}

@@ -30,8 +30,8 @@ func (r *Reader) file(t Table) *inFile {
 	return r.files[t]
 }
 
-// Get reads a value; nil if there is none. It is good until the end of the
-// read or the commit, and must not be changed.
+// Get reads a value; nil if there is none. The value is valid until the end of the read or the
+// commit, and must not be changed.
 func (r *Reader) Get(t Table, key []byte) []byte {
 	if value, said := r.recent.get(t, key); said {
 		return value

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// Snapshot is the state after one commit, all of it in the file. It stays as it
-// is while the tables are changed, and must be closed.
+// Snapshot is the state after one commit, completely in the file. Changes of the tables do not
+// affect it. It must be closed.
 type Snapshot struct {
 	reader *Reader
 	close  sync.Once
 }
 
-// Snapshot flushes what is in memory, and opens a snapshot. No Writer may be
-// open meanwhile.
+// Snapshot flushes the layers in memory, and opens a snapshot. No Writer may be open meanwhile.
 func (db *DB) Snapshot() (*Snapshot, error) {
 	if err := db.flushAll(); err != nil {
 		return nil, err
@@ -40,10 +39,10 @@ func (db *DB) flushAll() error {
 	return db.failed
 }
 
-// Reader reads the snapshot until it is closed.
+// Reader returns the reader of the snapshot, which is valid until the snapshot is closed.
 func (s *Snapshot) Reader() *Reader { return s.reader }
 
-// Size is how many bytes WriteTo writes.
+// Size returns the number of bytes that WriteTo writes.
 func (s *Snapshot) Size() int64 { return s.reader.tx.Size() }
 
 // WriteTo writes the file: a bbolt database, in which each table is a bucket.

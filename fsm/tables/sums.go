@@ -8,14 +8,13 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// The sum of a table is the sum of the hashes of its rows, modulo 2^64. It depends on the
-// rows only, not on the order in which they were written or on the blocks in which they
-// stand. A flush meets the old and the new value of each row that it writes, so it keeps
-// the sums of what is in the file for the price of two hashes a row. A Reader adds what is
-// in memory.
+// The sum of a table is the sum of the hashes of its rows, modulo 2^64. It depends only on the
+// rows, not on the order of their writes or on their blocks. A flush sees the old and the new value
+// of each row that it writes, so it updates the sums of the file at the cost of two hashes per row.
+// A Reader adds the rows in memory.
 //
-// The sums find nodes that have applied the same entries with different results. They are
-// no defence against somebody who forges rows.
+// The sums detect nodes that have applied the same entries with different results. They do not
+// protect against forged rows.
 
 // sumsBucket has the sum of each table in the file, by its name; no row is written to it.
 var sumsBucket = []byte("\x00sums")

@@ -1,25 +1,23 @@
-// Package tables keeps sorted tables of bytes in a bbolt file, with the latest
-// writes in memory: a log-structured store of a memtable over one file.
+// Package tables keeps sorted tables of bytes in a bbolt file, with the latest writes in memory: a
+// log-structured store of a memtable over one file.
 //
-// One Writer at a time changes a DB. A commit writes to a layer in memory (the
-// memtable). When that has grown to a bound it is frozen, a new one begins, and
-// the frozen one is flushed into the file in one transaction, beside further
-// commits. Reads look into the layers first and then into the file. So a commit
-// writes no pages: a row that is written ten times between two flushes costs the
-// file one write, and a flush writes pages in the order of their keys.
+// One Writer at a time changes a DB. A commit writes to a layer in memory (the memtable). At a
+// limit, the layer is frozen and a new layer starts. The frozen layer is flushed into the file in
+// one transaction, while further commits continue. Reads search the layers first and then the file.
+// So a commit writes no pages: ten writes of a row between two flushes cost the file one write, and
+// a flush writes pages in the order of their keys.
 //
-// In the file, rows are kept in blocks: some kilobytes of rows are one value of
-// bbolt. A bbolt value for each row would cost a search from the root, a node in
-// memory and sixteen bytes of the page, which is more than many rows have. A
-// block is written by copying its rows, and rows that are added to a table in
-// order share one.
+// In the file, rows are in blocks: some kilobytes of rows are one value of bbolt. A bbolt value for
+// each row would cost a search from the root, a node in memory and sixteen bytes of the page, which
+// is more than the size of many rows. A block is written by copying its rows, and rows that are
+// added to a table in order share a block.
 //
-// Guarantees: a commit is seen whole or not at all, by every read that begins
-// after it. A read sees one state for as long as it lasts, whatever is committed
-// or flushed meanwhile. The time of a flush does not change what is read.
+// Guarantees: every read that starts after a commit sees the whole commit, and earlier reads see
+// none of it. A read sees one state until its end, whatever is committed or flushed meanwhile. The
+// time of a flush does not change the result of a read.
 //
-// Assumptions: nobody needs the file after a stop. It is not synced, and it lacks
-// what is in memory. A Snapshot has everything.
+// Assumptions: the file is not needed after a stop. It is not synced, and lacks the rows in memory.
+// A Snapshot contains everything.
 package tables
 
 import (
@@ -32,15 +30,15 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Bounds of what is kept in memory, by default: they make a flush take some
-// tens of milliseconds, and there can be twice as much while one goes on.
+// Default limits of a layer in memory: a flush takes some tens of milliseconds. During a flush,
+// there can be twice as much in memory.
 const (
 	DefaultMemoryRows  = 16 << 10
 	DefaultMemoryBytes = 8 << 20
 )
 
-// lockTimeout is how long Open waits for another process to let go of the
-// file before it says so.
+// lockTimeout limits the wait of Open for another process to release the file. After that, Open
+// returns an error.
 const lockTimeout = time.Second
 
 // ErrClosed: the DB has been closed.
@@ -48,17 +46,16 @@ var ErrClosed = errors.New("the tables are closed")
 
 // Options are how a DB is opened.
 type Options struct {
-	// Path is the file, which is made if it is not there. Required.
+	// Path is the file, which is made if it is missing. Required.
 	Path string
-	// Names are those of the tables; a Table is an index into them. Tables
-	// that the file lacks are made. Required.
+	// Names are the names of the tables; a Table is an index into them. Open makes missing tables.
+	// Required.
 	Names []string
-	// MmapSize is how much address space is reserved, in bytes. A file that
-	// grows beyond it must be mapped anew, which waits for every open read.
-	// Default: bbolt's.
+	// MmapSize is the reserved address space, in bytes. A file that grows beyond it must be mapped
+	// again, which waits for every open read. Default: bbolt's.
 	MmapSize int
-	// MemoryRows is how many rows a layer in memory has when it is flushed, and
-	// MemoryBytes how many bytes. Default: DefaultMemoryRows, DefaultMemoryBytes.
+	// MemoryRows and MemoryBytes are the size of a layer in memory at which it is flushed. Default:
+	// DefaultMemoryRows, DefaultMemoryBytes.
 	MemoryRows, MemoryBytes int
 }
 
@@ -99,8 +96,7 @@ type DB struct {
 	// bbolt's Close would wait for open reads, and then the caller would, too.
 	users atomic.Int64
 
-	// mu guards what a read sees. It is never held while something is written
-	// to the file.
+	// mu protects the fields that a read uses. No lock of mu is held during a write to the file.
 	mu     sync.RWMutex
 	recent *layer // of the commits since the last freeze
 	frozen *layer // is being flushed; nil if none is
@@ -113,7 +109,7 @@ type DB struct {
 	tombstones tombstones
 }
 
-// Open opens the tables that are in a file, and makes those that are not.
+// Open opens the tables in a file, and makes missing tables.
 func Open(options Options) (*DB, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -135,8 +131,7 @@ func Open(options Options) (*DB, error) {
 	return db, nil
 }
 
-// openFile opens a file that nobody relies on after a stop: nothing would be
-// gained by syncing it.
+// openFile opens a file that is not needed after a stop, so it is never synced.
 func openFile(path string, mmapSize int) (*bolt.DB, error) {
 	const ownerOnly = 0o600 // rows carry what users put into them
 	file, err := bolt.Open(path, ownerOnly, &bolt.Options{
@@ -189,10 +184,10 @@ func (db *DB) release() error {
 	return nil
 }
 
-// Reader begins to read the state after the last commit, and must be closed. It
-// takes the file first and then the layers, and no layer is let go between. So
-// what a flush has moved from a layer into the file is seen in one of them at
-// least; seen in both it is the same.
+// Reader opens a read of the state after the last commit. The read must be closed. It opens the
+// file first and then the layers, and no layer is released in between. So a row that a flush moves
+// from a layer into the file is visible in at least one of them. If it is visible in both, it is
+// the same row.
 func (db *DB) Reader() (*Reader, error) {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
@@ -217,8 +212,8 @@ func (db *DB) Read(do func(*Reader) error) error {
 	return errors.Join(do(r), r.Close())
 }
 
-// Reusable is the number of bytes in the file that are free for other rows, less what
-// the rows in memory take at the next flush. It can be negative. The file never shrinks.
+// Reusable returns the free bytes in the file, minus the bytes that the rows in memory need at the
+// next flush. It can be negative. The file never shrinks.
 func (db *DB) Reusable() int64 {
 	stats := db.file.Stats()
 	db.mu.RLock()
@@ -230,7 +225,7 @@ func (db *DB) Reusable() int64 {
 	return int64(stats.FreePageN+stats.PendingPageN)*int64(db.file.Info().PageSize) - int64(unflushed)
 }
 
-// Size is about how long the file is, in bytes.
+// Size returns the approximate length of the file, in bytes.
 func (db *DB) Size() (size int64, err error) {
 	err = db.Read(func(r *Reader) error {
 		size = r.tx.Size()

@@ -7,11 +7,10 @@ import (
 )
 
 const (
-	// learnFrom is how many deleted rows make a range worth remembering.
+	// learnFrom is the number of deleted rows from which a range is remembered.
 	learnFrom = 8
-	// maxTombstones is how many ranges are remembered of a table. A memtable of
-	// DefaultMemoryRows has room for fewer; if there are more, all are forgotten and
-	// learnt anew.
+	// maxTombstones limits the remembered ranges of a table. A memtable of DefaultMemoryRows has
+	// room for fewer. If there are more, all are forgotten and learned again.
 	maxTombstones = 4_096
 )
 
@@ -54,8 +53,9 @@ func (g *tombstones) end(t Table, key []byte) (end []byte, found bool) {
 	return bytesOf(to.key), true
 }
 
-// learn remembers that no row is between a key and the next one that was found,
-// nil if none was, and that so many deleted ones are.
+// learn remembers that the range from key to next contains only deleted rows, and how many. next is
+// learn remembers that the range from key to next contains only deleted rows. next is the next row
+// that exists; nil if there is none. deleted is the number of deleted rows.
 func (g *tombstones) learn(t Table, key, next []byte, deleted int) {
 	if g == nil {
 		return
@@ -78,8 +78,8 @@ func (g *tombstones) learn(t Table, key, next []byte, deleted int) {
 	g.of[t].Set(from, end)
 }
 
-// within are where the tombstones begin that a larger one takes up: no two may
-// overlap, or a row that is written would end one of them only.
+// within returns the starts of the ranges that a larger range replaces. No two ranges may overlap:
+// otherwise, a written row would split only one of them.
 func (g *tombstones) within(t Table, from string, end rangeEnd) (starts []string) {
 	g.of[t].Ascend(from, func(start string, _ rangeEnd) bool {
 		if !end.open && start >= end.key {
@@ -91,7 +91,7 @@ func (g *tombstones) within(t Table, from string, end rangeEnd) (starts []string
 	return starts
 }
 
-// put tells of a row that was written: the range in which it is becomes two.
+// put splits the range that contains a written row.
 func (g *tombstones) put(t Table, key string) {
 	from, end, found := g.at(t, key)
 	if !found {
@@ -108,7 +108,7 @@ func (g *tombstones) put(t Table, key string) {
 	}
 }
 
-// forget forgets all of them.
+// forget forgets all ranges.
 func (g *tombstones) forget() {
 	clear(g.of)
 }

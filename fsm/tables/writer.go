@@ -55,7 +55,7 @@ func (w *Writer) Put(t Table, key, value []byte) error {
 	return nil
 }
 
-// Delete removes a row, if it is there.
+// Delete removes a row, if the row exists.
 func (w *Writer) Delete(t Table, key []byte) { w.set(t, key, nil) }
 
 func (w *Writer) set(t Table, key, value []byte) (kept string) {
@@ -66,7 +66,7 @@ func (w *Writer) set(t Table, key, value []byte) (kept string) {
 	return kept
 }
 
-// Rollback forgets what was written. After Commit it does nothing.
+// Rollback discards the writes. After Commit, it does nothing.
 func (w *Writer) Rollback() error {
 	if w.ended {
 		return nil
@@ -76,9 +76,9 @@ func (w *Writer) Rollback() error {
 	return w.Close()
 }
 
-// Commit shows what was written to everybody. It may have to wait for a flush:
-// for two layers at most is there memory. An error means that the tables cannot
-// be written to any more, and that nothing was committed.
+// Commit makes the writes visible to all later reads. It can wait for a flush, because at most two
+// layers are in memory. After an error, nothing was committed, and the tables can no longer be
+// written.
 func (w *Writer) Commit() error {
 	if w.ended {
 		return errors.New("internal error: the writer has ended")

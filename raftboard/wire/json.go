@@ -127,7 +127,7 @@ type form struct {
 	to   func(out *bytes.Buffer, given []byte) error   // to the input of protojson
 }
 
-// formOf is the form of a message that has another one than protojson's.
+// formOf returns the special form of a message; none for a message in protojson's form.
 func formOf(message protoreflect.MessageDescriptor) form {
 	switch command.OptionsOf(message).Form {
 	case v1.Form_RAW:
@@ -199,9 +199,9 @@ func unwrapValue(out *bytes.Buffer, wrapped []byte) error {
 	return nil
 }
 
-// rewrite copies the JSON form of a message, with every message that has a form of
-// ours in the other form: that of protojson when it is read, ours when it was written.
-// The data are valid JSON of bounded depth.
+// rewrite copies the JSON form of a message, and converts every message with a special form: to
+// protojson's form if reads is true, otherwise from protojson's form. The data are valid JSON of
+// limited depth.
 func rewrite(data []byte, message protoreflect.MessageDescriptor, reads bool) ([]byte, error) {
 	w := walker{data: data, reads: reads}
 	w.out.Grow(len(data) + len(data)/2)

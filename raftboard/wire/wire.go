@@ -20,8 +20,8 @@ const (
 	HeaderLeader = "Conductord-Leader"
 	// HeaderIndex is in answers: a log index. The answer includes all entries up to it.
 	HeaderIndex = "Conductord-Index"
-	// HeaderAge is in answers from a node's own state: the time since the node's last contact
-	// with the leader, such as "1.5s". It is missing if the node had no contact since its start.
+	// HeaderAge is in answers from a node's own state: the time since the node's last contact with
+	// the leader, such as "1.5s". It is missing if the node had no contact since its start.
 	HeaderAge = "Conductord-Age"
 	// HeaderMinIndex is in requests: a node that answers from its own state first waits until it
 	// has applied this index.

@@ -120,7 +120,7 @@ func (g *generator) from(p *pair, leaves []leaf, domain, message string) {
 		result, none, declared, body.String(), cmp.Or(p.wrap, "r.err"))
 }
 
-// within is the body of a conversion whose reader is that of the caller.
+// within returns the body of a conversion that uses its caller's reader.
 func within(body string) string { return strings.ReplaceAll(body, "&r,", "r,") }
 
 // leaves matches the fields of a pair.
@@ -178,7 +178,7 @@ var (
 	uuidType     = reflect.TypeFor[uuid.UUID]()
 )
 
-// isID reports whether a type is a UUID, or one of its own made of a UUID.
+// isID reports whether a type is a UUID, or a type made of a UUID.
 func isID(t reflect.Type) bool {
 	return t == uuidType || t.Kind() == reflect.Struct && t.NumField() == 1 && t.Field(0).Type == uuidType && t.Field(0).Anonymous
 }
@@ -298,7 +298,8 @@ func (g *generator) readPair(l leaf, other *pair, body *strings.Builder) {
 	}
 }
 
-// word is a text as a word of a type, which is refused if the type has a list of words without it.
+// word converts a text to a word of a type. If the type has a list of words, other words are
+// refused.
 func (g *generator) word(p *pair, l leaf, t reflect.Type, value string) string {
 	if known := knownWords[t]; known != "" {
 		return fmt.Sprintf("word(&r, %q, %s, %s)", l.label, value, known)
@@ -313,7 +314,7 @@ func (g *generator) typeName(t reflect.Type) string {
 	return t.String()
 }
 
-// pairOf is the pair of a type, or of what it points to or lists.
+// pairOf returns the pair of a type, or of the element type of a pointer or list.
 func (g *generator) pairOf(t reflect.Type) (*pair, bool) {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
