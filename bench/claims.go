@@ -26,8 +26,7 @@ const (
 	fillBatch   = 200
 )
 
-// claimer is a conductor as the board sees it: a session of its own on a
-// connection of its own.
+// claimer is a conductor from the board's view: a session on its own connection.
 type claimer struct {
 	client  *raftboard.Client
 	session jobs.SessionID

@@ -30,7 +30,7 @@ type cluster struct {
 	client    *raftboard.Client
 }
 
-// side is one run on one side, and what it has cost.
+// side is one run on one side, and its cost.
 type side struct {
 	measure.Run
 	Cost         cost   `json:"cost"`
@@ -82,7 +82,7 @@ func dialer(endpoints ...string) func(context.Context) (*raftboard.Client, error
 	return func(ctx context.Context) (*raftboard.Client, error) { return raftboard.Dial(ctx, endpoints...) }
 }
 
-// close kills the servers: what they hold is removed with the directory.
+// close kills the servers. Their data is removed with the directory.
 func (c *cluster) close() {
 	if c.client != nil {
 		c.client.Close()
@@ -125,7 +125,7 @@ func (c *cluster) measure(ctx context.Context, w work, load measure.Load, steady
 	return side{Run: run, Cost: costBetween(marks[0], marks[1], run.Operations), Waiting: board.Jobs[jobs.StateClaimable]}, nil
 }
 
-// leader is the node that says of itself that it leads.
+// leader returns the node that reports itself as the leader.
 func (c *cluster) leader(ctx context.Context) (*local.Node, error) {
 	for _, node := range c.processes.Nodes {
 		status, err := c.client.Status(ctx, node.API)

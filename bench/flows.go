@@ -20,8 +20,8 @@ import (
 const (
 	flowKind  = "bench-flow"
 	startKind = "bench-start"
-	// spareSlot is how many jobs a conductor takes from a lone caller: one slot is free while it
-	// ends the job before, as in an idle cluster.
+	// spareSlot is the number of jobs that a conductor takes from a single caller: one slot is free
+	// for the next job while the conductor ends the earlier job, as in an idle cluster.
 	spareSlot = 2
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// guardedWorks are those of everyday use.
+// guardedWorks are the works of everyday use.
 const guardedWorks = "post-64,flow-64"
 
 // guarded measures the price of TLS and access control: posts and flows on a cluster with both, against

@@ -107,11 +107,10 @@ func (b *bench) memory(ctx context.Context, c *cluster) {
 	b.report.figure("file of raft's log"+with, "MiB", nil, log...)
 }
 
-// sizes are those of a data directory's parts, in bytes.
+// sizes are the sizes of a data directory's parts, in bytes.
 type sizes struct{ state, log, snapshots float64 }
 
-// sizesOf adds up the files: what is neither raft's log nor a snapshot belongs
-// to the state.
+// sizesOf adds the sizes of the files: the state is everything except raft's log and snapshots.
 func sizesOf(dataDir string) (sizes, error) {
 	var s sizes
 	err := filepath.WalkDir(dataDir, func(path string, entry fs.DirEntry, err error) error {

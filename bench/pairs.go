@@ -66,7 +66,7 @@ func (b *bench) againstFloor(ctx context.Context) {
 	}
 }
 
-// pair does every work once on each side. After a failure both sides begin anew.
+// pair does every work once on each side. After a failure, both sides start with new clusters.
 func (b *bench) pair(ctx context.Context, number int, store string, entries []workReport) {
 	var both *twoSides
 	defer func() { both.close() }()

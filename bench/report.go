@@ -16,7 +16,7 @@ type report struct {
 	Options options      `json:"options"`
 	Works   []workReport `json:"works"`
 	Figures []figure     `json:"figures"`
-	// Failures are of what has to do with no one work or figure.
+	// Failures are the failures that belong to no single work or figure.
 	Failures []string `json:"failures,omitempty"`
 }
 

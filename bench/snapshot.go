@@ -168,7 +168,7 @@ func watchSnapshots(ctx context.Context, nodes []*watched) error {
 	return nil
 }
 
-// look notes what has changed since the last look.
+// look records the changes since the last look.
 func (w *watched) look(now time.Time) error {
 	index, writing, err := newestSnapshot(w.dataDir)
 	if err != nil {
@@ -211,8 +211,7 @@ func (b *bench) tellSnapshots(spans []span, posts []posted, grown measure.Counte
 	}
 }
 
-// split tells the posts that fell into a time in which a snapshot was written
-// from the others.
+// split separates the posts during a snapshot from the other posts.
 func split(posts []posted, spans []span) (during, beside []time.Duration) {
 	for _, p := range posts {
 		hit := slices.ContainsFunc(spans, func(s span) bool {

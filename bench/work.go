@@ -22,7 +22,7 @@ const (
 	postKind   = "bench-post"
 )
 
-// basis is what of a work is compared with the floor.
+// basis is the figure of a work that is compared with the floor.
 type basis int
 
 // A call of the floor is worth as many operations as one of ours where these are
@@ -50,8 +50,8 @@ type place struct {
 	client   *raftboard.Client
 	dial     func(context.Context) (*raftboard.Client, error)
 	follower string // the API of a node that does not lead
-	// steady has works put back what they take from the board, so that as many
-	// jobs wait after them as before.
+	// steady makes works put back the jobs that they take from the board, so that the number of
+	// waiting jobs does not change.
 	steady bool
 }
 
@@ -103,7 +103,7 @@ const (
 	aheadName    = "repeatable"
 )
 
-// names are all that can be asked for.
+// names are all works and figures that can be selected.
 func names() []string {
 	var all []string
 	for _, w := range works() {
@@ -164,7 +164,7 @@ func (w work) floorBytes(c cost) int {
 	return max(1, int(c.Bytes)*w.load.PerCall)
 }
 
-// details are a JSON string of so many bytes.
+// details returns a JSON string of the given number of bytes.
 func details(size int) json.RawMessage {
 	text := bytes.Repeat([]byte{'d'}, size)
 	text[0], text[size-1] = '"', '"'
@@ -180,7 +180,7 @@ func timed(call func(context.Context) error) func(context.Context) (time.Duratio
 	}
 }
 
-// openPost posts jobs that nobody takes.
+// openPost posts jobs that no conductor takes.
 func openPost(_ context.Context, at *place, load measure.Load) (*doing, error) {
 	carried := details(detailBytes)
 	return &doing{
@@ -208,7 +208,7 @@ func post(ctx context.Context, client *raftboard.Client, count int, carried json
 	return nil
 }
 
-// openRead reads a job that nobody can claim.
+// openRead reads a job that no conductor can claim.
 func openRead(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 	job, err := jobs.PostOne(ctx, at.client, jobs.Posting{Board: benchBoard, Name: "bench", Kind: postKind, Hold: true, Details: details(detailBytes)})
 	if err != nil {

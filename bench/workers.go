@@ -25,8 +25,8 @@ func (b *bench) workers(ctx context.Context) {
 		sides: [2]work{{name: "conductor", open: openFlow}, {name: "worker", open: openWorkerFlow}}})
 }
 
-// repeatable measures what a line of steps gains that run ahead of their record: against the same steps
-// that wait for it.
+// repeatable compares a line of steps that run ahead of their record with the same steps that wait
+// for their record.
 func (b *bench) repeatable(ctx context.Context) {
 	for _, steps := range []int{flowSteps, 10} {
 		b.inTurns(ctx, contest{name: fmt.Sprintf("%d repeatable steps", steps), against: "steps that wait", steps: steps,
@@ -34,14 +34,14 @@ func (b *bench) repeatable(ctx context.Context) {
 	}
 }
 
-// contest is two ways to run a flow of so many steps.
+// contest is two ways to run a flow of the same number of steps.
 type contest struct {
 	name, against string
 	steps         int
 	sides         [2]work
 }
 
-// inTurns compares the second side of a contest with the first, on a cluster of its own.
+// inTurns compares the second side of a contest with the first, on its own cluster.
 func (b *bench) inTurns(ctx context.Context, o contest) {
 	dir := b.place()
 	defer func() { _ = os.RemoveAll(dir) }()

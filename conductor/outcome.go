@@ -170,7 +170,7 @@ func (o *Options) returned(ending jobs.Ending, r result) decision {
 	return decision{r.said.verb, ending}
 }
 
-// stopped ends a job whose work was stopped where it stands.
+// stopped ends a job whose work was stopped before its end.
 func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 	if !cancelled(request) || request.Revert {
 		ending.Reason = clip("its work was suspended" + suffix(request))

@@ -332,6 +332,6 @@ func (s *runControl) latestStopRequest() *jobs.OperatorRequest {
 	return s.stopRequest
 }
 
-// claimEnded stops the run, which may write nothing any more. After the run itself has ended its
-// job, claimEnded is harmless, because nothing is left to write.
+// claimEnded stops the run, which must not write any more. If the run itself has already ended its
+// job, claimEnded is harmless.
 func (s *runControl) claimEnded(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

@@ -1,16 +1,14 @@
-// Package bareraft is the floor that conductord is measured beside: a group of
-// processes with hashicorp/raft, the same log store, disk and timings as the
-// daemon has, and nothing on top.
+// Package bareraft is the floor for the comparison with conductord: a group of processes with
+// hashicorp/raft and the daemon's log store, disk and timings, without anything on top.
 //
-// The state machine counts. The commands are opaque bytes, of the size that
-// the other side's have, and are packed into entries as the daemon packs them.
-// They are proposed from within the leader's process: what a network API, a
-// real state machine and the checks of a command cost is the difference that
-// the benchmark is after.
+// The state machine counts commands. The commands are opaque bytes of the same size as conductord's
+// commands, and are packed into entries in the same way. They are proposed inside the leader's
+// process. The benchmark measures the difference: the cost of a network API, a real state machine
+// and the checks of a command.
 //
-// A process is told what to do by lines of JSON on its standard input, answers
-// each with one on its standard output, and ends when its input does: so none
-// outlives the program that started it.
+// A process reads its instructions as lines of JSON from its standard input, and answers each line
+// on its standard output. It ends with its input, so it does not outlive the program that started
+// it.
 package bareraft
 
 import (

@@ -47,7 +47,7 @@ func openLog(options Options) (*countedLog, error) {
 	return &countedLog{logStore: store}, nil
 }
 
-// IsMonotonic is what the daemon's log says of itself too.
+// IsMonotonic returns the same answer as the daemon's log.
 func (c *countedLog) IsMonotonic() bool { return true }
 
 func (c *countedLog) count(err error) error {

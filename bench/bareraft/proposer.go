@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Bounds of the proposer: those of package raftboard/node.
+// Limits of the proposer, equal to package raftboard/node.
 const (
 	maxEntryCommands = 512
 	maxEntryBytes    = 512 << 10
@@ -22,8 +22,8 @@ const (
 
 var errStopping = errors.New("the bare raft node is stopping")
 
-// proposer packs the commands that are waiting into one entry, and does so
-// again while that entry is on its way, as the daemon's proposer does.
+// proposer packs all waiting commands into one entry. Commands that arrive while this entry is in
+// flight go into the next one, as in the daemon's proposer.
 type proposer struct {
 	raft    *raft.Raft
 	entries atomic.Uint64 // proposed so far
@@ -98,7 +98,7 @@ func (p *proposer) run() {
 	}
 }
 
-// fill takes what is waiting, without waiting for more.
+// fill takes the waiting proposals, and does not wait for more.
 func (p *proposer) fill(first *proposal) (batch []*proposal, held *proposal) {
 	batch = []*proposal{first}
 	bytes := len(first.command)

@@ -20,8 +20,8 @@ const (
 	progressEvery = time.Second
 )
 
-// Load says how many call, and for how long or how often. Without either it
-// goes on until its context ends.
+// Load sets the number of callers, and their time or number of calls. Without a time or number, it
+// continues until its context ends.
 type Load struct {
 	Callers  int           // at once; at least 1
 	Duration time.Duration // 0: without end
@@ -125,7 +125,7 @@ func (d *drive) callAgain(ctx context.Context, latencies *Histogram) {
 	}
 }
 
-// over reports whether nothing counts any more.
+// over reports whether the time for counted calls has ended.
 func (d *drive) over(ctx context.Context) bool {
 	return ctx.Err() != nil || !d.ends.IsZero() && !time.Now().Before(d.ends)
 }

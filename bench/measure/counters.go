@@ -63,7 +63,7 @@ func (c Counters) Add(other Counters) {
 	}
 }
 
-// Since is how much each counter has grown; those that have not are left out.
+// Since returns the growth of each counter, without counters that have not grown.
 func (c Counters) Since(before Counters) Counters {
 	grown := maps.Clone(c)
 	for key := range grown {

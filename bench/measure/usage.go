@@ -21,7 +21,7 @@ type Usage struct {
 	Resident    float64       `json:"resident"`    // bytes of memory at the moment, or at the window's end
 }
 
-// Since is what was used after an earlier moment.
+// Since returns the usage since an earlier measurement.
 func (u Usage) Since(before Usage) Usage {
 	u.CPU -= before.CPU
 	u.Allocations -= before.Allocations
@@ -39,7 +39,7 @@ func (u Usage) Per(operations float64) Usage {
 	return u
 }
 
-// MeanUsage is that of one of several processes; of none it is zero.
+// MeanUsage returns the mean usage of several processes; zero without processes.
 func MeanUsage(all []Usage) Usage {
 	var mean Usage
 	n := float64(len(all))
@@ -54,7 +54,7 @@ func MeanUsage(all []Usage) Usage {
 	return mean
 }
 
-// OwnUsage is that of this process. It knows nothing of logs.
+// OwnUsage returns the usage of this process, without its log.
 func OwnUsage() (Usage, error) {
 	var spent syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &spent); err != nil {
@@ -71,7 +71,7 @@ func OwnUsage() (Usage, error) {
 	}, nil
 }
 
-// NodeUsage is that of a process which exposes the metrics of a conductord.
+// NodeUsage returns the usage of a process with the metrics of a conductord.
 func NodeUsage(pid int, counters Counters) Usage {
 	return Usage{
 		CPU:         time.Duration(counters["process_cpu_seconds_total"] * float64(time.Second)),
@@ -110,7 +110,7 @@ func parseCPU(stat string) (time.Duration, bool) {
 	return time.Duration(ticks) * tick, true
 }
 
-// Memory is what of a process is in memory, in bytes.
+// Memory is the memory of a process, in bytes.
 type Memory struct {
 	Resident  float64 `json:"resident"`
 	Anonymous float64 `json:"anonymous"` // what no file stands behind: heap and stacks

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 )
 
-// servers are the processes of one side, in a directory of their own.
+// servers are the processes of one side, in their own directory.
 type servers struct {
 	dir     string
 	started []*exec.Cmd
@@ -61,7 +61,7 @@ func find(program string) string {
 	return found[len(found)-1]
 }
 
-// command tells its errors on stderr.
+// command prints the errors of its process on stderr.
 func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, program, args...)
 	c.Stderr = os.Stderr

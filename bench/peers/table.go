@@ -46,7 +46,7 @@ func (r *row) ratio(side int) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", spread.Median, spread.Low, spread.High)
 }
 
-// report is what was measured, and what was not.
+// report contains the measured works, and the works that could not be measured.
 type report struct {
 	options  options
 	rows     []row

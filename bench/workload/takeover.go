@@ -22,8 +22,8 @@ type takeovers struct {
 	board    string
 	ttl      time.Duration
 	survivor jobs.SessionID
-	// kinds are as many as there are callers. Each round borrows one, so that
-	// its job is offered to nobody else.
+	// kinds has one kind for each caller. Each round borrows a kind, so that only its own
+	// conductors can get its job.
 	kinds chan string
 }
 
@@ -49,8 +49,8 @@ func Takeover(ctx context.Context, cluster Cluster, f Options) (*Workload, error
 	}, nil
 }
 
-// round has a job claimed by a session of its own, which is then heard no more.
-// The time runs from its last sign of life until the survivor has the job.
+// round has a session claim a job and then stop its keep-alives. The time runs from the session's
+// last keep-alive until the survivor has the job.
 func (t *takeovers) round(ctx context.Context) (operations int, took time.Duration, err error) {
 	own := <-t.kinds
 	defer func() { t.kinds <- own }()
@@ -94,8 +94,8 @@ func (t *takeovers) await(ctx context.Context, own string, job jobs.JobID, began
 	return took, t.Consume(ctx, jobs.Ending{Job: job, Token: claimed[0].Job.Token, Outcome: jobs.OutcomeSuccess})
 }
 
-// clear leaves nothing behind of a round that has failed or was interrupted. It
-// does what it can: the session ends by itself too.
+// clear removes the remains of a failed or interrupted round, as far as possible: the session also
+// expires by itself.
 func (t *takeovers) clear(ctx context.Context, silent jobs.SessionID, job jobs.JobID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package workload is what `conductord bench` does to a cluster: each workload
-// prepares what it needs, makes calls, and clears up.
+// Package workload contains the workloads of `conductord bench`: each workload prepares its
+// objects, makes calls, and removes its objects.
 package workload
 
 import (
@@ -26,11 +26,11 @@ type Cluster interface {
 
 const (
 	kind = "bench" // of the jobs that Post leaves and Claim takes
-	// sessionTTL is that of the sessions that claim.
+	// sessionTTL is the TTL of the sessions that claim.
 	sessionTTL = 45 * time.Second
 	// clearTime bounds what a failed takeover clears up.
 	clearTime = 5 * time.Second
-	// flowKind is one that no other conductor knows.
+	// flowKind is a kind that no other conductor knows.
 	flowKind = "bench-flow"
 	// claimWait is how long a claim waits for a job, so that it notices the end.
 	claimWait = 100 * time.Millisecond
@@ -38,7 +38,7 @@ const (
 	keepAliveEvery = sessionTTL / 4
 )
 
-// Options are what workloads can be given; each says what it needs.
+// Options are the options of all workloads; each workload documents its own.
 type Options struct {
 	Clients  int
 	Duration time.Duration
@@ -55,7 +55,7 @@ type Workload struct {
 	timed load.TimedCall // instead of call, where calls measure themselves
 	// End clears up, also after an interruption.
 	End func(context.Context) error
-	// Idle is what to say if there was nothing to do; empty: there always is.
+	// Idle is the message for a run without operations; empty: every run has operations.
 	Idle string
 }
 
@@ -78,7 +78,7 @@ func (f Options) details() json.RawMessage {
 	return text
 }
 
-// Post posts jobs that nobody takes.
+// Post posts jobs that no conductor takes.
 func Post(_ context.Context, cluster Cluster, f Options) (*Workload, error) {
 	details := f.details()
 	return &Workload{
@@ -162,8 +162,7 @@ func keepAlive(ctx context.Context, board jobs.Attendant, session jobs.SessionID
 	}
 }
 
-// Flow posts jobs and runs their flows by a conductor of its own, as a
-// program that embeds one does.
+// Flow posts jobs, and runs their flows with its own conductor, like a program that embeds one.
 func Flow(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 	registry := flow.NewRegistry()
 	err := registry.Register(flowKind, func(json.RawMessage) (*flow.Flow, error) {

@@ -7,18 +7,17 @@ import (
 	"strconv"
 )
 
-// The ports that FreeAddresses looks among. They lie below those that systems
-// hand out to outgoing connections, so that nobody gets one by accident between
-// its being found and its being used. The tests of package node, which may run
-// at the same time, have those below.
+// The ports that FreeAddresses uses. They are below the ephemeral ports of the system, so no
+// outgoing connection gets one between the search and the use. Tests of package node, which can run
+// in parallel, use the ports below these.
 const (
 	firstPort = 22_000
 	lastPort  = 32_000
 	portTries = 1_000
 )
 
-// FreeAddresses finds loopback addresses that nobody listens on. All are held
-// until all are found, so that none is found twice.
+// FreeAddresses finds loopback addresses without a listener. It holds each address until all are
+// found, so none is found twice.
 func FreeAddresses(n int) ([]string, error) {
 	var addresses []string
 	var last error

@@ -1,11 +1,9 @@
-// Package local runs a cluster of conductord processes on this machine, for
-// those who want to see real processes live and die: the demo, the tests and
-// the benchmarks.
+// Package local runs a cluster of conductord processes on this machine. The demo, the tests and the
+// benchmarks use it to start and kill real processes.
 //
-// A Cluster is several Nodes, each a process of the one binary with a
-// configuration file, a data directory and a log file of its own below one
-// directory. Nodes can be killed, paused, terminated and started again. The
-// processes end with the program that started them, also if it is killed.
+// A Cluster is several Nodes. Each Node is a process of the same binary, with its own configuration
+// file, data directory and log file below one directory. Nodes can be killed, paused, terminated
+// and started again. The processes end with the program that started them, even if it is killed.
 package local
 
 import (
@@ -351,7 +349,7 @@ func (n *Node) ask(ctx context.Context) error {
 	return err
 }
 
-// lastLine is the end of the node's log, where the reason of an end stands.
+// lastLine returns the last line of the node's log, which contains the reason of its end.
 func (n *Node) lastLine() string {
 	data, err := os.ReadFile(n.Log)
 	if err != nil {

@@ -16,11 +16,11 @@ func processAttributes(detached bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// PauseSignals stop a process and let it go on, where the system has them.
+// PauseSignals returns the signals that stop and continue a process, if the system has them.
 func PauseSignals() (stop, goOn os.Signal, can bool) { return syscall.SIGSTOP, syscall.SIGCONT, true }
 
-// launcher starts processes from one thread of its own: Go may end any other
-// thread at any time, and its processes would be killed with it.
+// launcher starts processes from its own thread: Go can end any other thread at any time, and its
+// processes would be killed with it.
 type launcher struct {
 	queue   chan *exec.Cmd
 	results chan error

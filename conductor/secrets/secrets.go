@@ -187,7 +187,7 @@ func (s *Source) variable(_ context.Context, _, name string) ([]byte, error) {
 	return []byte(os.Getenv(s.options.Environment + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name)))), nil
 }
 
-// output calls the command. What it prints to stderr is not recorded: it may have secrets.
+// output runs the command. Its stderr is not recorded, because it can contain secrets.
 func (s *Source) output(ctx context.Context, board, name string) ([]byte, error) {
 	if s.options.Command == "" {
 		return nil, nil

@@ -31,13 +31,11 @@ type Situation struct {
 	// ones, as only the leader knows.
 	Untaken []steps.Offer
 	Workers []jobs.Entity
-	// Holder is how the claim of a claimed job stands, as only the leader
-	// knows; nil: not known.
+	// Holder is the state of the claim of a claimed job. Only the leader knows it; nil: not known.
 	Holder *jobs.HeldClaim
 }
 
-// MaxAhead bounds how far Situation.Ahead is counted: that many stand for at
-// least so many.
+// MaxAhead limits Situation.Ahead: MaxAhead means this number or more.
 const MaxAhead = 1_000
 
 // Job gives the one reason why a job does not run now.
@@ -68,7 +66,7 @@ func Job(s *Situation) jobs.Explanation {
 	return e.Explanation
 }
 
-// explanation is one that is being made.
+// explanation is an unfinished explanation.
 type explanation struct{ jobs.Explanation }
 
 func (e *explanation) say(cause jobs.Cause, format string, args ...any) {
@@ -302,8 +300,8 @@ func (e *explanation) goFirst(s *Situation) {
 	e.Remedy.Value = first.String()
 }
 
-// drained explains a job that only drained conductors could take. It names the
-// one that was drained last, whom it is likeliest to be right to bring back.
+// drained explains a job that only drained conductors could take. It names the conductor that was
+// drained last, because an operator most likely wants to undrain this one.
 func (e *explanation) drained(s *Situation, able []jobs.Entity) {
 	latest := slices.MinFunc(able, func(a, b jobs.Entity) int {
 		return cmp.Or(s.Drains[b.Name].At.Compare(s.Drains[a.Name].At), cmp.Compare(a.Name, b.Name))
@@ -320,7 +318,7 @@ func (e *explanation) drained(s *Situation, able []jobs.Entity) {
 	e.Remedy = jobs.Remedy{Verb: jobs.RemedyUndrain, Target: latest.Name}
 }
 
-// lackText names the conductor that is nearest to what a job wants.
+// lackText names the conductor that comes closest to the needs of a job.
 func lackText(conductors []jobs.Entity, j *jobs.Job) string {
 	nearest := slices.MinFunc(conductors, func(a, b jobs.Entity) int {
 		return cmp.Or(cmp.Compare(len(a.Lacks(j)), len(b.Lacks(j))), cmp.Compare(a.Name, b.Name))

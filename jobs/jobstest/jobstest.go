@@ -1,14 +1,14 @@
 // Package jobstest checks that a board keeps the promises of jobs.Board, and of
-// schedules.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the
-// bare state machine, one node, and clusters through the client.
+// schedules.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the state machine
+// alone, one node, and clusters through the client.
 //
-// Every row has boards, kinds and sessions of its own, so runs can share a cluster.
-// Nothing depends on the speed of a board: a row waits for minutes for an event that
-// must happen, and checks what must not happen by the event that comes instead. Only
-// sessions that expire in a row are short.
+// Every row has its own boards, kinds and sessions, so runs can share a cluster. Nothing depends on
+// the speed of a board. A row waits minutes for an event that must happen. To check that an event
+// does not happen, it waits for the event that happens instead. Only sessions that expire in a row
+// are short.
 //
-// The suite assumes the limits to be logbook.MaxLimits, a cool-down that is
-// not zero, and events that are kept from the first one on.
+// The suite requires the limits logbook.MaxLimits, a cool-down above zero, and a board that keeps
+// all events from the first one on.
 package jobstest
 
 import (
@@ -37,9 +37,8 @@ type Harness struct {
 	// LapseClaim ends a claim as if its own time were up. Nil: its time does
 	// pass on this board.
 	LapseClaim func(jobs.JobID, jobs.Token)
-	// TTL is that of the sessions which the suite lets lapse; zero means
-	// jobs.DefaultTTL. It is for how long a machine may stand still before a row
-	// loses one of these too soon.
+	// TTL is the TTL of the sessions that the suite lets expire; zero means jobs.DefaultTTL. A
+	// machine may pause for this time before a row loses one of these sessions too early.
 	TTL time.Duration
 
 	// Scheduler is that of the same cluster, and Dormant saves a schedule as if
@@ -53,12 +52,11 @@ type Harness struct {
 // board that hangs comes near it.
 const patience = 3 * time.Minute
 
-// parked is how long rows ask a board to hold a call that they wake: far longer than
-// the wake-up takes.
+// parked is the wait of calls that a row wakes: far longer than the wake-up takes.
 const parked = 2 * time.Minute
 
-// promptly is how soon a parked call must be answered once there is a reason.
-// It leaves room for a loaded machine and none for waiting the time out.
+// promptly limits the time until a waiting call is answered, once there is a reason for the answer.
+// It is long enough for a loaded machine, and shorter than the call's own wait.
 const promptly = 30 * time.Second
 
 // lasting is the TTL of sessions that are not to lapse: however busy a machine
@@ -380,7 +378,7 @@ func release(claimed jobs.Claimed) jobs.Ending {
 	return jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token}
 }
 
-// wants checks which kind of error came; nil stands for none.
+// wants checks the kind of an error; nil: no error.
 func (k *kit) wants(what string, err, want error) {
 	k.Helper()
 	if !errors.Is(err, want) {

@@ -1,11 +1,9 @@
-// Package memory keeps a logbook within one process. It serves programs that
-// run flows without a cluster, and tests; what it holds is gone when the
-// process ends.
+// Package memory keeps a logbook in the memory of one process, for tests and for programs that run
+// flows without a cluster. The logbook ends with the process.
 //
-// It knows no jobs. No flow of it ever has an unfinished job, so an update is
-// accepted under the zero token only, and a book can always be destroyed. The
-// decisions about updates and limits are the logbook's own, the same that a
-// cluster takes. Arguments and results are copied deeply: callers share no memory
+// It has no jobs, so no flow has an unfinished job. It therefore accepts updates only with the zero
+// token, and a book can always be destroyed. The decisions about updates and limits are package
+// logbook's own, as in a cluster. Arguments and results are deep copies: callers share no memory
 // with the store.
 package memory
 
@@ -32,7 +30,7 @@ type Connection struct {
 
 var _ logbook.Connection = (*Connection)(nil)
 
-// book is a book without its flows, and the ids of those in order.
+// book is a book without its flows, and the ids of its flows in order.
 type book struct {
 	head  logbook.Book
 	flows []logbook.FlowID

@@ -17,7 +17,7 @@ import (
 const (
 	// completionTime bounds a completion: a person waits for it at the keyboard.
 	completionTime = time.Second
-	// maxCompletions bounds what is offered.
+	// maxCompletions limits the offered completions.
 	maxCompletions = 100
 )
 
@@ -151,7 +151,7 @@ func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []st
 	return names
 }
 
-// completeSteps reads the steps of a flow, also those that have not begun.
+// completeSteps reads the steps of a flow, including steps that have not started.
 func completeSteps(ctx context.Context, cluster Cluster, text string) []string {
 	short, err := parseShortID("flow", text)
 	if err != nil {

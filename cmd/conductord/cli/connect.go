@@ -67,7 +67,8 @@ type Members interface {
 	Upgrade(ctx context.Context) (version int, err error)
 }
 
-// Principals says who may do what, what principals have done, and what they were refused; see raftboard.Client.
+// Principals reads and changes principals, and reads their audit records and refusals; see
+// raftboard.Client.
 type Principals interface {
 	SavePrincipal(ctx context.Context, p access.Principal) error
 	DeletePrincipal(ctx context.Context, name string) error
@@ -214,7 +215,7 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	return cluster, nil
 }
 
-// Options are those of a connection to the servers to ask.
+// Options returns the options of a connection to the selected servers.
 func (p *Program) Options(patience time.Duration) (options raftboard.Options, err error) {
 	options = raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
 	if files := p.credentials(); !files.Empty() {

@@ -118,8 +118,8 @@ func errorMessage(err error) *v1.Error {
 	return message
 }
 
-// Because says what could not be done, unless the error says so itself, as
-// those of the client library do. Of nil it makes nil.
+// Because adds to an error what could not be done, unless the error already contains it, like
+// errors of the client library. For nil, it returns nil.
 func Because(err error, format string, args ...any) error {
 	if err == nil || strings.HasPrefix(err.Error(), "cannot ") {
 		return err
@@ -127,10 +127,10 @@ func Because(err error, format string, args ...any) error {
 	return fmt.Errorf("cannot "+format+": %w", append(args, err)...)
 }
 
-// Advised adds to an error what to do about it.
+// Advised adds advice to an error.
 func Advised(err error, advice string) error { return advisedError{err, advice} }
 
-// advisedError is an error with what to do about it.
+// advisedError is an error with advice.
 type advisedError struct {
 	error
 	advice string
@@ -138,7 +138,7 @@ type advisedError struct {
 
 func (a advisedError) Unwrap() error { return a.error }
 
-// hint says what to do about an error, where that is known.
+// hint returns the advice for an error; empty if there is none.
 func hint(err error) string {
 	var given advisedError
 	var compacted *jobs.CompactedError

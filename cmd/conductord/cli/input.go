@@ -11,8 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxInput bounds what is read from a file or stdin: more would be refused by
-// any cluster.
+// maxInput limits the input from a file or stdin: every cluster would refuse more.
 const maxInput = 4 << 20
 
 // OpenInput opens a file, or stdin for "-".

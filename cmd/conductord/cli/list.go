@@ -69,9 +69,9 @@ func (l List[T]) Command(p *Program, cmd *cobra.Command, prepare func(args []str
 	return cmd
 }
 
-// Collect reads pages until there are limit things, or all if it is 0. Since a
-// page may be empty although more seem to follow, it looks for one thing more
-// before it says that there is one.
+// Collect reads pages until it has limit items, or all items if limit is 0. A page can be empty
+// although a cursor follows, so Collect looks for one more item before it reports that there are
+// more.
 func (l List[T]) Collect(ctx context.Context, cluster Cluster, after string, limit int) (things []T, next string, err error) {
 	for {
 		want := logbook.MaxPage
@@ -134,8 +134,8 @@ func About[ID any](p *Program, parse func(string) (ID, error), do func(context.C
 	}
 }
 
-// Get makes the action of a command that reads one thing and shows it; what
-// is "job" or another noun.
+// Get makes the action of a command that reads and shows one object. what is its noun, such as
+// "job".
 func Get[ID, T any](p *Program, what string, parse func(string) (ID, error), read func(Cluster, context.Context, ID) (T, error), show func(context.Context, Cluster, T) error) func(*cobra.Command, []string) error {
 	return About(p, parse, func(ctx context.Context, cluster Cluster, id ID) error {
 		thing, err := read(cluster, ctx, id)

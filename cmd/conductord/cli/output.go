@@ -169,7 +169,7 @@ func (p *Program) WriteJSON(value any) error {
 	return p.writeDocument(text.Bytes(), err)
 }
 
-// WriteJSONLine writes one document of many, on a line of its own.
+// WriteJSONLine writes one of several documents, on its own line.
 func (p *Program) WriteJSONLine(value any) error {
 	line, err := Document(value)
 	return p.writeDocument(line, err)
@@ -303,7 +303,7 @@ const PageWidth = 80
 // Shorten fits a result or a message into a line.
 func Shorten(text string) string { return ShortenTo(text, PageWidth) }
 
-// ShortenTo fits it into so many characters.
+// ShortenTo shortens a text to a maximum number of characters.
 func ShortenTo(text string, most int) string {
 	text, most = Clean(text), max(2, most)
 	if utf8.RuneCountInString(text) <= most {

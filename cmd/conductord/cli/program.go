@@ -68,12 +68,12 @@ type Program struct {
 	Zone     *time.Location             // of the times that people read; nil: UTC
 	Terminal bool                       // Err is a terminal: progress is drawn on it
 	Size     func() (width, height int) // of the terminal; 0: not known
-	// ConfigDir holds the file of profiles, in a directory of its own; empty: there are no profiles.
+	// ConfigDir contains the file of profiles, in a subdirectory; empty: there are no profiles.
 	ConfigDir string
 	// Dial connects to a cluster.
 	Dial func(ctx context.Context, options raftboard.Options) (Cluster, error)
 
-	// Commands are those of all nouns. Package commands has them.
+	// Commands are the commands of all nouns, from package commands.
 	Commands []*cobra.Command
 
 	// The global flags, as given.
@@ -120,8 +120,8 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	return ExitCode(err)
 }
 
-// report writes an error, and what to do about it, to stderr: with -o json as
-// one document on one line.
+// report writes an error, and advice if there is any, to stderr. With -o json, it writes one
+// document on one line.
 func (p *Program) report(err error, usage string) {
 	if err == nil || errors.Is(err, ErrRunFailed) {
 		return
@@ -189,7 +189,7 @@ func (p *Program) runnable(advice string) string {
 // quotedCommand finds the commands in an advice.
 var quotedCommand = regexp.MustCompile("`conductord [^`]*`")
 
-// Note tells something that is not the result.
+// Note prints a note that is not part of the result.
 func (p *Program) Note(format string, args ...any) {
 	fmt.Fprintln(p.Err, "conductord: "+Clean(fmt.Sprintf(format, args...)))
 }
@@ -210,7 +210,8 @@ func (p *Program) Root() *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
-			// The library looks for these later, when an error is none of usage any more.
+			// The library checks required flags only later, when it no longer reports their absence
+			// as a usage error.
 			if err := cmd.ValidateRequiredFlags(); err != nil {
 				return err
 			}

@@ -45,7 +45,7 @@ func explainArguments(cmd *cobra.Command) {
 	}
 }
 
-// flagFault says in plain words what is wrong with a flag.
+// flagFault describes a fault of a flag.
 func flagFault(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var value *pflag.InvalidValueError

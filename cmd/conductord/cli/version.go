@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
-// Version is what the program says of itself.
+// Version is the output of the command version.
 type Version struct {
 	Version  string  `json:"version"`
 	Commit   string  `json:"commit,omitempty"`

@@ -1,5 +1,5 @@
-// Package commands has the nouns of the command line: those of package cli's children, the daemon's,
-// and those that need a cluster of their own.
+// Package commands collects the command line's nouns: the commands in package cli's children, the
+// daemon's commands, and the commands that start their own cluster.
 package commands
 
 import (

@@ -23,8 +23,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// flowRunner is a conductor, in a node or in a process of its own, with the handlers and the
-// secrets of its steps.
+// flowRunner is a conductor, in a node or in its own process, with its handlers and secrets.
 type flowRunner struct {
 	*conductor.Conductor
 	secrets *secrets.Source

@@ -43,7 +43,7 @@ func showConfigCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// CheckedConfig is what config check says of a good configuration.
+// CheckedConfig is the output of config check for a valid configuration.
 type CheckedConfig struct {
 	File    string   `json:"file,omitempty"`
 	Node    string   `json:"node"`

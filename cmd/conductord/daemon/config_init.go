@@ -223,7 +223,7 @@ func (n *newNodes) certify() error {
 	return err
 }
 
-// show says what was made, and what comes next.
+// show prints the made files and the next steps.
 func (n *newNodes) show(p *cli.Program) error {
 	var paths, servers []string
 	for i := range n.configs {

@@ -42,8 +42,8 @@ func confinement(c config.Handlers) handler.Confinement {
 // othersRun reports whether other users than the node's run handlers.
 func othersRun(c config.Handlers) bool { return c.User != "" || len(c.Users) > 0 }
 
-// confine ends what handlers of a killed process have left, and empties the directory for working
-// directories, which this process holds.
+// confine ends processes that handlers of a killed program have left, and empties the directory of
+// working directories, which this process has locked.
 func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclog.Logger) (handler.Option, error) {
 	confined, err := handler.Confine(confinement(c), steps)
 	if err != nil {
@@ -55,8 +55,8 @@ func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclo
 	return confined, nil
 }
 
-// passable lets the handlers' user reach its working directories; what else is
-// in the data directory has modes of its own.
+// passable lets the handlers' user reach its working directories. Other files in the data directory
+// have their own modes.
 const passable = 0o711
 
 // stepsPrefix begins the names of temporary directories for working directories.
@@ -138,8 +138,8 @@ func (o *offer) list(now time.Time) {
 	o.names, o.listed = names, now
 }
 
-// hasHandlers reports whether another conductor says that it has all handlers of a
-// flow document. A document that is wrong in itself is nobody's.
+// hasHandlers reports whether another conductor announces all handlers of a flow document. For an
+// invalid document, the answer is false.
 func hasHandlers(detail *logbook.FlowDetail, other jobs.Entity) bool {
 	if detail.Factory.Name != spec.Kind {
 		return false

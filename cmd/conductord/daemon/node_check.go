@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// CheckedNode is what node check says of a good data directory.
+// CheckedNode is the output of node check for a valid data directory.
 type CheckedNode struct {
 	Node       string                `json:"node"`
 	Cluster    string                `json:"cluster"`

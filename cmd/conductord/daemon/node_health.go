@@ -18,11 +18,11 @@ import (
 const (
 	// healthTimeout bounds the question: containers are probed every few seconds.
 	healthTimeout = 5 * time.Second
-	// maxReason bounds what is read of an answer.
+	// maxReason limits the bytes that are read of an answer.
 	maxReason = 4 << 10
 )
 
-// NodeHealth is what node health says of a good node.
+// NodeHealth is the output of node health for a healthy node.
 type NodeHealth struct {
 	Node   string `json:"node"`
 	Health string `json:"health"` // alive or ready

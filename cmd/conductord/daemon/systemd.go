@@ -9,10 +9,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// tellSystemd tells systemd that the daemon serves (Type=notify), and from then on that
-// it is alive, twice in each WatchdogSec. A daemon whose raft no longer answers falls
-// silent, and systemd restarts it. Without systemd it does nothing. The returned function
-// says that the daemon is stopping.
+// tellSystemd reports to systemd that the daemon serves (Type=notify). From then on, it reports
+// twice per WatchdogSec that the daemon is alive. If the daemon's raft no longer answers, it sends
+// no report, and systemd restarts the daemon. Without systemd, it does nothing. stopping reports
+// that the daemon is stopping.
 func tellSystemd(alive func(context.Context) error, logger hclog.Logger) (stopping func()) {
 	if told, err := systemd.SdNotify(false, systemd.SdNotifyReady); err != nil {
 		logger.Warn("cannot notify systemd of the start", "error", err)
@@ -34,8 +34,7 @@ func tellSystemd(alive func(context.Context) error, logger hclog.Logger) (stoppi
 	}
 }
 
-// feedWatchdog tells systemd once in each interval that the daemon is alive. It ends
-// with ctx.
+// feedWatchdog reports to systemd once per interval that the daemon is alive. It ends with ctx.
 func feedWatchdog(ctx context.Context, interval time.Duration, alive func(context.Context) error, logger hclog.Logger) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()

@@ -12,7 +12,8 @@ type badge struct {
 	Tone  string // of the style sheet: good, bad, busy, wait, stop or calm
 }
 
-// looks are the shapes and tones of the states and outcomes of jobs and flows; graph.States has those of steps.
+// looks are the shapes and tones of the states and outcomes of jobs and flows. graph.States
+// contains the shapes and tones of steps.
 var looks = []struct {
 	shape, tone string
 	words       []string

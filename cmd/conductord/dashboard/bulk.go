@@ -114,7 +114,8 @@ func loadBulk(ctx context.Context, v *visit) (view, error) {
 	return view{Title: data.Text + " jobs", Command: "conductord bulk " + request.Action + filter.flags(), Data: data}, nil
 }
 
-// doBulk does what loadBulk has asked for. What was done to some jobs stays done if others are refused.
+// doBulk carries out the bulk that the user has confirmed on the page of loadBulk. If some jobs are
+// refused, changes of other jobs remain.
 func doBulk(ctx context.Context, v *visit) (string, error) {
 	_, request, _, err := v.bulkOf()
 	if err != nil {

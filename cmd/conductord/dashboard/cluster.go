@@ -91,8 +91,8 @@ func clusterOperations(_ string, of *clusterData) []operation {
 	}
 }
 
-// transferTries bounds how often a transfer is asked for. Raft gives one up after an election
-// timeout, in which a busy node may not take over.
+// transferTries limits the requests for one transfer. Raft gives up a transfer after an election
+// timeout, and a busy node may not take over within this time.
 const transferTries = 4
 
 func transferLeader(ctx context.Context, v *visit) (string, error) {
@@ -115,7 +115,7 @@ func setVote(vote bool) func(context.Context, *visit) (string, error) {
 	}
 }
 
-// compareMembers has the members compared. What is not the same is the message of its page.
+// compareMembers requests a comparison of the members. Its page's message is the difference.
 func compareMembers(ctx context.Context, v *visit) (string, error) {
 	answer, err := ask(ctx, v.api.cluster.Verify, &v1.VerifyRequest{})
 	if err != nil {

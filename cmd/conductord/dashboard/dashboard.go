@@ -156,7 +156,7 @@ func (d *Dashboard) ownHost(whole string) bool {
 	return d.options.proxied(whole) || host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
 }
 
-// proxied reports whether a host is that of Options.Origin.
+// proxied reports whether a host is the host of Options.Origin.
 func (o *Options) proxied(host string) bool {
 	_, of, _ := strings.Cut(o.Origin, "://")
 	return of != "" && strings.EqualFold(host, of)

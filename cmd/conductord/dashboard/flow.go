@@ -73,7 +73,7 @@ const (
 	maxRows    = 500
 )
 
-// loadFlow shows a flow, by its own id or by that of its job.
+// loadFlow shows a flow, by its own id or by its job's id.
 func loadFlow(ctx context.Context, v *visit) (view, error) {
 	data := &flowData{ID: v.part("id")}
 	if err := v.findFlow(ctx, data); err != nil {

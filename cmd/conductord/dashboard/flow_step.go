@@ -22,7 +22,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of what is shown of one step, so that the page stays below its limit.
+// Limits of the shown parts of one step, so that the page stays below its limit.
 const (
 	maxInstances = 100
 	maxAttempts  = 5        // the latest

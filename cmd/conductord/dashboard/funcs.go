@@ -20,7 +20,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// templates are those of all pages, by name.
+// templates are the templates of all pages, by name.
 type templates struct {
 	all  map[string]*template.Template
 	path string // of the pages
@@ -124,7 +124,7 @@ type passage struct {
 
 var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]{8}Z`)
 
-// prose cuts a text at its times, which a browser then shows in its own zone.
+// prose splits a text at the times in it. A browser shows these times in its own time zone.
 func prose(text string) (passages []passage) {
 	for at := stamps.FindStringIndex(text); at != nil; at = stamps.FindStringIndex(text) {
 		stamp, _ := time.Parse(time.RFC3339, text[at[0]:at[1]])

@@ -44,7 +44,7 @@ type happening struct {
 	Detail string
 }
 
-// loadJob shows a job: why it does not run, what has become of it, and what can be done.
+// loadJob shows a job: why it does not run, its history, and the possible actions.
 func loadJob(ctx context.Context, v *visit) (view, error) {
 	id := v.part("id")
 	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})

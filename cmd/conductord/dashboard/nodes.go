@@ -35,11 +35,11 @@ type nodeData struct {
 	Lag    uint64 // entries that it has to apply
 	Clock  string // empty: its clock is right
 	Backup string
-	// Started is rounded: nodes work it out anew for each answer, and it differs by a little.
+	// Started is rounded: nodes compute it again for each answer, with small differences.
 	Started time.Time
 }
 
-// statusTime bounds the question to a node: one that is down must not hold up the page.
+// statusTime limits a call for a node's status: a node that is down must not delay the page.
 const statusTime = time.Second
 
 // Bounds of what needs a person.

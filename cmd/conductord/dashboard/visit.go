@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// visit is one request of a person: the API in their name, and what they may do.
+// visit is one request of a user: the API with the user's credentials, and the user's permissions.
 type visit struct {
 	api       *api
 	request   *http.Request
@@ -28,7 +28,7 @@ type visit struct {
 	same func(ctx context.Context) bool
 }
 
-// visit reads the caller of a request. Its error is errSignIn if nobody has signed in.
+// visit reads the caller of a request. Its error is errSignIn if the caller has not signed in.
 func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	if d.options.AccessControl && d.options.TokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
 		return nil, errSignIn

@@ -76,7 +76,7 @@ type demo struct {
 	story   *story
 }
 
-// postedJob is a job, and how it is to end.
+// postedJob is a job, and its expected outcome.
 type postedJob struct {
 	id   jobs.JobID
 	flow logbook.FlowID
@@ -154,7 +154,8 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	if d.keep {
-		// `go run` removes the binary when the demo ends; nodes that stay need one that stays.
+		// `go run` removes the binary when the demo ends. Nodes that continue need a permanent
+		// copy.
 		if binary, err = copyBinary(binary, filepath.Join(d.dir, "conductord")); err != nil {
 			return err
 		}
@@ -259,7 +260,7 @@ func (d *demo) killTwo(ctx context.Context) error {
 	if leader, err = d.leader(ctx); err != nil {
 		return err
 	}
-	// The one that was killed has just come back: let it take part again first.
+	// The killed node has just started again: wait until it takes part again.
 	err = d.story.until(ctx, func(s *story) bool {
 		return s.finished == len(d.posted) || len(s.heldBy(holder)) > 0 && len(s.heldBy(leader)) > 0
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// story is what the events of a demo tell, and what was seen in the logbook on
-// the way. Events say when things happened; the logbook says what is true.
+// story contains the events of a demo, and the states of the logbook meanwhile. Events show when
+// things happened; the logbook is the truth.
 type story struct {
 	program *cli.Program
 	client  *raftboard.Client
@@ -145,7 +145,7 @@ func (s *story) noteClaim(id jobs.JobID, now time.Time) {
 	}
 }
 
-// killed notes the death of a node, and tells how many jobs it held.
+// killed records the death of a node, and returns the number of its jobs.
 func (s *story) killed(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +197,8 @@ func (s *story) until(ctx context.Context, condition func(*story) bool) error {
 	}
 }
 
-// remember reads what is recorded of every flow, to compare it with the end:
-// a result that was recorded must never change.
+// remember reads the record of every flow, to compare it with the end: a recorded result must never
+// change.
 func (s *story) remember(ctx context.Context) error {
 	s.mu.Lock()
 	var flows []logbook.FlowID

@@ -1,4 +1,5 @@
-// Package steptest plays a node against a step worker, and says which rules of step workers it keeps.
+// Package steptest simulates a node for a step worker, and reports which rules of step workers the
+// worker follows.
 //
 // The node and its conductor are real. A tap between the node and the worker sees each call.
 package steptest
@@ -125,7 +126,7 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 	return nil
 }
 
-// start starts what is tested.
+// start starts the tested worker.
 func (t *tester) start(command []string, c *cluster) (*worker, error) {
 	if t.handler == "" {
 		return startWorker(command, c.address)

@@ -40,7 +40,7 @@ const (
 	passageArguments = "Arguments reach a step exactly as the flow has them."
 	ruleSigterm      = "sigterm"
 	rulePromised     = "promised"
-	// margin is for what stands around a value near the limit.
+	// margin is for the JSON around a value near the limit.
 	margin = 1 << 10
 )
 

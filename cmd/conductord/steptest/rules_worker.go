@@ -72,7 +72,8 @@ func testRetry(t *trial) {
 		"the attempts 1 and 2 with the same key", "attempt %d with the key %q, and attempt %d with %q", a.Attempt, a.Key, b.Attempt, b.Key)
 }
 
-// testOnce loses the answer that gives an attempt, and the one that says that its end is recorded.
+// testOnce loses two answers: the answer that gives an attempt, and the answer that confirms its
+// end.
 func testOnce(t *trial) {
 	t.tap.interfere(func() {}, func(*v1.StepOutcome) (lose bool) { return true })
 	defer t.tap.interfere(nil, nil)
@@ -199,7 +200,7 @@ func testPromised(t *trial) {
 	t.holds(err == nil, "the end of the attempt before that of the worker", "none: %v", err)
 }
 
-// exits waits until a worker that was told to end does so.
+// exits waits until a worker ends after a request to end.
 func (t *trial) exits() {
 	select {
 	case <-t.worker.ended:

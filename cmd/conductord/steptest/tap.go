@@ -18,9 +18,9 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// tap stands between the worker and the node. It notes what the worker is given and what it
-// reports, and loses an answer when a rule asks for that. A worker's own word would not do: one
-// that makes an attempt twice reports the same as one that makes it once.
+// tap is a proxy between the worker and the node. It records the worker's attempts and reports, and
+// loses an answer if a rule requests that. The worker's own reports are not enough: a worker that
+// makes an attempt twice reports the same as a worker that makes it once.
 type tap struct {
 	conductordv1connect.WorkerServiceClient // of the node
 	server                                  *http.Server
@@ -170,7 +170,7 @@ func (t *tap) ended(id string) bool {
 	return !t.attempts[id].done.IsZero()
 }
 
-// mostSlots is how many slots the worker has asked for at most.
+// mostSlots returns the maximum number of slots that the worker has requested.
 func (t *tap) mostSlots() (slots int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,12 +23,12 @@ const (
 	lookAgain    = 20 * time.Millisecond
 	killTime     = 2 * time.Second // for the pipes of a worker that was killed
 	keptStderr   = 4 << 10
-	// handlerGrace is longer than a step may take to stop, so that a handler which ignores
-	// SIGTERM is not killed before that is seen.
+	// handlerGrace is longer than the time that a step has to stop. So a handler that ignores
+	// SIGTERM is not killed before the test detects it.
 	handlerGrace = 2 * stopTime
 )
 
-// worker is what is tested: a process, or a handler in a worker of this process.
+// worker is the tested worker: a process, or a handler in a worker of this process.
 type worker struct {
 	process *exec.Cmd     // nil: a handler
 	stop    func()        // asks it to end
@@ -142,7 +142,7 @@ func (w *worker) registered(ctx context.Context, c *cluster) (jobs.Entity, error
 	}
 }
 
-// tail keeps the end of what is written. Its methods may be called concurrently.
+// tail keeps the end of an output. Its methods may be called concurrently.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte

@@ -30,8 +30,8 @@ func Command(p *cli.Program) *cobra.Command {
 	)
 }
 
-// boardVerb makes a command for one board, which its argument names, and
-// shows the board as it stands afterwards.
+// boardVerb makes a command for the board that its argument names. The command then shows the
+// board.
 func boardVerb(p *cli.Program, use, short, long string, do func(ctx context.Context, cluster cli.Cluster, name string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),

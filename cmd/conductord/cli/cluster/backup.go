@@ -143,7 +143,7 @@ func writeBackup(p *cli.Program, d BackupDocument) error {
 	})
 }
 
-// read reads a backup to its end, and notes what it is.
+// read reads a backup to its end, and records its content.
 func (d *BackupDocument) read(from io.Reader) (err error) {
 	counted := &countedReader{from: from, sum: sha256.New()}
 	d.Manifest, err = backup.Read(counted, func(backup.Manifest, io.Reader) error { return nil })

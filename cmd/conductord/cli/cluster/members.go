@@ -145,7 +145,7 @@ type Health struct {
 	Nodes    []shownNode `json:"nodes"`
 }
 
-// assess finds what is wrong with a cluster.
+// assess finds the problems of a cluster.
 func assess(nodes []raftboard.NodeStatus) (Health, error) {
 	members, err := membersOf(nodes)
 	if err != nil {

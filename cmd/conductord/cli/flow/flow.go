@@ -31,7 +31,7 @@ func Command(p *cli.Program) *cobra.Command {
 		append(commands, flowInterveneCommands(p)...)...)
 }
 
-// CheckedFlow is what flow validate says of a document.
+// CheckedFlow is the output of flow validate for a valid document.
 type CheckedFlow struct {
 	File   string       `json:"file"`
 	Name   string       `json:"name,omitempty"`
@@ -312,8 +312,8 @@ func writeAttempts(p *cli.Program, detail *logbook.FlowDetail) error {
 	return writeWords(p, detail)
 }
 
-// writeWords tells of every attempt that failed what does not fit a line of
-// the table: all of the message, and what the step wrote to stderr.
+// writeWords prints, for every failed attempt, the parts that do not fit into a line of the table:
+// the whole message, and the step's stderr.
 func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 	var lines []string
 	for i := range detail.Atoms {

@@ -20,8 +20,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// interveneFlags are those of the commands by which a person has a flow go on
-// that has failed.
+// interveneFlags are the flags of the commands that repair a failed flow.
 type interveneFlags struct {
 	word logbook.Intervention
 	id   string
@@ -29,8 +28,8 @@ type interveneFlags struct {
 	dry  bool // list the steps that would run, and change nothing
 }
 
-// interveneCommand completes such a command. Its first argument names a flow, and a second one a step.
-// prepare, if there is one, reads and checks the flags of its own.
+// interveneCommand completes a command that repairs a flow. Its first argument names a flow, and a
+// second one names a step. prepare, if it is not nil, reads and checks the command's own flags.
 func interveneCommand(p *cli.Program, f *interveneFlags, cmd *cobra.Command, prepare func() error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -62,7 +61,7 @@ func intervention(kind logbook.InterventionKind) *interveneFlags {
 	return &interveneFlags{word: logbook.Intervention{Kind: kind}}
 }
 
-// interventionHelp is what the commands have in common that have a flow go on.
+// interventionHelp is the common help text of the commands that repair a flow.
 const interventionHelp = "\n\nName the flow by its id or its job's id. The flow must be in state failure; rerun also accepts\n" +
 	"reverted. The intervention is recorded with operator, time and reason. Then the flow's last job is\n" +
 	"claimable again, and a conductor applies the intervention."
@@ -180,8 +179,8 @@ func (i *intervened) MarshalJSON() ([]byte, error) {
 	return cli.Document(shown)
 }
 
-// intervene records what a person does to a flow, tells what follows from it,
-// and waits for that if it is to.
+// intervene records an operator's intervention in a flow and prints its consequence. With --wait,
+// it waits for the end.
 func intervene(ctx context.Context, p *cli.Program, target string, f *interveneFlags) error {
 	id, err := logbook.ParseID("job or flow id", target)
 	if err != nil {
@@ -228,8 +227,7 @@ func foresee(ctx context.Context, p *cli.Program, cluster cli.Cluster, id uuid.U
 	return writeConsequence(p, &c)
 }
 
-// tellIntervened reads what was recorded, and tells what comes next. The flow
-// goes back with it, or forwards.
+// tellIntervened prints the recorded intervention, and the direction in which the flow continues.
 func tellIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, f *interveneFlags, id jobs.JobID, back bool) error {
 	detail, err := cluster.FlowDetail(ctx, f.word.Flow)
 	if err != nil {
@@ -291,9 +289,9 @@ func followIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, 
 	return err
 }
 
-// goesBackwards tells which way a flow goes on with an intervention: back,
-// unless that or one that is carried out together with it goes forwards. Given
-// is the flow as it was before.
+// goesBackwards reports whether the flow continues backwards after an intervention. It continues
+// forwards if this intervention, or one that is carried out with it, goes forwards. before is the
+// flow before the intervention.
 func goesBackwards(before *logbook.FlowDetail, word *logbook.Intervention) bool {
 	said := slices.Concat(before.Pending(), []logbook.Intervention{*word})
 	return !logbook.Forwards(logbook.Standing(said))
@@ -406,8 +404,8 @@ func stepsIn(detail *logbook.FlowDetail, state logbook.AtomState) []string {
 	return names
 }
 
-// stuckSteps are those that can be skipped in a flow that has failed for good:
-// their undo has failed, or was cut off by the failure of another.
+// stuckSteps returns the steps that can be skipped in a flow in state failure: steps whose revert
+// failed, or was interrupted by the failure of another step.
 func stuckSteps(detail *logbook.FlowDetail) []string {
 	return append(stepsIn(detail, logbook.AtomRevertFailure), stepsIn(detail, logbook.AtomReverting)...)
 }
@@ -450,8 +448,8 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	return lines
 }
 
-// unfinishedStep is the step for whose sake the flow reverts, or else one that
-// has failed; empty if there is none that has not succeeded.
+// unfinishedStep returns the step that caused the revert, or else a failed step; empty if every
+// step has succeeded.
 func unfinishedStep(detail *logbook.FlowDetail) string {
 	unfinished := func(name string) bool {
 		atom, found := detail.Atom(name)
@@ -471,8 +469,8 @@ func unfinishedStep(detail *logbook.FlowDetail) string {
 	return ""
 }
 
-// deepestStep is the step that is named deepest down in a failure's causes,
-// among those that count; empty if none is.
+// deepestStep returns the deepest step in a failure's causes, among the steps for which counts is
+// true; empty if there is none.
 func deepestStep(failure *logbook.Failure, counts func(name string) bool) string {
 	if failure == nil {
 		return ""

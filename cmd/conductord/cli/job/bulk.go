@@ -106,7 +106,7 @@ func doBulk(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jo
 	return nil
 }
 
-// pages does a bulk page by page, and tells how far it is.
+// pages does a bulk page by page, and prints its progress.
 func pages(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jobs.Bulk, size int, of uint32) (bulkResult, error) {
 	result := bulkResult{&v1.BulkResponse{}, bulk.DryRun}
 	bulk.Query.Limit = size
@@ -136,7 +136,7 @@ func numberOfJobs(count uint32) string {
 	return fmt.Sprintf("%d jobs", count)
 }
 
-// confirm asks at a terminal; elsewhere nobody could answer.
+// confirm asks for confirmation at a terminal. Without a terminal, it refuses.
 func confirm(p *cli.Program, question string) error {
 	if !p.Terminal {
 		return cli.UsageError(fmt.Errorf("%s Add --yes to confirm, or --dry-run to count only", question))
@@ -149,7 +149,7 @@ func confirm(p *cli.Program, question string) error {
 	return nil
 }
 
-// writeBulk shows what has come of it, unless it could not even be counted.
+// writeBulk prints the result of a bulk, unless even the count failed.
 func writeBulk(p *cli.Program, failed error, result bulkResult) error {
 	switch {
 	case failed != nil:

@@ -122,7 +122,7 @@ func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) e
 	return cmd
 }
 
-// changeJob changes a job, and shows how it stands then.
+// changeJob changes a job, and then shows it.
 func changeJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, change jobs.Change) error {
 	if err := cluster.Change(ctx, change); err != nil {
 		return cli.Because(err, "change job %s", change.Job)

@@ -26,9 +26,9 @@ var (
 	trash   = ending{"trash", "Trash a job that cannot be done", jobs.Claimer.Trash}
 )
 
-// operatorTTL is that of the session that ends a job: longer than the command
-// may take, since nothing keeps it alive, and short enough that a job whose
-// command was killed is soon free.
+// operatorTTL is the TTL of the session that ends a job. It is longer than the command can take,
+// because the command sends no keep-alives. It is short enough to free the job soon after the
+// command was killed.
 const operatorTTL = 45 * time.Second
 
 // endFlags are what an ending can be given.
@@ -101,7 +101,7 @@ func (f *endFlags) ending(how ending, job string) (jobs.Ending, error) {
 	return end, nil
 }
 
-// endClaimed ends a job under a claim that somebody holds already.
+// endClaimed ends a job under an existing claim.
 func endClaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
 	if err := how.end(cluster, ctx, end); err != nil {
 		return cli.Because(err, "%s job %s", how.verb, end.Job)
@@ -109,7 +109,7 @@ func endClaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how en
 	return showChanged(ctx, p, cluster, end.Job, func(job *jobs.Job) string { return string(job.State) })
 }
 
-// endUnclaimed claims a job for a session of its own, and ends it.
+// endUnclaimed claims a job for its own session, and ends the job.
 func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
 	host, _ := os.Hostname() // for people; without it the session has no host
 	session, err := cluster.OpenSession(ctx, jobs.Opening{

@@ -229,7 +229,7 @@ func jobFields(p *cli.Program, job *jobs.Job) []cli.Field {
 	)
 }
 
-// effectiveText says what a job counts for now, where waiting raises it.
+// effectiveText returns the job's effective priority, if the board has ageing.
 func effectiveText(job *jobs.Job) string {
 	if job.Effective == nil {
 		return ""

@@ -101,7 +101,7 @@ func (l *jobLogs) print(ctx context.Context, cluster cli.Cluster) error {
 	return err
 }
 
-// follow goes on after that until the job is finished.
+// follow then prints further lines until the job is finished.
 func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
 	if err := l.print(ctx, cluster); err != nil {
 		return err

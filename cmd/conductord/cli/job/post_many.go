@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxLineBytes is how long a line of postings may be: what is longer is larger than
-// any command, also without the spaces that JSON may have.
+// maxLineBytes limits the length of a posting's line. A longer line is larger than any command,
+// even without the spaces of its JSON.
 const maxLineBytes = 4 << 20
 
 // maxFilePostings bounds the postings of one file, which are all in memory at once: 100,000 of 1 KiB
@@ -30,10 +30,9 @@ const maxFilePostings = 100_000
 // missing: each may take announceTime.
 const maxLooks = 10
 
-// postLines posts a job for each line of a file, a thousand at a time, and says
-// what became of each. Every line is read before the first is posted, so that a
-// file with a mistake posts nothing. The error is that of the first refusal.
-// Warnings of missing handlers come last.
+// postLines posts a job for each line of a file, 1,000 lines at a time, and prints the result of
+// each. It reads all lines before it posts the first one, so a file with a mistake posts nothing.
+// It returns the error of the first refusal. Warnings of missing handlers come last.
 func postLines(ctx context.Context, p *cli.Program, cluster cli.Cluster, postings []linePosting) error {
 	ctx, err := traced(ctx)
 	if err != nil {
@@ -98,7 +97,7 @@ func writeVerdicts(p *cli.Program, verdicts []verdict) error {
 	return p.WriteLines(lines)
 }
 
-// linePosting is a posting, where it stands, and the handlers that its flow document names.
+// linePosting is a posting, its place in the file, and the handlers in its flow document.
 type linePosting struct {
 	line     int
 	posting  jobs.Posting

@@ -144,7 +144,7 @@ func runJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jo
 	return writeResult(ctx, p, cluster, &finished)
 }
 
-// Verdict tells how a job went, on stderr: of a failure, all that is known.
+// Verdict prints the result of a job on stderr; for a failure, with all known details.
 func Verdict(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
 	if job.State.NeedsOperator() {
 		return NoteStopped(ctx, p, cluster, job.ID)

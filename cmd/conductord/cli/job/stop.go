@@ -83,7 +83,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 	}
 }
 
-// requestStop sends a request, and shows where the job stands then.
+// requestStop sends a stop request, and then shows the job.
 func requestStop(ctx context.Context, p *cli.Program, cluster cli.Cluster, how stopping, request jobs.JobCommand) error {
 	if err := how.give(cluster, ctx, request); err != nil {
 		return cli.Because(err, "%s job %s", how.verb, request.Job)

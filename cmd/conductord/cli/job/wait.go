@@ -58,7 +58,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// waitForJobs waits for the named jobs and shows what has come of them.
+// waitForJobs waits for the named jobs, and shows their results.
 func waitForJobs(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiting await.Waiting) error {
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = progress(p)
@@ -90,7 +90,7 @@ func waitForJobs(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiti
 	return err
 }
 
-// waitFault says what is not finished when the time is over.
+// waitFault names the unfinished jobs at the end of the wait.
 func waitFault(waiting await.Waiting, status await.Status, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jobs.ErrUnavailable) || status.Left == 0 {
 		return cli.Because(err, "wait for jobs")
@@ -121,7 +121,7 @@ func waitForAll(ctx context.Context, p *cli.Program, cluster jobs.Reader, waitin
 	return err
 }
 
-// progress tells a person who waits, and no script, how it stands.
+// progress prints the status of a wait at a terminal, but not for a script.
 func progress(p *cli.Program) func(await.Status) {
 	return Saying(p, func(status await.Status) string {
 		return fmt.Sprintf("%d left, %s", status.Left, WaitStatusText(status))

@@ -110,8 +110,8 @@ func (f *scheduleFlags) posting(p *cli.Program) (jobs.Posting, error) {
 		posting.Name = "" // the schedule's
 	}
 	if posting.Book != nil {
-		// Every slot gets a book and a flow of its own. Without ids, to set the
-		// same schedule again changes nothing.
+		// Every slot gets its own book and flow. Without these ids, a repeated save of the same
+		// schedule changes nothing.
 		posting.Book.ID = logbook.BookID{}
 		for i := range posting.Book.Flows {
 			posting.Book.Flows[i].ID, posting.Book.Flows[i].Book = logbook.FlowID{}, logbook.BookID{}
@@ -290,7 +290,7 @@ func resumeCommand(p *cli.Program) *cobra.Command {
 		})
 }
 
-// showSchedule shows in a line where a schedule stands after a change.
+// showSchedule shows the state of a changed schedule in one line.
 func showSchedule(ctx context.Context, p *cli.Program, keeper schedules.Scheduler, name schedules.Ref) error {
 	report, err := keeper.Schedule(ctx, name, schedules.Look{})
 	if err != nil {

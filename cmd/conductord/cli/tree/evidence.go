@@ -69,7 +69,7 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 	return fields
 }
 
-// stderrLines is how much of a step's stderr is shown without being asked for.
+// stderrLines is the default number of shown lines of a step's stderr.
 const stderrLines = 20
 
 // maxAlsoFailed bounds the steps that are named beside the one of the cause.
@@ -112,7 +112,7 @@ func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 	return fields
 }
 
-// stderrTail is the end of what a step wrote to stderr when it failed last.
+// stderrTail returns the end of the stderr of a step's last failed attempt.
 func stderrTail(atom *logbook.AtomDetail, action logbook.Action) []string {
 	last, ok := atom.Last(action)
 	if !ok || last.Failure == nil || last.Stderr == "" {

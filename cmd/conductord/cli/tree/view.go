@@ -26,8 +26,7 @@ const (
 )
 
 // Follow shows the steps of a job's flow on stderr until the job is finished or needs an operator.
-// Events only say that there is something new; what is drawn is read from the
-// logbook, so that a lost event cannot leave a wrong picture.
+// Events only trigger a read of the logbook, so a lost event cannot cause a wrong picture.
 func Follow(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.Job) (jobs.Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
