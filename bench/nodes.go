@@ -142,8 +142,7 @@ func sizesOf(dataDir string) (sizes, error) {
 	return s, err
 }
 
-// restart stops a node that does not lead, and sees how long it takes until it
-// is ready again.
+// restart restarts a node that does not lead, and measures the time until it is ready again.
 func (b *bench) restart(ctx context.Context, c *cluster) {
 	var took, anonymous []float64
 	for range b.o.Restarts {

@@ -139,7 +139,8 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 	}
 }
 
-// backfill posts the slots of a time that have no job. One call posts as many as fit into one write.
+// backfill posts the slots of a period that have no job. One call posts as many slots as fit into
+// one write.
 func backfill(ctx context.Context, v *visit, board string) error {
 	request := &v1.BackfillScheduleRequest{Board: board, Name: v.part("name"), By: dashboardName, Nonce: jobs.NewNonce().String()}
 	var err error

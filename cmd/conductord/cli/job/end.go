@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ending is one of the three ways to let go of a job.
+// ending is one of the three ways to end a claim.
 type ending struct {
 	verb, short string
 	end         func(jobs.Claimer, context.Context, jobs.Ending) error

@@ -290,7 +290,8 @@ func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting j
 	return posted[0].Job, nil
 }
 
-// elsewhere advises on the verdict of a posting: the node has answered, so it is the cluster of the board that does not.
+// elsewhere adds advice to the verdict of a posting for another cluster: the called node has
+// answered, and the cluster of the board has not.
 func elsewhere(verdict error) error {
 	if errors.Is(verdict, jobs.ErrUnavailable) && !errors.Is(verdict, jobs.ErrOverloaded) {
 		return cli.Advised(verdict, "the board's cluster does not answer: `conductord topology check` checks the nodes of all clusters")

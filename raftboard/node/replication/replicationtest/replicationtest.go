@@ -25,7 +25,8 @@ import (
 // Node is one node of a log under test.
 type Node struct {
 	Log replication.Log
-	// Lead makes the node lead, and StepDown makes it not lead. They return when that is so.
+	// Lead makes the node lead, and StepDown ends its leadership. They return when the change is
+	// complete.
 	Lead, StepDown func()
 	// Snapshot has the log keep a snapshot instead of the entries before it; nil: the log has none.
 	Snapshot func() error
