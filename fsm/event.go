@@ -79,15 +79,22 @@ func (t *txn) trimEvents() {
 // events follow. A limit of 0 or over logbook.MaxPage means logbook.MaxPage. ErrCompacted if events after the
 // position are no longer kept. The zero position is before all events.
 func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
-	events, _, err := m.EventsOf(&jobs.Watch{}, after, limit)
-	return events, err
+	page, err := m.EventsOf(&jobs.Watch{Flows: true, Sessions: true}, after, limit)
+	return page.Events, err
 }
 
-// EventsOf is Events for a watch. It skips most events that the watch does not select by owner, kind or Others, and
-// checks only their stored bytes. Every conductor watches its own claims among all events, so skipped events must be
-// cheap. The caller must still call watch.Selects: an event can contain the owner's name in another field. reached is
-// the position up to which EventsOf has read; it equals after only if no event follows.
-func (m *Machine) EventsOf(watch *jobs.Watch, after jobs.Position, limit int) (events []jobs.Event, reached jobs.Position, err error) {
+// EventPage is the result of one search for events.
+type EventPage struct {
+	Events  []jobs.Event
+	Reached jobs.Position // of the last event that the search has read; the start if no event follows it
+	Read    int           // events that the search has read, including skipped ones
+}
+
+// EventsOf is Events for a watch. It skips most events that the watch does not select by owner, job, board, kind or
+// Others, and checks only their stored bytes. Every conductor watches its own claims among all events, so skipped
+// events must be cheap. The caller must still call watch.Selects: an event can contain the owner's name in another
+// field.
+func (m *Machine) EventsOf(watch *jobs.Watch, after jobs.Position, limit int) (page EventPage, err error) {
 	own := func(jobs.Position) bool { return false }
 	if watch.Others {
 		own = m.own.has
@@ -101,62 +108,75 @@ func (m *Machine) EventsOf(watch *jobs.Watch, after jobs.Position, limit int) (e
 		if before(after, present.Compacted) {
 			return fmt.Errorf("cannot watch: %w", &jobs.CompactedError{After: after, Since: present.Compacted})
 		}
-		events, reached = v.eventsAfter(after, limit, watch, own)
+		page = v.eventsAfter(after, limit, watch, own)
 		return nil
 	})
-	return events, reached, err
+	return page, err
 }
 
-func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, own func(jobs.Position) bool) (events []jobs.Event, reached jobs.Position) {
-	reached = after
-	size, owner := 0, []byte(watch.Owner)
+func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, own func(jobs.Position) bool) (page EventPage) {
+	page.Reached = after
+	size, named := 0, []byte(watch.Owner)
+	if !watch.Job.IsZero() {
+		named = []byte(watch.Job.String())
+	}
 	cursor := v.cursor(tableEvent)
 	for key, value := eventRowAt(cursor, after); key != nil; key, value = cursor.Next() {
 		all := eachEvent(key, value, func(position jobs.Position, value []byte) bool {
 			switch {
 			case !before(after, position):
 				return true
-			case len(events) >= limit || size >= maxPageBytes:
+			case len(page.Events) >= limit || size >= maxPageBytes:
 				return false
 			}
 			size += len(value)
-			reached = position
-			if !bytes.Contains(value, owner) || len(watch.Kinds) > 0 && !slices.Contains(watch.Kinds, kindOfEvent(value)) || own(position) {
+			page.Reached = position
+			page.Read++
+			if !bytes.Contains(value, named) || !watch.SelectsKind(headOfEvent(value)) || own(position) {
 				return true
 			}
 			event := decode(value, &v1.Event{}, command.EventFromProto)
 			event.Position = position
-			events = append(events, event)
+			page.Events = append(page.Events, event)
 			return true
 		})
 		if !all {
 			break
 		}
 	}
-	return events, reached
+	return page
 }
 
-// kindOfEvent reads only the kind of a stored event; empty if it has none.
-func kindOfEvent(event []byte) jobs.EventKind {
+// headOfEvent reads only the kind and the board of a stored event; empty if it has none.
+func headOfEvent(event []byte) (kind jobs.EventKind, board string) {
 	for len(event) > 0 {
 		number, wireType, size := protowire.ConsumeTag(event)
 		if size < 0 {
-			return ""
+			return kind, board
 		}
 		event = event[size:]
-		if number == kindField && wireType == protowire.BytesType {
-			kind, _ := protowire.ConsumeBytes(event)
-			return jobs.EventKind(kind)
+		if size = protowire.ConsumeFieldValue(number, wireType, event); size < 0 || number > boardField {
+			return kind, board
 		}
-		if size = protowire.ConsumeFieldValue(number, wireType, event); size < 0 {
-			return ""
+		switch number {
+		case kindField:
+			text, _ := protowire.ConsumeBytes(event)
+			kind = jobs.EventKind(text)
+		case boardField:
+			text, _ := protowire.ConsumeBytes(event)
+			board = string(text)
 		}
 		event = event[size:]
 	}
-	return ""
+	return kind, board
 }
 
-var kindField = (&v1.Event{}).ProtoReflect().Descriptor().Fields().ByName("kind").Number()
+// Stored events have their fields in the order of these numbers.
+var (
+	eventFields = (&v1.Event{}).ProtoReflect().Descriptor().Fields()
+	kindField   = eventFields.ByName("kind").Number()
+	boardField  = eventFields.ByName("board").Number()
+)
 
 // maxOwnEndings bounds ownEndings. It is enough for some seconds on a busy board. Watches with Others also get the
 // events of older endings.

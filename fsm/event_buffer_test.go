@@ -42,7 +42,7 @@ func TestEventsOfFullEntries(t *testing.T) {
 			after = want[at-1]
 		}
 		for _, limit := range []int{1, 7, 0} {
-			events, reached, err := r.EventsOf(&jobs.Watch{}, after, limit)
+			page, err := r.EventsOf(&jobs.Watch{Flows: true, Sessions: true}, after, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,8 +50,9 @@ func TestEventsOfFullEntries(t *testing.T) {
 			if limit > 0 {
 				next = next[:min(limit, len(next))]
 			}
-			if len(events) != len(next) || reached != next[len(next)-1] {
-				t.Fatalf("after %v, %d events up to %v, and not %d up to %v", after, len(events), reached, len(next), next[len(next)-1])
+			events := page.Events
+			if len(events) != len(next) || page.Reached != next[len(next)-1] || page.Read != len(next) {
+				t.Fatalf("after %v, %d events of %d up to %v, and not %d up to %v", after, len(events), page.Read, page.Reached, len(next), next[len(next)-1])
 			}
 			for i := range events {
 				if events[i].Position != next[i] {
@@ -60,11 +61,11 @@ func TestEventsOfFullEntries(t *testing.T) {
 			}
 		}
 	}
-	if none, reached, err := r.EventsOf(&jobs.Watch{}, want[len(want)-1], 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
-		t.Errorf("after the last: %d events up to %v (%v)", len(none), reached, err)
+	if none, err := r.EventsOf(&jobs.Watch{Flows: true, Sessions: true}, want[len(want)-1], 0); err != nil || len(none.Events) != 0 || none.Reached != want[len(want)-1] {
+		t.Errorf("after the last: %d events up to %v (%v)", len(none.Events), none.Reached, err)
 	}
-	if none, reached, err := r.EventsOf(&jobs.Watch{Owner: "nobody"}, jobs.Position{}, 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
-		t.Errorf("of nobody: %d events up to %v (%v)", len(none), reached, err)
+	if none, err := r.EventsOf(&jobs.Watch{Owner: "nobody"}, jobs.Position{}, 0); err != nil || len(none.Events) != 0 || none.Reached != want[len(want)-1] {
+		t.Errorf("of nobody: %d events up to %v (%v)", len(none.Events), none.Reached, err)
 	}
 }
 

@@ -457,17 +457,17 @@ func TestEventsOfOneOwner(t *testing.T) {
 		"ann": "session_opened , claimed a", "bob": "session_opened , claimed b", "eve": "",
 		"": "session_opened , session_opened , posted a, claimed a, posted b, claimed b, posted c",
 	} {
-		events, reached, err := r.EventsOf(&jobs.Watch{Owner: owner}, jobs.Position{}, 0)
+		page, err := r.EventsOf(&jobs.Watch{Owner: owner, Sessions: true}, jobs.Position{}, 0)
 		var told []string
-		for _, event := range events {
+		for _, event := range page.Events {
 			told = append(told, fmt.Sprint(event.Kind, " ", event.Name))
 		}
-		if err != nil || strings.Join(told, ", ") != want || reached != r.LastPosition() {
-			t.Errorf("of %q, up to %v: %q, not %q (%v)", owner, reached, told, want, err)
+		if err != nil || strings.Join(told, ", ") != want || page.Reached != r.LastPosition() {
+			t.Errorf("of %q, up to %v: %q, not %q (%v)", owner, page.Reached, told, want, err)
 		}
 	}
-	if _, reached, err := r.EventsOf(&jobs.Watch{Owner: "ann"}, r.LastPosition(), 0); err != nil || reached != r.LastPosition() {
-		t.Errorf("after the last event: up to %v (%v)", reached, err)
+	if page, err := r.EventsOf(&jobs.Watch{Owner: "ann"}, r.LastPosition(), 0); err != nil || page.Reached != r.LastPosition() {
+		t.Errorf("after the last event: up to %v (%v)", page.Reached, err)
 	}
 }
 
@@ -484,11 +484,11 @@ func TestEventsByOthers(t *testing.T) {
 	end("by hand", false)
 	watch := &jobs.Watch{Owner: "ann", Kinds: []jobs.EventKind{jobs.EventCompleted}, Others: true}
 	told := func() (names []string) {
-		events, reached, err := r.EventsOf(watch, jobs.Position{}, 0)
-		if err != nil || reached != r.LastPosition() {
-			t.Fatal(reached, err)
+		page, err := r.EventsOf(watch, jobs.Position{}, 0)
+		if err != nil || page.Reached != r.LastPosition() {
+			t.Fatal(page.Reached, err)
 		}
-		for _, event := range events {
+		for _, event := range page.Events {
 			names = append(names, fmt.Sprint(event.Kind, " ", event.Name))
 		}
 		return names
@@ -499,5 +499,36 @@ func TestEventsByOthers(t *testing.T) {
 	watch.Others = false
 	if got := strings.Join(told(), ", "); got != "completed own, completed by hand" {
 		t.Errorf("of all: %q", got)
+	}
+}
+
+// TestEventsOfOneBoard: a watch decodes only the events of its boards and kinds, and counts all
+// events as read.
+func TestEventsOfOneBoard(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.claimed("ann", posting("a", "k"))
+	other := posting("b", "k")
+	other.Board = "other"
+	r.posted(other)
+	for _, row := range []struct {
+		watch jobs.Watch
+		want  string
+	}{
+		{jobs.Watch{Board: "other"}, "posted b"},
+		{jobs.Watch{Boards: []string{"other", "none"}}, "posted b"},
+		{jobs.Watch{Board: "none"}, ""},
+		{jobs.Watch{Kinds: []jobs.EventKind{jobs.EventPosted}}, "posted a, posted b"},
+		{jobs.Watch{Board: "other", Kinds: []jobs.EventKind{jobs.EventClaimed}}, ""},
+		{jobs.Watch{Job: jobID(id("a"))}, "posted a, claimed a"},
+	} {
+		page, err := r.EventsOf(&row.watch, jobs.Position{}, 0)
+		var told []string
+		for _, event := range page.Events {
+			told = append(told, fmt.Sprint(event.Kind, " ", event.Name))
+		}
+		if got := strings.Join(told, ", "); err != nil || got != row.want || page.Read != 4 || page.Reached != r.LastPosition() {
+			t.Errorf("%+v decodes %q of %d events up to %v, and not %q of 4 (%v)", row.watch, got, page.Read, page.Reached, row.want, err)
+		}
 	}
 }

@@ -150,16 +150,25 @@ func ParsePosition(text string) (Position, error) {
 // the board does.
 func (w *Watch) Selects(e *Event) bool {
 	switch {
-	case len(w.Kinds) > 0 && !slices.Contains(w.Kinds, e.Kind):
-	case len(w.Kinds) == 0 && e.Kind == EventFlow && !w.Flows:
-	case len(w.Kinds) == 0 && e.Kind.OfSessions() && !w.Sessions:
-	case !w.selectsBoard(e.Board):
+	case !w.SelectsKind(e.Kind, e.Board):
 	case !w.Job.IsZero() && e.Job != w.Job:
 	case w.Owner != "" && e.Owner != w.Owner:
 	case w.JobKind != "" && e.JobKind != w.JobKind:
 	case w.Key != "" && e.Key != w.Key:
 	default:
 		return !slices.ContainsFunc(w.Tags, func(tag string) bool { return !slices.Contains(e.Tags, tag) })
+	}
+	return false
+}
+
+// SelectsKind reports whether a watch can select events of a kind and a board.
+func (w *Watch) SelectsKind(kind EventKind, board string) bool {
+	switch {
+	case len(w.Kinds) > 0 && !slices.Contains(w.Kinds, kind):
+	case len(w.Kinds) == 0 && kind == EventFlow && !w.Flows:
+	case len(w.Kinds) == 0 && kind.OfSessions() && !w.Sessions:
+	default:
+		return w.selectsBoard(board)
 	}
 	return false
 }

@@ -85,25 +85,27 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 // tell sends events as they come, and a sign of life while there are none. It ends
 // with the call or the node.
 func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
+	conn := admission.ConnOf(ctx)
 	signs := time.NewTicker(wire.WatchSign)
 	defer signs.Stop()
 	if err := send(&conductordv1.WatchResponse{Position: command.PositionToProto(position)}); err != nil {
 		return err
 	}
 	for {
-		_ = admission.ConnOf(ctx).Turn(admission.LookUnits) // send returns an error if the connection has ended
-		more := s.polls.NextEvents()                        // before the look, so that nothing is missed between
-		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
+		_ = conn.Turn(admission.LookUnits) // send returns an error if the connection has ended
+		more := s.polls.NextEvents()       // before the look, so that nothing is missed between
+		page, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err
 		}
-		if reached != position {
-			position = reached
+		conn.PayEvents(page.Read, len(page.Events))
+		if page.Reached != position {
+			position = page.Reached
 			shows, err := s.guard.ShownEvents(ctx, wanted)
 			if err != nil {
 				return err
 			}
-			answer := pick(wanted, events, shows)
+			answer := pick(wanted, page.Events, shows)
 			if len(answer) == 0 {
 				if err := s.showLife(ctx, send, signs.C, position); err != nil {
 					return err
