@@ -361,7 +361,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 const (
 	pressedPatience   = 3 * time.Second
 	strangerBodies    = 8
-	meterSpan         = 250 * time.Millisecond
+	meterSpan         = 50 * time.Millisecond
 	maxClientSessions = 1_000
 	maxStreams        = 1_000
 	refusalLines      = 5 // logged in each refusalPeriod

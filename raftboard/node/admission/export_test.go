@@ -22,7 +22,9 @@ func (b *Budget) Take(holder string, n int64) bool { return b.take(holder, n, 0)
 func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
 
 // NewMeter makes a meter that allows so many units in a span.
-func NewMeter(total int64) Meter { return Meter{&meter{total: total, used: map[string]int64{}}} }
+func NewMeter(total int64) Meter {
+	return Meter{&meter{total: total * meterParts, used: map[string]int64{}}}
+}
 
 func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
 	return m.take(holder, n, now)
@@ -116,5 +118,5 @@ func HandshakesOfSilent() int64 {
 	conn := &Conn{Conn: near, raw: &firstByte{Conn: near}, all: all, host: "silent"}
 	conn.secure = tls.Server(conn.raw, &tls.Config{})
 	_, _ = conn.Read(make([]byte, 1))
-	return all.ofOthers.handshakes.used["silent"]
+	return all.ofOthers.handshakes.used["silent"] / meterParts
 }

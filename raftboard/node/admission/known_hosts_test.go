@@ -44,15 +44,18 @@ func TestKnownHosts(t *testing.T) {
 // A hundred strangers that open connections leave as many to a host where a caller was authenticated.
 func TestStrangersKeepNoKnownHostOut(t *testing.T) {
 	t.Parallel()
-	alone, beside, now := admission.NewEntries(), admission.NewEntries(), time.Now()
-	shakes := func(entries admission.Entries, host string) (n int) {
-		for entries.Shake(host, now) {
-			n++
+	alone, beside, start := admission.NewEntries(), admission.NewEntries(), time.Now()
+	now := start
+	shakes := func(entries admission.Entries, host string) (n int) { // in a second
+		for now = start; now.Before(start.Add(time.Second)); now = now.Add(admission.MeterSpan) {
+			for entries.Shake(host, now) {
+				n++
+			}
 		}
 		return n
 	}
 	count := func(entries admission.Entries) int {
-		entries.Authenticated("known", now)
+		entries.Authenticated("known", start)
 		return shakes(entries, "known")
 	}
 	if known, strangers := count(admission.NewEntries()), shakes(admission.NewEntries(), "stranger"); strangers > known/2 {

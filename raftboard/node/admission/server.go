@@ -141,9 +141,9 @@ func (a *Server) Tune(change func(*Bounds)) {
 		mu.Lock()
 		defer mu.Unlock()
 	}
-	b := Bounds{x.patience, x.bodies.total, a.requestRate.Load(), c.callers.limit, c.strangers.limit, c.callerWork.total, c.strangerWork.total}
+	b := Bounds{x.patience, x.bodies.total, a.requestRate.Load(), c.callers.limit, c.strangers.limit, c.callerWork.total / meterParts, c.strangerWork.total / meterParts}
 	change(&b)
-	x.patience, x.bodies.total, c.callers.limit, c.strangers.limit, c.callerWork.total, c.strangerWork.total = b.Patience, b.BodyBytes, b.Callers, b.Strangers, b.CallerUnits, b.StrangerUnits
+	x.patience, x.bodies.total, c.callers.limit, c.strangers.limit, c.callerWork.total, c.strangerWork.total = b.Patience, b.BodyBytes, b.Callers, b.Strangers, b.CallerUnits*meterParts, b.StrangerUnits*meterParts
 	a.requestRate.Store(b.Rate)
 	clear(c.callerWork.used)
 	clear(c.strangerWork.used)

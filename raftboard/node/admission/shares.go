@@ -51,11 +51,17 @@ func (b *Budget) give(holder string, n int64) {
 	}
 }
 
-// meterSpan is the time after which a meter allows more.
-const meterSpan = 250 * time.Millisecond
+// meterSpan is the time after which a meter allows more. A holder can use its part of a span at
+// once, so a longer span would delay elections at the start of a flood. maxMeterWait is the longest
+// time between two requests of a waiting holder: its part grows when others stop.
+const meterSpan, maxMeterWait = 50 * time.Millisecond, time.Second
+
+// meterParts is the precision of a part: with many holders, a part is less than one unit.
+const meterParts = 1_000
 
 // meter bounds the work that holders cause in a time. All active holders have equal parts, and
 // a part is left for a newcomer. Whatever a holder takes beyond its part is a debt to later spans.
+// All numbers are in units of 1/meterParts.
 type meter struct {
 	total int64 // in meterSpan
 
@@ -66,7 +72,8 @@ type meter struct {
 
 // newMeter makes a meter that allows perSecond units for each processor.
 func newMeter(perSecond int64) *meter {
-	return &meter{total: perSecond * int64(runtime.GOMAXPROCS(0)) * int64(meterSpan) / int64(time.Second), used: make(map[string]int64)}
+	total := perSecond * meterParts * int64(runtime.GOMAXPROCS(0)) * int64(meterSpan) / int64(time.Second)
+	return &meter{total: total, used: make(map[string]int64)}
 }
 
 // partLocked is what each holder may use in a span.
@@ -77,27 +84,40 @@ func (m *meter) partLocked() int64 { return max(1, m.total/int64(len(m.used)+1))
 func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if spans := int64(now.Sub(m.began) / meterSpan); spans > 0 {
-		paid := min(spans, m.total) * m.partLocked()
-		for name, used := range m.used {
-			if m.used[name] = used - paid; used <= paid {
-				delete(m.used, name)
-			}
-		}
-		m.began = now
-	}
-	if m.used[holder] >= m.partLocked() {
-		return m.began.Add(meterSpan).Sub(now)
+	m.payLocked(now)
+	part := m.partLocked()
+	if debt := m.used[holder] - part; debt >= 0 {
+		spans := time.Duration(min(debt/part, int64(maxMeterWait/meterSpan)) + 1)
+		return min(m.began.Add(spans*meterSpan).Sub(now), maxMeterWait)
 	}
 	if n > 0 {
-		m.used[holder] += n
+		m.used[holder] += n * meterParts
 	}
 	return 0
 }
 
-// add notes n as used.
+// payLocked reduces what all holders have used by their parts of the spans that have passed.
+func (m *meter) payLocked(now time.Time) {
+	spans := int64(now.Sub(m.began) / meterSpan)
+	if spans <= 0 {
+		return
+	}
+	paid := min(spans, m.total) * m.partLocked()
+	for name, used := range m.used {
+		if m.used[name] = used - paid; used <= paid {
+			delete(m.used, name)
+		}
+	}
+	if m.began.IsZero() {
+		m.began = now
+	} else {
+		m.began = m.began.Add(time.Duration(spans) * meterSpan)
+	}
+}
+
+// add notes n units as used.
 func (m *meter) add(holder string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.used[holder] += n
+	m.used[holder] += n * meterParts
 }

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -82,6 +83,29 @@ func TestMeterIsShared(t *testing.T) {
 	}
 	if spans != 4 {
 		t.Errorf("a debt of 95 units is paid in %d spans of 20", spans)
+	}
+}
+
+// TestMeterWithManyHolders: 100 holders together use no more than the total, even if a part of a
+// span is less than one unit.
+func TestMeterWithManyHolders(t *testing.T) {
+	t.Parallel()
+	const total, spans = 5, 200
+	m, now, units := admission.NewMeter(total), time.Unix(1, 0), 0
+	var wait time.Duration
+	for range spans {
+		now = now.Add(admission.MeterSpan)
+		for holder := range 100 {
+			for wait = m.Take(fmt.Sprint(holder), 1, now); wait == 0; wait = m.Take(fmt.Sprint(holder), 1, now) {
+				units++
+			}
+		}
+	}
+	if first := 100; units > total*spans+first || units < total*spans/2 {
+		t.Errorf("100 holders use %d of %d units", units, total*spans)
+	}
+	if wait < 2*admission.MeterSpan {
+		t.Errorf("a holder with a fraction of a unit per span waits %s, and looks again in each span", wait)
 	}
 }
 
