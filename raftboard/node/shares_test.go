@@ -218,6 +218,31 @@ func TestFramesArePaced(t *testing.T) {
 	}
 }
 
+// TestRefusedCallsArePaced: a refused call costs its caller more than its frames, whether the answer
+// comes from an interceptor or from a handler without one.
+func TestRefusedCallsArePaced(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "anns"})
+	for name, request := range map[string]string{
+		"BoardService/ListJobs": `{"board": "bobs"}`, // unary
+		"BoardService/Watch":    `{"board": "bobs"}`, // a stream in plain JSON
+		"ClusterService/Backup": `{}`,                // raw bytes
+	} {
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.CallerUnits = 160 })
+		const calls = 40 // of 64 units each; alone, a principal uses 80 units in a span
+		began := time.Now()
+		for range calls {
+			if status, text := c.call(0, ann, name, request); status != http.StatusForbidden {
+				t.Fatalf("%s: %d %s", name, status, text)
+			}
+		}
+		if took := time.Since(began); took < 20*meterSpan {
+			t.Errorf("%d refused calls of %s take %s", calls, name, took)
+		}
+	}
+}
+
 // http2 opens a connection without the client library, and has a token known on it.
 func (c *tenants) http2(host, token string) net.Conn {
 	c.t.Helper()

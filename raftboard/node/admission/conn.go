@@ -29,6 +29,9 @@ const (
 	refusedUnits, strangerRequest = 64, 16
 	// LookUnits is the cost of one search of a watch for new events.
 	LookUnits = 10
+	// eventsOfUnit is the number of events that a watch reads for one unit. Each event that is
+	// decoded costs one unit more.
+	eventsOfUnit = 64
 )
 
 // Conn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
@@ -125,6 +128,7 @@ func (c *Conn) belongTo(name string, stranger bool) {
 		c.all.enter(c, &c.all.strangers, name)
 		return
 	}
+	c.credit.Store(0) // the free units were for the authentication
 	c.payer.Store(&payer{c.all.callerWork, name, false})
 	c.all.enter(c, &c.all.callers, name)
 }
@@ -224,6 +228,17 @@ func (c *Conn) pay(units int64, read int) {
 	}
 	if units > 0 && c.credit.Add(-units) < 0 {
 		p.meter.add(p.name, -c.credit.Swap(0))
+	}
+}
+
+// PayEvents pays for the events that a watch has read, and for those that were decoded. It does not
+// wait: the next Turn does.
+func (c *Conn) PayEvents(read, decoded int) {
+	if c == nil {
+		return
+	}
+	if p := c.payer.Load(); p != nil {
+		p.meter.add(p.name, int64(read/eventsOfUnit+decoded))
 	}
 }
 

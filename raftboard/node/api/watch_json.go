@@ -21,7 +21,7 @@ func (s *watchService) lines(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		lines := &lineStream{writer: w, codec: wire.JSONCodec{}, refuse: func(err error) { _ = s.guard.Refuse.Write(w, r, err) }}
+		lines := &lineStream{writer: w, codec: wire.JSONCodec{}, refuse: func(err error) { s.guard.WriteRefusal(w, r, err) }}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
 		request := connect.NewRequest(&conductordv1.WatchRequest{})
 		if err == nil {

@@ -66,7 +66,7 @@ func (s *backupService) file(next http.Handler) http.Handler {
 		case begun:
 			panic(http.ErrAbortHandler) // so that the client does not take it for the end
 		default:
-			_ = s.router.Guard.Refuse.Write(w, r, wire.ErrorToConnect(err))
+			s.router.Guard.WriteRefusal(w, r, wire.ErrorToConnect(err))
 		}
 	})
 }

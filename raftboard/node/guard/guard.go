@@ -172,6 +172,13 @@ func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 	})
 }
 
+// WriteRefusal answers a call that no interceptor sees with its error. The caller pays for it like
+// for other refused calls.
+func (g *Guard) WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
+	admission.ConnOf(r.Context()).PayRefusal(err)
+	_ = g.Refuse.Write(w, r, err)
+}
+
 // Recognized wraps the handler of pages so that a request with a known token or certificate has a
 // caller. The others are of strangers, who may sign in.
 func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
