@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxPassed bounds what a Checker remembers. A busy client posts the same few flows again
-// and again; a flow that was forgotten costs a compilation.
+// maxPassed bounds what a Checker remembers. A busy client posts the same few flows
+// repeatedly; a flow that is no longer remembered is compiled again.
 const maxPassed = 1_000
 
 // Checker finds the faults of flows before they are posted or started: every fault that Compile

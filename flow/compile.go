@@ -25,7 +25,7 @@ type Compilation struct {
 	// whole flow.
 	Targets []string
 
-	// Set by Grown: the plan that it grows from, and the number of elements by opening.
+	// Set by Grown: the plan to grow, and the number of elements of each opening.
 	template *Plan
 	sizes    map[string]int
 }
@@ -242,8 +242,8 @@ func quoted(node Node) string {
 	return fmt.Sprintf("flow %q", node.Name())
 }
 
-// place adds a node's vertices behind those that it waits for, and returns the vertices
-// at its end.
+// place adds a node's vertices behind the vertices that the node waits for, and returns the
+// vertices at its end.
 func (c *compiler) place(node Node, before []int32) []int32 {
 	flow, ok := node.(*Flow)
 	if !ok {
@@ -365,8 +365,8 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	return id
 }
 
-// union joins sets of vertices. It passes over them once, because wide flows have
-// thousands. Sets may overlap, because an empty flow passes on what stands before it.
+// union joins sets of vertices in one pass, because wide flows have thousands of them. Sets
+// may overlap: the end of an empty flow is the set of vertices before that flow.
 func union(sets [][]int32) []int32 {
 	if len(sets) == 1 {
 		return sets[0]
@@ -384,8 +384,8 @@ func union(sets [][]int32) []int32 {
 	return joined
 }
 
-// number gives steps their numbers. A vertex is made after those that it waits for, so the
-// order is topological already; only gates are moved behind the steps.
+// number gives steps their numbers. Each vertex is made after the vertices that it waits for,
+// so the order is topological already. number only moves the gates behind the steps.
 func (c *compiler) number() {
 	steps := 0
 	for _, step := range c.vertices {

@@ -19,8 +19,8 @@ const MaxConcurrency = 1_000
 // other flows that wait for the key. A step that returns NotYet releases its permit until its
 // next call.
 //
-// The key can contain arguments of the step in braces, as in "disk-{host}": the text of a string,
-// the JSON of another value, and nothing for an absent one.
+// The key can contain arguments of the step in braces, as in "disk-{host}". A string is inserted
+// as its text, any other value as JSON, and an absent argument as nothing.
 func Concurrency(key string, limit int) StepOption {
 	return stepOption(func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} })
 }

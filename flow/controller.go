@@ -15,7 +15,7 @@ import (
 // restarts when the whole flow is run again.
 const MaxRounds = 100
 
-// RetrySuffix ends the name of a retry that was given none: the flow's name, then the suffix.
+// RetrySuffix follows the flow's name in the default name of a retry.
 const RetrySuffix = "-retry"
 
 // MaxPause limits the delay of a Decision.
@@ -24,11 +24,11 @@ const MaxPause = 30 * 24 * time.Hour
 // Controller decides what happens to a flow after one of its steps has failed permanently. Give a
 // controller to a flow with NewRetrier and (*Flow).WithRetry.
 //
-// The loop that drives the flow calls both methods, for one failure after the other. Both must
-// decide from their arguments, and must not block. They can be called for several flows at once.
-// A decision is recorded with the failure and never repeated, unless a crash came before the
-// record: both methods can therefore see the same history twice. A panic in either method is a
-// failure, as in a step.
+// The loop that drives the flow calls both methods, one failure at a time. Both must decide from
+// their arguments, and must not block. They can be called for several flows at once. A decision
+// is recorded with the failure and never repeated, unless a crash came before the record: both
+// methods can therefore see the same history twice. A panic in either method is a failure, as in
+// a step.
 type Controller interface {
 	// Next returns the value of the next round, which the retry provides to the steps of its
 	// flow: a JSON value of at most 8 KiB, or a value that marshals to one. An error is a failure
@@ -43,7 +43,7 @@ type Controller interface {
 type History struct {
 	// Retry is the name of the retry.
 	Retry string
-	// Arguments are the values that the retry requires, by its own names for them.
+	// Arguments are the values that the retry requires, by argument name.
 	Arguments logbook.Values
 	// Rounds are the rounds so far, oldest first; none before the first Next. When an outer retry
 	// starts this retry again, Rounds is empty again.
@@ -69,8 +69,8 @@ type Decision struct {
 // Verdict is what happens to a flow after a failure.
 type Verdict int
 
-// The zero Verdict is invalid, and a failure of the controller: forgetting to decide
-// must not revert by accident.
+// The zero Verdict is invalid and counts as a failure of the controller: a controller that
+// forgets to decide must not revert the flow by accident.
 const (
 	// VerdictRetry reverts the flow of this retry and starts it again. Flows and steps before it
 	// keep their state.
@@ -171,8 +171,9 @@ func (f forEach) OnFailure(h *History) Decision {
 	return Decision{Verdict: VerdictRevert}
 }
 
-// untried returns the values minus the tried ones, one for one. It compares JSON texts without
-// spaces, not positions: a list that changed after the flow began still has its untried values.
+// untried returns the values without the tried ones; each try removes one equal value. It
+// compares JSON texts without spaces, not positions: if the list changed after the flow began,
+// its untried values are still found.
 func untried(values []json.RawMessage, h *History) []json.RawMessage {
 	tried := make(map[string]int, len(h.Rounds))
 	for _, round := range h.Rounds {

@@ -11,7 +11,7 @@ import (
 // Depth is how far the no of a decider reaches.
 type Depth int
 
-// The depths, from the widest. Where several deciders say no, the widest counts.
+// The depths, widest first. If several deciders say no, the widest depth counts.
 const (
 	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
 	// its flow again; the decider then decides again.
@@ -72,7 +72,7 @@ func (s Steps) described() string {
 
 // Choice is a gate before a node that has deciders.
 type Choice struct {
-	// Gate is the vertex before the node. Nothing of the node begins before the decision.
+	// Gate is the vertex before the node. No step of the node begins before the decision.
 	Gate   int
 	Target Steps
 	// Deciders are the deciders of the links into the node, in the order of the links.
@@ -95,7 +95,7 @@ type ChoiceID struct {
 func (c *Choice) ID() ChoiceID { return c.id }
 
 // NameOf is the name of a step as the deciders of the choice see it: without the indexes of the
-// instance that contains both.
+// instance that contains both the step and the choice.
 func (c *Choice) NameOf(step *Step) string { return step.base() + step.at[len(c.id.at):] }
 
 // choiceGraph is shared by the choices of one graph: the edges between its children, and

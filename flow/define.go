@@ -73,8 +73,8 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 	return gates
 }
 
-// awaited is the fingerprint of what a vertex waits for. It is a sum, so it depends neither
-// on the order nor on the gates between.
+// awaited is the fingerprint of what a vertex waits for. It is a sum, so it depends neither on
+// the order of the vertices nor on the gates between them.
 func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
 	sum := uint64(0)
 	for _, before := range p.previous[vertex] {
@@ -118,9 +118,9 @@ func optional(a Argument) string {
 	return ""
 }
 
-// fingerprint is FNV-1a with the final mix of splitmix64: unlike those of FNV alone, its
-// sums distinguish sets. It need not withstand attacks: no one gains by making two steps
-// look alike.
+// fingerprint is FNV-1a with the final mix of splitmix64. With the mix, sums of fingerprints
+// distinguish sets; sums of plain FNV do not. It need not withstand attacks: nobody gains by
+// making two steps look alike.
 func fingerprint(parts ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -135,8 +135,8 @@ func fingerprint(parts ...string) uint64 {
 	return h ^ h>>31
 }
 
-// fingerprintBytes of a fingerprint are kept. Two versions of a step look the same once in
-// 2^48, and the steps of the longest flow still fit into one value.
+// fingerprintBytes is the stored length of a fingerprint. Two versions of a step look the same
+// once in 2^48, and the steps of the longest flow still fit into one value.
 const fingerprintBytes = 6
 
 func fingerprintText(print uint64) string {

@@ -137,8 +137,8 @@ func (p *Plan) Source(wire Wire) string {
 	}
 }
 
-// language is how a language of graphs writes a plan, as formats. Arguments of a cluster: its
-// indentation, number and name; of a step the same; of an edge: its steps and label.
+// language holds the format strings of a graph language. A cluster and a step take
+// indentation, number and name; an edge takes its two steps and its label.
 type language struct {
 	begin, cluster, endCluster, step, retry, edge, labelled, end string
 	quote                                                        func(text string) string

@@ -12,15 +12,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of a recorded failure, so that one long error text cannot make an
-// update too large to be written.
+// Limits of a recorded failure: one long error text must not make an update too large to be
+// written.
 const (
 	maxMessage = 4 << 10
 	maxStack   = 16 << 10
 	maxDetails = 8 << 10
 	detailRoom = 192 // for the encryption of one detail
 	maxCauses  = 16  // of one failure
-	// maxWrapped bounds the errors that are read of one, since an error can wrap itself.
+	// maxWrapped bounds the wrapped errors that are visited, because an error can wrap itself.
 	maxWrapped = 1_000
 	// maxFailure and maxFailures bound a failure with all of its causes. Two such failures together
 	// are within the logbook's limits: a failed revert has the failure that caused it as a cause.
@@ -274,8 +274,8 @@ func (a *allowance) fit(f logbook.Failure) logbook.Failure {
 	return f
 }
 
-// fitDetails leaves out details that are no details or too much, and says so, and those for which
-// other failures leave no room.
+// fitDetails drops invalid or oversized details, and notes that in the failure. It also drops
+// details for which other failures leave no room.
 func (a *allowance) fitDetails(f *logbook.Failure) {
 	err := logbook.Limits{Name: a.name, Value: maxDetails}.CheckDetails("failure details", f.Details)
 	if size := f.Details.Size(); err == nil && size > maxDetails {
@@ -309,7 +309,7 @@ func fitName(name string, limit int) string {
 	return clip(name, limit)
 }
 
-// clip cuts a text to a number of bytes, and replaces what is not UTF-8, which the wire refuses.
+// clip cuts a text to a number of bytes, and replaces invalid UTF-8, which the wire refuses.
 func clip(text string, limit int) string {
 	const ellipsis = "…"
 	if len(text) > utf8.UTFMax*limit {

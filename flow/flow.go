@@ -7,8 +7,8 @@
 // argument to its source, and reports all faults of the flow at once, before anything runs. A
 // Registry builds flows by name: a logbook holds names and arguments, but never code.
 //
-// A flow of two steps, the first of which can be undone. The fields of their structs connect
-// them: city comes from the job's store, room from the step before.
+// The example is a flow of two steps; the first can be undone. The fields of the structs
+// connect the steps: city comes from the job's store, room from the first step.
 //
 //	type order struct{ City string `json:"city"` }
 //	type booked struct{ Room string `json:"room"` }

@@ -147,8 +147,8 @@ type jsonField struct {
 }
 
 // jsonFields lists the fields of a struct by their names in encoding/json. Fields of an embedded
-// struct count as the struct's own, unless it has a field of that name. above are the types being
-// listed: a type that embeds itself through others adds nothing the second time.
+// struct count as the outer struct's own, unless that has a field of the same name. above lists
+// the enclosing types: a type that embeds itself through others adds nothing the second time.
 func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
 	above = append(above, t)
 	var fields []jsonField
@@ -189,7 +189,7 @@ func directField(field reflect.StructField) (jsonField, bool) {
 	return jsonField{name: name, optional: optional}, true
 }
 
-// embedded returns the struct whose fields count as those of the one around it.
+// embedded returns the embedded struct whose fields count as fields of the outer struct.
 func embedded(field reflect.StructField) reflect.Type {
 	if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !field.Anonymous || name != "" {
 		return nil
@@ -197,7 +197,7 @@ func embedded(field reflect.StructField) reflect.Type {
 	return structOf(field.Type)
 }
 
-// structOf is a struct, or the one that a pointer points to; nil for other types.
+// structOf returns a struct type, or the struct type behind a pointer; nil for other types.
 func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -217,8 +217,8 @@ func hasOption(options, wanted string) bool {
 	return false
 }
 
-// marshalsItself reports whether a type has its own JSON, as time.Time does, so that its fields do
-// not count.
+// marshalsItself reports whether a type defines its own JSON, as time.Time does. The fields of
+// such a type do not count.
 func marshalsItself(t reflect.Type) bool {
 	marshaler, text := reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()
 	p := reflect.PointerTo(t)

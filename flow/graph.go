@@ -110,8 +110,8 @@ func reach(edges [][]int) func(from, to int) bool {
 	}
 }
 
-// sort orders the children of a graph so that each comes after those that it waits for,
-// and otherwise as they were given. A cycle is a fault that names it.
+// sort orders the children of a graph so that each comes after the children that it waits for.
+// Otherwise the given order stays. A cycle is reported as a fault that names its children.
 func (c *compiler) sort(flow *Flow, w *wiring) ([]int, bool) {
 	missing := make([]int, len(flow.children))
 	var ready []int
@@ -139,8 +139,8 @@ func (c *compiler) sort(flow *Flow, w *wiring) ([]int, bool) {
 	return order, true
 }
 
-// cyclePath walks backwards among the children that could not be ordered, until
-// one comes up again. Each of them waits for another of them.
+// cyclePath walks backwards among the children that could not be ordered, until a child
+// repeats. Each such child waits for another such child.
 func cyclePath(flow *Flow, w *wiring, missing []int) string {
 	at := slices.IndexFunc(missing, func(count int) bool { return count > 0 })
 	var path []int
@@ -197,8 +197,8 @@ func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	if retry := flow.Retrier(); retry != nil {
 		value = stepInterface(retry.step)
 	}
-	// A retry runs before all of its flow: what it provides is not required from outside,
-	// and what it requires is.
+	// A retry runs before the rest of its flow. Values that it provides are not required from
+	// outside; values that it requires are.
 	for symbol := range value.provides {
 		delete(whole.requires, symbol)
 		whole.provides[symbol] = true

@@ -19,7 +19,7 @@ func Logger(ctx context.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(output, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 }
 
-// withoutTime leaves out the time of a record: each line of the output has one.
+// withoutTime leaves out the time of a record: each line of the output has its own time.
 func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		return slog.Attr{}

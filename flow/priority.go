@@ -1,7 +1,7 @@
 package flow
 
-// MaxPriority limits priorities, above and below 0. A flow should need only a few, and the engine
-// has a queue for each priority that occurs.
+// MaxPriority limits priorities, above and below 0. A flow should need only a few priorities: the
+// engine has a queue for each priority that occurs.
 const MaxPriority = 1_000
 
 // Priority orders the steps of a flow that could start at the same time: the highest number

@@ -27,8 +27,8 @@ type Registry struct {
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry { return &Registry{factories: make(map[string]Factory)} }
 
-// Register adds a factory. ErrDuplicate if the kind has one already, ErrInvalid if the kind
-// is not a valid name or the factory is nil.
+// Register adds a factory. Errors: ErrDuplicate if the kind has a factory already, ErrInvalid
+// if the kind is not a valid name or the factory is nil.
 func (r *Registry) Register(kind string, factory Factory) error {
 	if err := logbook.MaxLimits.CheckName("kind", kind); err != nil {
 		return fmt.Errorf("cannot register a factory: %w: %w", ErrInvalid, err)

@@ -30,8 +30,8 @@ func (p *Plan) SameWorkerAs(step int) (earlier int, bound bool) {
 	return earlier, bound
 }
 
-// bindWorker finds the step on whose worker another one runs. It gives that step a column, so that
-// checkWorkers can ask what it comes before.
+// bindWorker finds the earlier step whose worker also gets this step. It gives the earlier step a
+// column, so that checkWorkers can look up the vertices behind it.
 func (r *resolver) bindWorker(number int, instance int32) {
 	p := r.compiler.plan
 	step := p.steps[number]
@@ -73,7 +73,7 @@ func (r *resolver) sees(instance, other int32) bool {
 	return instance == other
 }
 
-// checkWorkers reports steps that do not wait for the step on whose worker they run.
+// checkWorkers reports steps with SameWorkerAs that do not wait for the earlier step.
 func (r *resolver) checkWorkers() {
 	p := r.compiler.plan
 	for _, step := range slices.Sorted(maps.Keys(p.workerOf)) {

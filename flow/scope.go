@@ -71,7 +71,7 @@ func boundsOf(s span, numbers []int32, steps int) Scope {
 	return bounds
 }
 
-// span is a range of vertices, and for a scope the index of the one around it.
+// span is a range of vertices; for a scope it also has the index of the scope around it.
 type span struct{ from, end, parent int }
 
 // numberScopes converts scopes from vertices to the numbers of steps and gates; numbers

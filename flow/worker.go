@@ -34,7 +34,7 @@ func OnWorker(step WorkerStep) Task {
 }
 
 // MaxWorkersLost limits the attempts at a step that may lose their worker, between two resets,
-// without counting as failures. A step that kills its workers must not do so without end.
+// without counting as failures. It stops a step that kills every worker.
 const MaxWorkersLost = 5
 
 // WorkerStep returns the argument of OnWorker; false for a step that the conductor does itself.

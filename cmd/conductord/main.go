@@ -43,8 +43,7 @@ func run(program *cli.Program, args []string) int {
 		ctx, stay = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stay() // not before the end: a closed terminal sends the signal more than once
 	}
-	// A second signal finds the default behaviour, so that a command that is
-	// slow to end can still be ended.
+	// A second signal has its default effect, so that it ends a command that is slow to stop.
 	defer context.AfterFunc(ctx, stop)()
 	return program.Run(ctx, args)
 }

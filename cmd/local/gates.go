@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// gates stand in front of the nodes' raft ports, so that a node can be cut off
-// from the others without a privilege.
+// gates are proxies in front of the nodes' raft ports, so that a test can cut a node off from
+// the others without privileges.
 type gates struct {
 	mu    sync.Mutex
 	shut  map[string]bool        // nodes that are cut off
 	joins map[net.Conn][2]string // connections, and the nodes that they join
 }
 
-// serve passes on what others say to a node. It ends with the listener, and each
-// connection with either of its ends.
+// serve forwards connections to a node. It ends with the listener; a connection ends when one
+// of its two sides ends.
 func (g *gates) serve(listener net.Listener, node, inner string) {
 	for {
 		conn, err := listener.Accept()

@@ -130,7 +130,7 @@ func (c *Cluster) configure() error {
 	return nil
 }
 
-// Close kills what runs, unless it was to outlive this program. It may be
+// Close kills the running nodes, unless they were started to outlive this program. It may be
 // called more than once.
 func (c *Cluster) Close() {
 	c.closing.Do(func() {
@@ -208,7 +208,7 @@ func (n *Node) Reconfigure(change func(*config.Config)) error {
 // Use makes another executable the one that the node's next process runs.
 func (n *Node) Use(program string) { n.program = program }
 
-// Start runs the node's process. The first time it is told to make its identity.
+// Start runs the node's process. The first start gets the flag that makes the node's identity.
 func (n *Node) Start() error {
 	if n.Running() {
 		return fmt.Errorf("cannot start %s: it runs already", n.Name)

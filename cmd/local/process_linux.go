@@ -19,8 +19,8 @@ func processAttributes(detached bool) *syscall.SysProcAttr {
 // PauseSignals returns the signals that stop and continue a process, if the system has them.
 func PauseSignals() (stop, goOn os.Signal, can bool) { return syscall.SIGSTOP, syscall.SIGCONT, true }
 
-// launcher starts processes from its own thread: Go can end any other thread at any time, and its
-// processes would be killed with it.
+// launcher starts processes from one locked thread. Go can end any other thread at any time, and
+// the kernel would then kill the processes that the thread started.
 type launcher struct {
 	queue   chan *exec.Cmd
 	results chan error

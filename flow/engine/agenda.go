@@ -7,7 +7,8 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// agenda holds the steps that wait to start, each once: in ready, in due, or under a key.
+// agenda holds the steps that wait to start. Each step is in exactly one place: ready, due, or
+// the queue of a key.
 type agenda struct {
 	steps        *flow.Plan                     // in which they are numbered
 	ready        readySteps                     // they may start now
@@ -64,8 +65,9 @@ func (a *agenda) unblock(p permitSource) {
 	}
 }
 
-// returnReserved returns permits that no step can use now. It may return one that was
-// reserved just now for a blocked step: then the run queues for that key again, if it goes on.
+// returnReserved returns permits that no step can use now. It may also return a permit that
+// was just reserved for a blocked step. If the run continues, it then queues for that key
+// again.
 func (a *agenda) returnReserved(p permitSource, goesOn bool) {
 	for _, key := range p.returnReserved() {
 		if blocked := a.blocked[key]; blocked != nil && goesOn {

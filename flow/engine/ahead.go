@@ -11,13 +11,14 @@ const (
 	// maxAhead bounds the age of the changes that steps run ahead of. It is several rounds
 	// of a healthy cluster; behind a slower one, steps wait as they do without Repeatable.
 	maxAhead = 50 * time.Millisecond
-	// linger is how long the mark of a step that starts early waits for the step's end: for a
-	// quick step one update holds both. A longer one is recorded as running meanwhile.
+	// linger is how long the mark of a step that starts early waits for the step's end, so
+	// that one update holds both. After that time, the step is recorded as running.
 	linger = time.Millisecond
 )
 
-// ahead says what steps may run ahead of: the changes that are not durable yet must be few,
-// young, and without anything that must be durable before any step starts.
+// ahead decides whether steps may start before earlier changes are durable. Those changes must
+// be few and recent, and none of them may be a change that must be durable before any step
+// starts.
 type ahead struct {
 	since   time.Time // when the oldest change was made that is not recorded; zero: all are recorded
 	bytes   int       // of the updates that are recorded and not durable
@@ -33,7 +34,7 @@ type pendingUpdate struct {
 	bytes   int
 }
 
-// newAhead makes nothing run ahead before the first updates are durable
+// newAhead lets no step run ahead before the first updates are durable
 //   - if they carry out interventions;
 //   - if they record how the flow is built, which the next owner must build in the same way.
 func newAhead(o *Options, corrected bool) ahead {
@@ -96,8 +97,8 @@ func (l *loop) startEarly(starts []start) (rest []start, ended bool, err error) 
 	if len(rest) > 0 || len(starts) == 0 {
 		return rest, false, nil
 	}
-	// Gosched lets a step that never blocks end and report now, which saves an update.
-	// There is no condition to wait for instead: a step may also run for hours.
+	// Gosched lets a step that never blocks end and report now, which saves an update. The
+	// loop cannot wait for the end of the step, because a step can run for hours.
 	runtime.Gosched()
 	select {
 	case r := <-l.reports:

@@ -15,9 +15,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestAnyDetail: whatever a logbook says of a flow with retries and choices,
-// the engine refuses it or brings it to an end; it never hangs or panics, and
-// never writes what a logbook would refuse.
+// TestAnyDetail loads arbitrary records of a flow with retries and choices. The engine refuses
+// a record or ends its flow. It never hangs or panics, and never writes an update that a
+// logbook would refuse.
 func TestAnyDetail(t *testing.T) {
 	idle := func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
 	undo := func(context.Context, struct{}, *struct{}) error { return nil }

@@ -88,9 +88,9 @@ func (r ruleless) Next(*flow.History) (any, error)                { return r.nex
 func (r ruleless) OnFailure(*flow.History) flow.Decision          { return r.verdict() }
 func (ruleless) Execute(context.Context, *flow.Call) (any, error) { return nil, errors.New("woot") }
 
-// TestBadRunsAreResolved: what goes wrong while a flow runs, in code around
-// the steps as in themselves, is a failure of a step, and is resolved as any
-// other: what was done is undone, and nothing is left running.
+// TestBadRunsAreResolved: a fault while a flow runs, in a step or in the code around it, is a
+// failure of a step. It is resolved like any other: finished steps are undone, and nothing is
+// left running.
 func TestBadRunsAreResolved(t *testing.T) {
 	one := func() (any, error) { return 1, nil }
 	revert := func() flow.Decision { return flow.Decision{Verdict: flow.VerdictRevert} }

@@ -7,8 +7,8 @@ import (
 )
 
 // maxUnmarked limits the steps that may start unmarked. After a crash the next owner marks all
-// steps that could have started. In a flow that begins with many steps, most of them would be
-// marked, and perhaps reverted, without ever having run.
+// steps that could have started. If a flow begins with many steps, the next owner would mark,
+// and perhaps revert, many steps that never ran.
 const maxUnmarked = DefaultWorkers
 
 // unmarkedSteps returns the steps that may start before their marks are durable: the steps with

@@ -115,9 +115,8 @@ func TestStepsThatBeginWithTheClaim(t *testing.T) {
 	}
 }
 
-// TestLaterStepsWaitForTheFirstMarks: a step that begins with the claim is
-// marked all the same, and no other one begins before that and all after it is
-// durable.
+// TestLaterStepsWaitForTheFirstMarks: a step that begins with the claim is marked
+// nevertheless. No other step begins before that mark and all later updates are durable.
 func TestLaterStepsWaitForTheFirstMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, let := &calls{}, make(chan none)
@@ -247,9 +246,9 @@ func TestUnrecordedBeginning(t *testing.T) {
 	}
 }
 
-// TestTakingUpWithoutARecord: a flow that may have begun is taken up as one
-// whose first steps are recorded as running, and what it does first is to record
-// that. Nothing begins before that is durable.
+// TestTakingUpWithoutARecord: a flow that may have begun is resumed as if its first steps were
+// recorded as running. The run records that first, and nothing begins before the record is
+// durable.
 func TestTakingUpWithoutARecord(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)

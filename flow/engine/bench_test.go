@@ -177,9 +177,8 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkEach is a flow whose list decides how large it is: what growing
-// costs shows in the difference of a step's time from that of a flow which was
-// written down.
+// BenchmarkEach runs a flow whose list sets its size. The cost of growing is the difference
+// between its time per step and the time per step of a flow without an each.
 func BenchmarkEach(b *testing.B) {
 	for _, n := range []int{100, 1_000, 9_000} {
 		b.Run(fmt.Sprintf("%d elements", n), func(b *testing.B) {

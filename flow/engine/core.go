@@ -62,7 +62,7 @@ type outcome struct {
 	ended           time.Time
 }
 
-// begin makes the changes that follow from the state in which the flow was loaded.
+// begin makes the changes that the loaded state of the flow requires.
 func (c *core) begin(now time.Time) {
 	c.began = now
 	if c.reverting {
@@ -188,8 +188,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
-// deadline is when the executions of a step that has begun must end; zero: never. A
-// beginning in the future is from a clock ahead of ours: this run's beginning counts instead.
+// deadline is when the executions of a step that has begun must end; zero: never. A start in
+// the future comes from a clock ahead of ours. The deadline then counts from the start of this
+// run.
 func (f *facts) deadline(step int, now time.Time) time.Time {
 	most, since := f.plan.Step(step).Deadline(), f.vertices[step].since
 	if most == 0 {
@@ -201,8 +202,8 @@ func (f *facts) deadline(step int, now time.Time) time.Time {
 	return since.Add(most)
 }
 
-// move moves the flow to running or reverting. A flow stays running while a retry
-// undoes its own part to begin again.
+// move moves the flow to running or reverting. A flow stays running while a retry undoes its
+// own part and starts it again.
 func (c *core) move(now time.Time) {
 	if c.reverting {
 		c.out.flow(logbook.FlowReverting, nil, now)

@@ -8,9 +8,9 @@ import (
 	"github.com/conductord/conductord/flow/engine"
 )
 
-// TestCostPerStep: a step of a large flow allocates no more than one of a
-// small flow, whatever the shape: a list that is made anew for each step would
-// show here. The time is for the benchmarks, which have a quiet machine.
+// TestCostPerStep: a step of a large flow allocates no more than one of a small flow, whatever
+// the shape: a list that is rebuilt for each step would show here. The benchmarks measure the
+// time, on a quiet machine.
 func TestCostPerStep(t *testing.T) {
 	for _, row := range []struct {
 		name         string

@@ -23,10 +23,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestCrashAtEveryWrite runs generated flows, lets the conductor die before
-// each update in turn, and resumes from what was recorded. However it was
-// interrupted, the flow comes to the end that it has without a crash, and no
-// step is called that its record does not allow.
+// TestCrashAtEveryWrite runs generated flows, lets the conductor die before each update in
+// turn, and resumes from the record. After every crash, the flow ends as it does without a
+// crash, and no step is called against its record.
 func TestCrashAtEveryWrite(t *testing.T) {
 	longtest.Checks(t, 30)
 	synctest.Test(t, func(t *testing.T) { crashAtEveryWrite(timeless{t}) }) // steps wait to be asked again
@@ -373,9 +372,9 @@ func (w *world) options(claim uint64) engine.Options {
 		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Begins: w.begins, Workers: w.workers, Pool: w.pool}
 }
 
-// storm lets everything befall the flow that can: a journal that acknowledges
-// late, with several updates on their way, and refuses from some point on;
-// the claim lost, the flow suspended, and the gate closed, each at any moment.
+// storm injects every fault that a run can meet. The journal acknowledges late, with several
+// updates in flight, and refuses updates from some point on. The claim is lost, the flow is
+// suspended, and the gate closes, each at any moment.
 func (w *world) storm(rt *rapid.T) {
 	const (
 		rounds = 40 // with trouble; then one without
@@ -553,9 +552,9 @@ func setBack(atom *logbook.AtomDetail) bool {
 // executionOf names an execution that a world has seen.
 func executionOf(step string, number int) string { return fmt.Sprintf("%s/%d", step, number) }
 
-// neverBegan reports whether no execution has begun of the round that a revert undoes: the record has
-// the end of each, and the world has seen none. An execution that a crash has cut off has no end in the
-// record, or is at most once. Where attempts are folded, the conductor does not know.
+// neverBegan reports whether the round that a revert undoes had no execution: the record has an end for
+// each execution of earlier rounds, and the world saw none in this round. An execution that a crash cut
+// off has no recorded end, or is at most once. If attempts are folded, the conductor does not know.
 func neverBegan(atom *logbook.AtomDetail, seen map[string]bool) bool {
 	executions := 0
 	for i := len(atom.Attempts) - 1; i >= 0; i-- {

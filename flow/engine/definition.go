@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxNamed bounds the differences named in a log, to an observer or in an error: with
-// a hundred it is another flow.
+// maxNamed bounds the differences that a log, an observer or an error names. With more
+// differences it is another flow.
 const maxNamed = 100
 
 // revision is how the flow's definition has changed since the flow began.
@@ -21,9 +21,9 @@ type revision struct {
 	unknown     bool // something is different, and the record does not hold enough to tell what
 }
 
-// revise compares how the flow is built with how it was begun, and applies the flow's
-// policy for changes. That begun steps are still at the same point of the flow is
-// checked step by step, in load and checkOrder.
+// revise compares the flow's present definition with the recorded one, and applies the flow's
+// policy for changes. load and checkOrder check that each begun step is still at the same
+// point of the flow.
 func revise(o *Options) (*revision, error) {
 	current := o.Plan.Definition()
 	if len(current.Packed) > o.Limits.Value {

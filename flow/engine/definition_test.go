@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A flow changes while it runs: the conductor dies before any update, the next
-// one has other code, and dies as well. However that falls, what has been
-// adopted is recorded, and the flow comes to its end as it is built now.
+// A flow changes while it runs: the conductor dies before any update, and the next one has
+// other code and dies too. In every case, the adopted change is recorded, and the flow ends as
+// it is built now.
 func TestChangeAtEveryWrite(t *testing.T) {
 	before := compile(t, flow.Linear("f", act("a", fine), act("b", fine), act("gone", fine)))
 	after := compile(t, flow.Linear("f", act("a", fine), act("b", fine, flow.Version("")), act("new", fine), act("last", fine)))

@@ -71,14 +71,14 @@ const (
 	// DefaultGrace is how long Run waits for steps whose context has ended.
 	// It is longer than handlers get between SIGTERM and SIGKILL.
 	DefaultGrace = 5 * time.Second
-	// maxUnacknowledged bounds the updates that are not yet durable: with
-	// more, a slow cluster would let a fast flow run ahead without end.
+	// maxUnacknowledged bounds the updates that are not yet durable. Without a bound, a fast
+	// flow could run arbitrarily far ahead of a slow cluster.
 	maxUnacknowledged = 256
 )
 
 var (
-	// ErrMismatch: the flow detail and the plan do not belong together, or no engine produces the
-	// detail's state.
+	// ErrMismatch: the flow detail and the plan do not belong together, or the detail is in a
+	// state that no engine produces.
 	ErrMismatch = errors.New("the flow detail does not match the flow")
 	// ErrPinned: the flow's definition here differs from the recorded one, and the flow is pinned
 	// (logbook.ChangePin). Another conductor may have the old code.
@@ -141,9 +141,9 @@ type Options struct {
 	// error.
 	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step, and blocks while the
-	// claim is in doubt. An error or a panic ends the run. The step is already marked running, or
-	// may start unmarked (see Begins) or run ahead. An at-most-once step that is refused here
-	// therefore counts as begun. nil: open.
+	// claim is in doubt. An error or a panic ends the run. A step is usually marked running
+	// before the call (exceptions: Begins, flow.Repeatable). An at-most-once step that is refused
+	// here therefore counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an argument that
 	// comes from the flow's definition or from the Store. The goroutine of the step calls it
@@ -208,8 +208,8 @@ type End struct {
 	Unrecorded bool
 }
 
-// Event is one change of a step; if Step is empty, of the flow. With Difference set, it is one
-// accepted change of the flow's definition.
+// Event is one change of a step; if Step is empty, of the flow. If Difference is set, the
+// event is one accepted change of the flow's definition.
 type Event struct {
 	Time  time.Time
 	Step  string

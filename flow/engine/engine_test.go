@@ -421,9 +421,9 @@ type panicking struct{}
 func (panicking) Error() string                { panic("aargh") }
 func (panicking) MarshalJSON() ([]byte, error) { panic("aargh") }
 
-// However long what a step leaves behind, the updates of its flow are taken
-// by the logbook, and the last one with the job's ending beside it: what was
-// refused once would be refused by every conductor that claims the job.
+// However long the results and failures of a step are, the logbook accepts the updates of its
+// flow, and the last update together with the job's ending. An update that the logbook refuses
+// once, it would refuse from every conductor that claims the job.
 func TestLongEvidence(t *testing.T) {
 	lower := logbook.Limits{Name: 64, Value: 1 << 10, Command: 64 << 10, Steps: 100}
 	uneven := logbook.MaxLimits

@@ -14,8 +14,8 @@ type facts struct {
 	plan  *flow.Plan
 	store logbook.Values
 	began time.Time // this run
-	// limits of the logbook. Failures are cut to them: every conductor would have
-	// an oversized update refused.
+	// limits of the logbook. Failures are cut to these limits, because every conductor's
+	// logbook would refuse an oversized update.
 	limits logbook.Limits
 
 	vertices []vertex          // the steps of the plan
@@ -30,7 +30,7 @@ type facts struct {
 	taken map[string][]json.RawMessage       // cache of the elements of openings, by step
 }
 
-// found is what a run finds in the record, and begins with. Nothing uses it later.
+// found holds what a run finds in the record at its start. Only the start of the run uses it.
 type found struct {
 	intervened  pastInterventions
 	takenOver   bool  // the last owner of the flow was cut off, perhaps: see undoLast

@@ -28,9 +28,9 @@ var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawM
 // drawnLimits make a result that is too large a small one.
 var drawnLimits = logbook.Limits{Value: 4 << 10}
 
-// drawing makes a flow of the draws of rapid. It fixes the behaviour of each
-// step, which depends only on the record at the time of the call: an interrupted
-// flow has exactly one right end.
+// drawing builds a flow from rapid's draws. The behaviour of each step is fixed, and depends
+// only on the record at the time of the call. An interrupted flow therefore has exactly one
+// right end.
 type drawing struct {
 	rt      *rapid.T
 	world   *actors
@@ -535,9 +535,8 @@ func (a *actor) tell(call *flow.Call) {
 	}
 }
 
-// isOf reports whether a value is one that can be under a symbol: the result of
-// its step, or, where an each has gathered it, a list of such for two elements
-// or none.
+// isOf reports whether a value can be under a symbol: the result of the symbol's step or, if
+// an each has gathered it, a list of such results for two elements or none.
 func isOf(value json.RawMessage, symbol string) bool {
 	if symbol[0] != 'g' {
 		return strings.HasPrefix(string(value), `"`+symbol[1:]+`@`)

@@ -32,9 +32,9 @@ const (
 	countedFlows = 500
 )
 
-// TestGeneratedFlows draws flows of everything that a flow can be made of,
-// and lets the conductor of each die before every update in turn, and the one
-// that takes over die too; suspends them, and cancels them. In all cases,
+// TestGeneratedFlows draws flows from all parts that a flow can have. The conductor of each
+// flow dies before every update in turn, and so does the next conductor. The flows are also
+// suspended and cancelled. In all cases,
 //
 //   - the flow comes to the end that it has undisturbed: its state, that of
 //     each step, and the results. Where steps run beside each other, what
@@ -74,9 +74,9 @@ func inFakeTime(t *testing.T, f func()) {
 	}
 }
 
-// least is in how many of countedFlows something must occur: a third of what
-// it does on the average, and a tenth where that is less than 65, so that none
-// is missed by chance. A third of so few is, by one of them in a hundred runs.
+// least is the number of countedFlows in which a case must occur: a third of its average, or a
+// tenth if the average is below 65. With a third of so few, chance alone would fail one case
+// in a hundred runs.
 var least = map[string]int{
 	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
 	"each": 80, "each in an each": 2, "each under a retry": 40, "each begins again after its undo": 2,
@@ -386,9 +386,8 @@ func (c *trial) occurred(f finish) {
 	}
 }
 
-// strict: the flow has one end, whichever of its steps comes first. It has not
-// if one failure can keep another step from beginning whose failure, or whose
-// undo, would have meant something else.
+// strict: the flow has one end, whatever the order of its parallel steps. A flow is not strict
+// if one failure can prevent the start of a step whose failure or undo would change the end.
 func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls }
 
 // like compares an end with that of the undisturbed run.

@@ -12,12 +12,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxGathered bounds the list that an each gathers for later steps: as much as one
-// message of the logbook holds.
+// maxGathered bounds the list that an each gathers for later steps. One message of the logbook
+// holds as much.
 const maxGathered = 4 << 20
 
-// grownPlan adds the recorded instances to a plan: those of every opening that has
-// taken its list and has not been reset since.
+// grownPlan adds the recorded instances to a plan: the instances of every opening that has
+// taken its list and was not reset since.
 func grownPlan(plan *flow.Plan, atoms []logbook.AtomDetail) (*flow.Plan, error) {
 	if plan == nil || !plan.Grows() {
 		return plan, nil
@@ -63,9 +63,8 @@ func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
 	return elements, nil
 }
 
-// loadAbsent loads the atom of an instance that the plan lacks in this round: in an
-// earlier round of a retry the list was longer. It is kept, because in a later round
-// the list may be longer again.
+// loadAbsent loads the atom of an instance that the plan lacks because the list was longer in
+// an earlier round. The atom is kept: in a later round the list may be longer again.
 func (l *loader) loadAbsent(atom *logbook.AtomDetail) error {
 	step, ok := l.plan.Instantiated(atom.Name)
 	switch {
@@ -104,8 +103,9 @@ func (c *core) keepAbsent(name string, v vertex) {
 	c.absent[name] = v
 }
 
-// open takes the lists of all ready openings, and releases what is behind them. They
-// grow the plan together, because growing costs as much as the flow is large.
+// open takes the lists of all ready openings, and releases the vertices behind them. All
+// openings grow the plan in one pass, because each growth costs time in proportion to the
+// flow's size.
 func (c *core) open(first int, now time.Time) {
 	openings := append([]int{first}, c.ready.take(func(step int) bool { return c.plan.Step(step).IsEach() })...)
 	budget := c.limits.Steps - c.plan.Len() - len(c.absent)
@@ -140,8 +140,8 @@ func (c *core) open(first int, now time.Time) {
 	}
 }
 
-// takeList makes the one attempt at an opening, if the flow may have so many more
-// steps. It has no effects outside, so the attempt need not be durable before.
+// takeList makes the one attempt at an opening, if the flow has room for the new steps. The
+// attempt has no effects outside, so its mark need not be durable first.
 func (c *core) takeList(step int, budget *int, now time.Time) {
 	delete(c.taken, c.plan.Step(step).Name())
 	c.executeHere(step, now)

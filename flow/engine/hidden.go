@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// minPart is the shortest part of a secret that is hidden in a text for people. Such
-	// texts are cut, by us and by programs, and a cut can leave half a secret.
+	// minPart is the shortest part of a secret that is hidden in a text for people. The engine
+	// and other programs cut such texts, and a cut can leave half a secret.
 	minPart = 8
 	// minRun is the shortest part of a longer secret that is hidden in a value. Programs use
-	// values, and a shorter part, such as https://, can be there without the secret.
+	// values, and a shorter part, such as https://, can occur in a value without the secret.
 	minRun = 16
-	// maxNested is how many JSON texts within one another are read: each is quoted once more.
+	// maxNested is the number of nested JSON texts that are read. Each level of nesting adds
+	// one level of quoting.
 	maxNested = 2
 )
 
-// hidden are the secrets that one attempt was given, kept out of what is recorded of it.
-// nil: it was given none.
+// hidden holds the secrets of one attempt, and keeps them out of the attempt's record. nil:
+// the attempt has no secrets.
 type hidden struct {
 	secrets    map[string]string // by name
 	references int
@@ -132,9 +133,9 @@ func documentsIn(text string) (documents []any) {
 	}
 }
 
-// walk puts what visit returns in the place of a JSON value and of each value in it, inner
-// values first. The sum is that of the value before: it is the same for equal values, whatever
-// the order of keys and the form of numbers. The size is the bytes of its texts, keys and numbers.
+// walk replaces a JSON value, and each value inside it, by the result of visit, inner values
+// first. The sum covers the original value: equal values have equal sums, whatever the order of
+// keys and the form of numbers. The size counts the bytes of texts, keys and numbers.
 func (h *hidden) walk(value any, visit func(value any, sum uint64, size int) any) (visited any, sum uint64, size int) {
 	switch value := value.(type) {
 	case string:
@@ -200,7 +201,7 @@ func (h *hidden) prepare() {
 // mark stands in the record in the place of a secret.
 func mark(name string) string { return "[secret " + name + "]" }
 
-// flat is a text with a space for each control character, as messages have them.
+// flat replaces each control character of a text by a space, as failure messages do.
 func flat(text string) string {
 	if strings.IndexFunc(text, unicode.IsControl) < 0 {
 		return text
@@ -217,9 +218,9 @@ func flatten(text []byte) []byte {
 	return text
 }
 
-// text is a text without secrets: one for people without any part of them, one of a value
-// without parts that are too long for a coincidence. It replaces bytes that are not UTF-8
-// first: what hides a secret must see the text that is recorded.
+// text removes secrets from a text. A text for people loses every part of a secret; a text in
+// a value loses only parts that are too long for a coincidence. text first replaces bytes that
+// are not UTF-8, so that it searches exactly the text that is recorded.
 func (h *hidden) text(text string, ofValue bool) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	flattened := flat(text)
@@ -247,8 +248,8 @@ func (h *hidden) text(text string, ofValue bool) string {
 	return strings.ToValidUTF8(shown.String(), "") // a part can begin or end within a character
 }
 
-// partAt returns the end of a part that begins at a place of a text, as it is or quoted; 0:
-// none does.
+// partAt returns the end of a secret's part, plain or quoted, that begins at a position of a
+// text; 0: no part begins there.
 func (h *hidden) partAt(text string, at int) (end int, found part) {
 	for _, size := range h.sizes {
 		for depth := 0; depth <= maxNested; depth++ {
@@ -344,8 +345,8 @@ func (h *hidden) failure(f logbook.Failure) logbook.Failure {
 	return f
 }
 
-// report takes the secrets out of what an attempt reports. A mark can be longer than its
-// secret, so what was within its limit may be over it now.
+// report removes the secrets from an attempt's report. A mark can be longer than its secret,
+// so a text can exceed its limit afterwards.
 func (h *hidden) report(r *report, limits *logbook.Limits) {
 	if h == nil {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// callsOf runs a flow whose rounds all fail, under a new claim after every few
-// updates, and returns the keys and numbers of all calls. Every claim loads at
-// most kept attempts of each atom.
+// callsOf runs a flow whose rounds all fail, with a new claim after every few updates. It
+// returns the keys and numbers of all calls. Every claim loads at most kept attempts of each
+// atom.
 func callsOf(t *testing.T, rounds, updates, kept int) (made []string, detail logbook.FlowDetail) {
 	t.Helper()
 	note := func(ctx context.Context, fails bool) (none, error) {

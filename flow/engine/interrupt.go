@@ -14,22 +14,22 @@ func wasInterrupted(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureInterrupted
 }
 
-// execution is one of a step. It has the step's name, because steps are numbered anew when a
-// flow grows.
+// execution is one execution of a step. It has the step's name, because steps are numbered
+// anew when a flow grows.
 type execution struct {
 	step   string
 	number int
 }
 
-// interrupt has the loop end the running execution of a step. It does nothing where none
-// runs, or must not be interrupted.
+// interrupt makes the loop end the running execution of a step. It does nothing if no
+// execution runs, or if the execution must not be interrupted.
 func (c *core) interrupt(step int) {
 	if s := c.plan.Step(step); c.isExecuting(step) && !s.Uninterruptible() {
 		c.interrupts = append(c.interrupts, execution{s.Name(), c.vertices[step].attempt.Number})
 	}
 }
 
-// isExecuting reports whether this run has begun an execution of a step, and not ended it.
+// isExecuting reports whether an execution of a step that this run has begun is still open.
 func (f *facts) isExecuting(step int) bool {
 	return f.vertices[step].phase == executing
 }
@@ -46,8 +46,8 @@ func (c *core) interruptRunning() {
 	}
 }
 
-// takeInterrupts returns the executions that must end, without those that have ended
-// meanwhile: their steps may run again already, in the next round of a retry.
+// takeInterrupts returns the executions that must end. It drops executions that have ended
+// meanwhile: their steps may already run again, in the next round of a retry.
 func (c *core) takeInterrupts() []execution {
 	taken := slices.DeleteFunc(c.interrupts, func(e execution) bool {
 		step, found := c.plan.Find(e.step)
@@ -63,8 +63,8 @@ type interruptible struct {
 	interruption *flow.Interruption // nil: it was not interrupted
 }
 
-// ready returns the context of an attempt. That of an execution can be ended by
-// interruptSteps from now on.
+// ready returns the context of an attempt. From now on, interruptSteps can end the context of
+// an execution.
 func (l *loop) ready(s start) context.Context {
 	if s.call.Action != logbook.ActionExecute || s.plan.Step(s.step).Uninterruptible() {
 		return l.steps
@@ -82,8 +82,8 @@ func (l *loop) forgetAttempt(step string) {
 	}
 }
 
-// interruptSteps ends the executions that the core wants ended. Those that were interrupted
-// before get the latest grace.
+// interruptSteps ends the executions that the core wants ended. Executions that were
+// interrupted before get the latest grace.
 func (l *loop) interruptSteps() {
 	for _, e := range l.core.takeInterrupts() {
 		reason := "the flow is undone"

@@ -74,9 +74,9 @@ func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 	return w, nil, nil
 }
 
-// batchOf returns the interventions to carry out together. In a flow that has not
-// ended, they are those after which no step has begun: only these may be carried out
-// in part.
+// batchOf returns the interventions to carry out together. In a flow that has not ended, these
+// are the interventions after which no step has begun. Only such interventions may have been
+// carried out in part.
 func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	if len(detail.Interventions) == 0 {
 		return nil
@@ -108,8 +108,8 @@ func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	return logbook.Standing(batch)
 }
 
-// check finds interventions that cannot be carried out. A refused one stays in the
-// record; when a later batch is resumed, it is left out with all before it.
+// check finds interventions that cannot be carried out. A refused one stays in the record;
+// when a later batch resumes, the refused intervention and all earlier ones are left out.
 func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 	kept, rerun := w.batch[:0:0], make([]bool, w.plan.Vertices())
 	for i := range w.batch {
@@ -177,8 +177,8 @@ func (w *correction) unopened(name string) (string, bool) {
 	return "", false
 }
 
-// objectionOfEach refuses to complete a step of an each that takes its list again:
-// the new list may have no such element.
+// objectionOfEach refuses to complete a step of an each that will take its list again: the new
+// list may lack the step's element.
 func (w *correction) objectionOfEach(detail *logbook.FlowDetail, name string, rerun []bool) string {
 	for _, opening := range w.plan.Openings(name) {
 		atom, recorded := detail.Atom(opening)
@@ -482,8 +482,8 @@ func endRefused(o *Options, refusal *refusalError) End {
 	return End{State: o.Detail.State, Cause: cause, Update: &b.take()[0]}
 }
 
-// pastInterventions says whether operators have intervened in a flow before this
-// claim, and when last.
+// pastInterventions reports whether operators intervened in a flow before this claim, and the
+// time of the last intervention.
 type pastInterventions struct {
 	any    bool
 	last   logbook.Token
@@ -500,8 +500,8 @@ func pastInterventionsOf(o *Options) pastInterventions {
 	return p
 }
 
-// counts reports whether a failure counts for the retry policy of its step: after an
-// intervention, every step has all of its tries again.
+// counts reports whether a failure counts for the retry policy of its step. Failures before an
+// intervention do not: after it, every step has all of its tries again.
 func (p pastInterventions) counts(attempt *logbook.Attempt) bool {
 	return !p.any || attempt.Token.Compare(p.last) > 0
 }

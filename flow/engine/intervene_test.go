@@ -148,9 +148,9 @@ func (w *ward) instances(name string) []string {
 	return names
 }
 
-// TestInterventionsAtEveryWrite intervenes in generated flows that fail, some more than
-// once. The conductor dies before every update, and each update holds as little as it
-// can. Each intervention is carried out whole, and once, whichever update is lost.
+// TestInterventionsAtEveryWrite intervenes in generated flows that fail, some more than once.
+// The conductor dies before every update, and each update holds as little as it can. Each
+// intervention is carried out completely and exactly once, whichever update is lost.
 func TestInterventionsAtEveryWrite(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
@@ -331,9 +331,9 @@ func (w *ward) once(rt *rapid.T, detail logbook.FlowDetail, updates []logbook.Up
 	}
 }
 
-// TestLaterWordsAloneAreCarriedOut: what was refused of a flow is not carried
-// out after all when a second person has it run again, and the conductor dies
-// between the updates of that, although code has come meanwhile that could.
+// TestLaterWordsAloneAreCarriedOut: a refused intervention stays refused when a second
+// operator reruns the flow and the conductor dies between the updates of the rerun. This is
+// true even if newer code could carry out the first intervention.
 func TestLaterWordsAloneAreCarriedOut(t *testing.T) {
 	const steps = 40
 	limits := logbook.Limits{Command: 4 << 10}

@@ -15,9 +15,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestKeysOfRounds holds which keys the step "pay" gets, in a flow where the step "ship"
-// follows. A row says how often a key fails, and which intervention comes then, with
-// its step if it has one.
+// TestKeysOfRounds checks the keys of the step "pay" in a flow with a later step "ship". A row
+// has the number of failures per key and the intervention that follows, with its step if it
+// names one.
 func TestKeysOfRounds(t *testing.T) {
 	type fails map[string]int
 	for _, row := range []struct {
@@ -85,9 +85,9 @@ func TestKeysOfRounds(t *testing.T) {
 	}
 }
 
-// TestKeysOutliveCrashes lets the process die at every point of a flow whose
-// payment is paid back once, and made again: a bank that knows payments by
-// their keys has made one, whenever that was.
+// TestKeysOutliveCrashes lets the process die at every point of a flow that makes a payment,
+// refunds it, and pays again. A bank that recognises payments by key must end with one
+// payment, wherever the crash was.
 func TestKeysOutliveCrashes(t *testing.T) {
 	var paid, back map[string]bool
 	var shipped int

@@ -207,8 +207,8 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 		return nil
 	}
 	if revert := attempt.Action == logbook.ActionRevert; revert != past.undone {
-		// Earlier attempts at this action belong to an earlier round. When a
-		// round begins, that holds for both actions.
+		// Earlier attempts at this action belong to an earlier round. When a round begins,
+		// this is true for both actions.
 		*failed, past.undone = 0, revert
 		if !revert {
 			h.failedUndo = 0
@@ -225,8 +225,8 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 	return nil
 }
 
-// replay returns the phase to which the last execution of a step leads, with the reverts after it; nil:
-// there was none. A recorded state to which they do not lead is refused.
+// replay returns the phase to which a step's last execution and the reverts after it lead; nil: the
+// step has no execution. It refuses a recorded state that contradicts them.
 func (l *loader) replay(step int, state logbook.AtomState, last *logbook.Attempt, past attemptSummary) (phase, error) {
 	var room [4]event
 	path := room[:0]
@@ -323,8 +323,8 @@ func (l *loader) resumeBroken(detail *logbook.FlowDetail) {
 	}
 }
 
-// checkOrder counts what each vertex waits for, and refuses a step that began before
-// its predecessors were done.
+// checkOrder counts the predecessors that each vertex waits for, and refuses a step that began
+// before its predecessors were done.
 func (l *loader) checkOrder(state logbook.FlowState) error {
 	l.order.count(l.plan, func(vertex int) bool {
 		if vertex < l.plan.Len() {
@@ -368,9 +368,9 @@ func (c *core) queueReady(now time.Time) {
 	}
 }
 
-// queueWhenDue queues a step for its recorded time. Another machine's clock has
-// written that time. If it was ahead of ours, the step waits no longer than the
-// longest delay of its policy, counted from now.
+// queueWhenDue queues a step for its recorded time. Another machine's clock has written that
+// time. If that clock was ahead of ours, the step waits no longer than the longest delay of
+// its policy, counted from now.
 func (c *core) queueWhenDue(step, failures int, now time.Time) {
 	c.queueWithin(step, c.longestWait(step, failures, now), now)
 }

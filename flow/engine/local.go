@@ -57,7 +57,8 @@ type Local struct {
 	Revert <-chan struct{}
 	// Interrupt is Options.Interrupt. nil: never.
 	Interrupt <-chan time.Duration
-	// Observe is Options.Observe: it must not block. Listeners of package listen may. nil: none.
+	// Observe is Options.Observe: it must not block. Listeners of package listen may block. nil:
+	// none.
 	Observe func(Event)
 	Secrets func(ctx context.Context, name string) (string, error) // Options.Secrets
 	Output  func(call *flow.Call, line string)                     // Options.Output

@@ -298,7 +298,7 @@ func (l *loop) nextDue() (time.Time, bool) {
 	return at, ok
 }
 
-// takeReports takes a report and all that wait behind it: their changes share one
+// takeReports takes a report and all reports that wait behind it: their changes share one
 // update.
 func (l *loop) takeReports(r report) error {
 	for {
@@ -319,8 +319,8 @@ func (l *loop) takeReports(r report) error {
 	}
 }
 
-// acknowledgeReady takes the acknowledgements that are there already. With a journal
-// as fast as memory this saves one round of the loop for every step.
+// acknowledgeReady takes the acknowledgements that have arrived already. With a journal as
+// fast as memory this saves one round of the loop per step.
 func (l *loop) acknowledgeReady() error {
 	for l.unacknowledged.len() > 0 {
 		select {
@@ -387,8 +387,8 @@ func (l *loop) conclude(end End) (End, error) {
 	return end, nil
 }
 
-// leavePool returns what the run holds of its pool. Running steps return their own
-// permits when they end.
+// leavePool returns the run's own permits to the pool. Running steps return their permits when
+// they end.
 func (l *loop) leavePool() {
 	if l.inPool == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// isAsked reports whether the open attempt is at this action and has returned NotYet. The attempt
-// then continues, and no other begins.
+// isAsked reports whether the open attempt belongs to this action and has returned NotYet. That
+// attempt then continues, and no new attempt begins.
 func (v *vertex) isAsked(action logbook.Action) bool {
 	return v.attempt != nil && v.attempt.Asked > 0 && v.attempt.Action == action
 }
@@ -27,8 +27,8 @@ func (f *facts) refusal(step int, attempt *logbook.Attempt, now time.Time) *logb
 	return nil
 }
 
-// askedUntil is when an attempt is asked for the last time; false: no limit. If the
-// attempt began in the future, a clock ahead of ours began it, before this run.
+// askedUntil is the time of an attempt's last call after NotYet; false: no limit. A recorded
+// start in the future comes from a clock ahead of ours, before this run.
 func (f *facts) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (time.Time, bool) {
 	most := f.plan.Step(step).WaitAtMost()
 	began := attempt.StartedAt
@@ -74,8 +74,7 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	}
 }
 
-// longestWait bounds the wait that may have been recorded for a step after so many
-// failures.
+// longestWait bounds the wait that a record can hold for a step after this number of failures.
 func (f *facts) longestWait(step, failures int, now time.Time) time.Duration {
 	v := &f.vertices[step]
 	if v.attempt == nil || v.attempt.Asked == 0 {

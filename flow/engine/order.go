@@ -2,8 +2,8 @@ package engine
 
 import "github.com/conductord/conductord/flow"
 
-// order counts, for each vertex of a plan (its steps, then its gates), the others that the vertex
-// waits for. A run crosses each edge once forwards and once backwards.
+// order counts, for each vertex of a plan (steps, then gates), the vertices that it waits for. A
+// run crosses each edge once forwards and once backwards.
 type order []place
 
 // place is a vertex in the order. The counts are int32, because each vertex has three of them.
@@ -16,8 +16,8 @@ type place struct {
 
 func newOrder(plan *flow.Plan) order { return make(order, plan.Vertices()) }
 
-// count counts what each vertex waits for. It releases a vertex whose previous vertices are
-// released, if passes returns true.
+// count counts the unreleased predecessors of each vertex. It releases a vertex whose previous
+// vertices are released, if passes returns true.
 func (o order) count(plan *flow.Plan, passes func(vertex int) bool) {
 	var reached []int
 	for v := range o {
@@ -78,7 +78,8 @@ func (o order) countUndone(plan *flow.Plan, bounds *flow.Scope, isUndone func(ve
 	return count
 }
 
-// withdraw makes all that waits for a vertex wait for it again. None of it has begun.
+// withdraw makes all successors of a vertex wait for that vertex again. None of the successors
+// has begun.
 func (o order) withdraw(plan *flow.Plan, vertex int) {
 	stack := []int{vertex}
 	for len(stack) > 0 {
@@ -95,8 +96,8 @@ func (o order) withdraw(plan *flow.Plan, vertex int) {
 	}
 }
 
-// reset counts the vertices of a scope as before its retry began: all that is behind the scope
-// waits for them again.
+// reset restores the counts of a scope's vertices from before its retry began: everything
+// behind the scope waits for them again.
 func (o order) reset(plan *flow.Plan, bounds *flow.Scope) {
 	eachVertex(bounds, func(v int) {
 		if o[v].released {

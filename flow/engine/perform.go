@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// timeUp is the cause of a context that ends at the step's timeout or deadline.
+// timeUp is the cause when a context ends at the step's timeout or deadline.
 type timeUp string
 
 func (t timeUp) Error() string { return string(t) }
@@ -90,8 +90,8 @@ func (l *loop) perform(ctx context.Context, s start) {
 	returned = true
 }
 
-// bound ends the context of an attempt at the step's timeout, less what is spent of it already, or at
-// its deadline. The timeout of an attempt for a worker counts once it is taken.
+// bound ends the context of an attempt at the step's timeout, minus the time already spent, or at its
+// deadline. For a worker's attempt, the timeout counts from the moment when a worker takes it.
 func (l *loop) bound(ctx context.Context, s start, taken bool) (context.Context, context.CancelFunc) {
 	step := s.plan.Step(s.step)
 	most := step.Timeout()
@@ -134,8 +134,8 @@ func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (resul
 	return encode(value, &l.options.Limits)
 }
 
-// encode makes a result storable. A result that cannot be stored is not a permanent
-// failure: the task may return another one the next time.
+// encode makes a result storable. A result that cannot be stored is not a permanent failure:
+// the next attempt may return another result.
 func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 	if value == nil {
 		return null, nil // what the encoder returns, without the larger stack that it needs
@@ -171,8 +171,8 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 	return said, nil
 }
 
-// failureOf makes a failure from an error. After the step's timeout, or an interruption, the
-// failure names that.
+// failureOf makes a failure from an error. After a timeout or an interruption, the failure
+// names that as its cause.
 func failureOf(ctx context.Context, err error, offered bool) *logbook.Failure {
 	if i := flow.InterruptionOf(ctx); i != nil {
 		return interrupted(i, err)

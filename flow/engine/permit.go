@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// permitSource is what the core asks before a step starts. It asks before it writes
-// the step's mark, so a step that has to wait stays pending.
+// permitSource grants permits to start steps. The core asks for a permit before it writes the
+// step's mark, so a step that has to wait stays pending.
 type permitSource interface {
 	// obtain takes a permit for a step; with an empty key, only a worker.
 	obtain(key string, limit int) (*permit, permission)
@@ -17,8 +17,8 @@ type permitSource interface {
 	queueFor(key string, limit int)
 	// returnKey returns a reserved permit of a key.
 	returnKey(key string)
-	// returnReserved returns all that is reserved. Its result is what newKeys
-	// would have returned.
+	// returnReserved returns all reserved permits. Its result is the result that newKeys would
+	// have had.
 	returnReserved() []string
 }
 

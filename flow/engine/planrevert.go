@@ -16,8 +16,8 @@ type Undo struct {
 	Uninterruptible bool
 	// AwaitsWorker: no worker has taken the step. Its offer is withdrawn first.
 	AwaitsWorker bool
-	// Reverts: the revert of the step is called. Otherwise the step has no revert, or no
-	// execution has begun, and it counts as undone at once.
+	// Reverts is true if the revert of the step is called. Otherwise the step counts as undone
+	// at once, because it has no revert or no execution has begun.
 	Reverts bool
 }
 
@@ -67,8 +67,8 @@ func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, e
 	return nil, nil, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
 }
 
-// foresee returns what Run would do to a flow if everything succeeded: executions, after interventions
-// that send the flow forwards, and otherwise undos.
+// foresee returns what Run would do to a flow if every call succeeded: executions if interventions
+// send the flow forwards, otherwise undos.
 func (o *Options) foresee() ([]Execution, []Undo, error) {
 	revision, err := revise(o)
 	if err != nil {

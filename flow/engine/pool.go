@@ -170,8 +170,8 @@ type permit struct {
 	idle bool // it has only the key; guarded by pool.mu
 }
 
-// release returns the permit to the pool. It may be called twice: by the loop, and
-// by the goroutine of a step that the loop has abandoned.
+// release returns the permit to the pool. It may be called twice: by the loop, and by the
+// goroutine of an abandoned step.
 func (p *permit) release() {
 	if p == nil || p.over.Swap(true) {
 		return
@@ -215,9 +215,9 @@ func (s *poolRun) returnKey(key string) {
 	}
 }
 
-// returnReserved returns all that is reserved for the run, which can use none of it
-// now. The result is the keys of permits that the run did not know yet; it is
-// no longer queued for them. They include permits that another step of the run has taken since.
+// returnReserved returns all permits reserved for the run, which cannot use them now. The
+// result lists the keys of reserved permits that the run did not know of. The run is no longer
+// queued for these keys. The keys include permits that another step of the run has taken since.
 func (s *poolRun) returnReserved() []string {
 	p := s.pool
 	p.mu.Lock()
@@ -234,7 +234,8 @@ func (s *poolRun) returnReservedLocked() (keys []string) {
 	p.freeWorkers += s.reservedWorkers
 	s.reservedWorkers = 0
 	p.serveWorkersLocked()
-	// Before the keys are freed: the pool may reserve them for this run again, which is then new.
+	// This must precede the release of the keys: the pool may reserve them for this run again,
+	// and that reservation is new.
 	keys, s.newlyReserved = s.newlyReserved, nil
 	if returned := s.reservedKeys; len(returned) > 0 {
 		s.reservedKeys = make(map[string]int)

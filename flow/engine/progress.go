@@ -11,9 +11,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// progressInterval is the time between two records of a step's progress, and between
-// its first report and the first record: so the progress of a shorter step needs no
-// write of its own.
+// progressInterval is the time between two records of a step's progress, and between its first
+// report and the first record. The progress of a shorter step therefore needs no write of its
+// own.
 const progressInterval = time.Second
 
 // progressReports keeps the latest progress report of each running call, until the
@@ -98,8 +98,8 @@ func (d *progressReports) final(call *flow.Call) *logbook.Progress {
 	return &last
 }
 
-// due returns the reports to record now, in the order of step names, and when the
-// next is due; zero: after another report.
+// due returns the reports to record now, in the order of step names, and the time of the next
+// record. Zero: no record is due before another report.
 func (d *progressReports) due(now time.Time) (record []progressRecord, next time.Time) {
 	if !d.used.Load() {
 		return nil, time.Time{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// queue is first in, first out, so a run is the same every time. It reuses its
-// buffer when it has run empty.
+// queue is first in, first out, so every run has the same order. It reuses its buffer when it
+// is empty.
 type queue[T any] struct {
 	items []T
 	head  int
@@ -109,8 +109,8 @@ func (h *heapOrder) Pop() any {
 	return last
 }
 
-// chunks allocates values that a run needs for every step, many at a time: each
-// allocation costs more than the use of the value.
+// chunks allocates per-step values in batches, because one allocation costs more than the use
+// of the value.
 type chunks[T any] struct {
 	free []T
 	next int // values of the next chunk

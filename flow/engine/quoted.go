@@ -12,10 +12,10 @@ var escapes = map[rune]rune{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r
 // digits are how many hexadecimal digits follow a backslash and a letter.
 var digits = map[rune]int{'x': 2, 'u': 4, 'U': 8}
 
-// unquote writes size bytes of a text to to, flat, from a position on, after unquoting the text
-// depth times. It returns the position of the next byte, 0 if there are fewer, and whether
-// anything was quoted. It reads the escapes of Go, JSON and Python, and is total: it drops a
-// backslash before any other character.
+// unquote unquotes a text depth times, from a position, and writes size flat bytes of the
+// result to to. It returns the position of the next byte, or 0 if the text has fewer bytes, and
+// whether anything was quoted. It reads the escapes of Go, JSON and Python, and is total: it
+// drops a backslash before any other character.
 func unquote(to []byte, text string, at, size, depth int) (end int, quoted bool) {
 	if at+size > len(text) {
 		return 0, false
@@ -48,8 +48,8 @@ func unquote(to []byte, text string, at, size, depth int) (end int, quoted bool)
 	return at, quoted
 }
 
-// character reads one character of a text that is unquoted so many times, and the place behind it:
-// a byte, or a wide character that an escape has by its number.
+// character reads one character of a text that is unquoted depth times, and returns the position
+// behind it. The character is a byte, or a wide character that an escape gives by number.
 func character(text string, at, depth int) (value rune, wide bool, end int) {
 	if depth == 0 {
 		return rune(text[at]), false, at + 1

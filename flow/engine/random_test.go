@@ -53,9 +53,8 @@ func random(n, most int, seed uint64) (flow.Node, []*sum) {
 	return graph, steps
 }
 
-// TestStepsUseEachOtherAtRandom: ten workers at a hundred steps. Each uses up to
-// ten of those before it. Every step is done once, and its value is
-// what it must be.
+// TestStepsUseEachOtherAtRandom runs a hundred steps with ten workers. Each step uses up to
+// ten earlier steps. Every step is done once and has the right value.
 func TestStepsUseEachOtherAtRandom(t *testing.T) {
 	const workers, count, most = 10, 100, 10
 	for seed := range uint64(20) {

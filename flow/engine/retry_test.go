@@ -229,9 +229,9 @@ func TestRevertCauseThatPanics(t *testing.T) {
 	}
 }
 
-// TestTriesAreThoseOfTheRound: a step that a retry begins again is tried as
-// often as its policy says, also by a process that has taken the flow up
-// before that: what failed in an earlier round counts no more.
+// TestTriesAreThoseOfTheRound: a step that a retry starts again has all tries of its policy,
+// also in a process that resumed the flow before that. Failures of an earlier round do not
+// count.
 func TestTriesAreThoseOfTheRound(t *testing.T) {
 	woot, moment := &logbook.Failure{Kind: "error", Message: "woot"}, time.Unix(1, 0)
 	attempt := func(action logbook.Action, number int, failure *logbook.Failure) logbook.Attempt {
@@ -373,9 +373,8 @@ func TestStatesThatStay(t *testing.T) {
 	}
 }
 
-// TestRevertsHearWhatWasRecorded: a failed step is undone while another runs
-// beside it, and knows of no failure but its own; whatever is undone after the
-// other has failed too knows of both.
+// TestRevertsHearWhatWasRecorded: a failed step is undone while another step still runs, and
+// its revert gets its own failure only. Reverts after the second failure get both.
 func TestRevertsHearWhatWasRecorded(t *testing.T) {
 	undone, heard := make(chan struct{}), make(map[string]string)
 	var mu sync.Mutex

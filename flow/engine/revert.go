@@ -8,16 +8,16 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// requestRevert reverts a flow for a reason from outside. One that reverts already
-// keeps its cause. Running executions end by themselves, unless interruptRunning follows.
+// requestRevert reverts a flow for a reason from outside. A flow that already reverts keeps
+// its cause. Running executions end by themselves, unless interruptRunning follows.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && !c.broken {
 		c.beginRevert(cause, true, now)
 	}
 }
 
-// beginRevert reverts the flow: no step is executed any more, and started ones are
-// undone. Running ones are awaited first. They are interrupted, unless the flow is patient.
+// beginRevert reverts the flow: no further step is executed, and started steps are undone.
+// Running steps end first; they are interrupted, unless the flow is patient.
 func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) {
 	c.reverting, c.cause = true, cause
 	c.forget(c.whole())
@@ -57,9 +57,8 @@ func (c *core) mark(step int, patient bool, now time.Time) {
 	c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
 }
 
-// revertLast tries to revert the steps behind which nothing has to be undone, from
-// last to first: the order in which one worker takes them. The steps before them
-// follow when these are undone.
+// revertLast tries to revert the steps with nothing left to undo behind them, from last to
+// first, the order in which one worker takes them. Earlier steps follow when these are undone.
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	var last []int
 	for step := bounds.End - 1; step >= bounds.Retry; step-- {
@@ -72,8 +71,9 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	}
 }
 
-// isUndone reports whether nothing of a vertex is left to undo. A gate is undone when
-// everything behind it is. So is an ignored step, because steps behind it may have run.
+// isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
+// behind it is undone. The same applies to an ignored step, because steps behind it may have
+// run.
 func (f *facts) isUndone(vertex int) bool {
 	if vertex >= f.plan.Len() || f.vertices[vertex].phase == ignored {
 		return f.order[vertex].after == 0
@@ -81,9 +81,9 @@ func (f *facts) isUndone(vertex int) bool {
 	return !f.vertices[vertex].phase.hasBegun() || f.vertices[vertex].phase == undone
 }
 
-// tryRevert makes the revert of a vertex ready, unless it still runs or has nothing
-// to undo. Everything behind it must be undone. A step without a revert is undone at
-// once, and then perhaps its predecessors.
+// tryRevert makes the revert of a vertex ready, unless the vertex still runs or has nothing to
+// undo. Everything behind it must be undone. A step without a revert is undone at once, and
+// its predecessors may follow.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
 	for len(stack) > 0 {
@@ -135,8 +135,8 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	return true
 }
 
-// nothingUndone is the attempt of a step without a revert. It is recorded for steps
-// that may run again, because reverts separate their rounds.
+// nothingUndone is the revert attempt of a step without a revert. It is recorded for steps
+// that may run again, because recorded reverts separate the rounds of a step.
 func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 	v := &c.vertices[step]
 	v.reverts++

@@ -30,9 +30,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario files instead of comparing")
 
-// TestScenarios runs the scripts under testdata. A script is a list of
-// blocks: a command, the lines that belong to it, "----", and what is
-// expected, up to an empty line. The commands:
+// TestScenarios runs the scripts under testdata. A script is a list of blocks: a command, its
+// lines, "----", and the expected output, up to an empty line. The commands:
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
 //	             each with "undolast" if a takeover undoes its last steps, and
@@ -255,8 +254,8 @@ func (s *scenario) node(words []string) flow.Node {
 	return f
 }
 
-// parseEach reads what follows on "each NAME", whose body is a linear flow of
-// what stands under it:
+// parseEach reads the properties after "each NAME". The body is a linear flow of the lines
+// below it:
 //
 //	over=A      the list; "list" if not given
 //	as=A        the name of an element; "x" if not given
@@ -296,7 +295,7 @@ func parseEach(name string, words []string) *flow.Flow {
 	return f
 }
 
-// parseLink reads what follows on "link FROM TO":
+// parseLink reads the properties after "link FROM TO":
 //
 //	if=no, if=panic     the answer of its decider; and otherwise yes
 //	if=STEP             yes, if the step has run twice

@@ -62,8 +62,8 @@ func (c *core) resolve(step int, now time.Time) bool {
 	return true
 }
 
-// exhausted is why a scope cannot begin again: its retry, or one inside it, has begun
-// flow.MaxRounds times. nil: it can.
+// exhausted returns the reason why a scope cannot begin again: its retry, or a retry inside
+// it, has begun flow.MaxRounds times. nil: the scope can begin again.
 func (f *facts) exhausted(s int) *logbook.Failure {
 	scopes := f.plan.Scopes()
 	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
@@ -85,8 +85,8 @@ func (f *facts) isRestartingAround(s int) bool {
 	return false
 }
 
-// ask asks the retry of a scope to decide about the failures in the scope. The
-// failure that it returns is that of the retry itself.
+// ask asks the retry of a scope to decide about the failures in the scope. A returned failure
+// is a failure of the retry itself.
 func (f *facts) ask(s int) (flow.Decision, *logbook.Failure) {
 	retry := f.plan.Scopes()[s].Retry
 	history, failure := f.history(s)
@@ -151,8 +151,8 @@ func (c *core) noteFailure(step int) {
 	}
 }
 
-// restart records that a scope will be undone and begin again, and when; the time is
-// not decided again. No scope around it may be restarting.
+// restart records that a scope will be undone and begin again, and the time of the next round.
+// That time is final. No scope around it may be restarting.
 func (c *core) restart(s int, delay time.Duration, now time.Time) {
 	retry := c.plan.Scopes()[s].Retry
 	c.vertices[retry].retryAt = dueAt(now, delay)
@@ -160,8 +160,8 @@ func (c *core) restart(s int, delay time.Duration, now time.Time) {
 	c.undoScope(s, now)
 }
 
-// undoScope is beginRevert for one scope: no step of it is executed any more, and
-// started ones are undone. Its retry comes last, and begins the scope again.
+// undoScope is beginRevert for one scope: none of its steps is executed any more, and its
+// started steps are undone. Its retry comes last, and begins the scope again.
 func (c *core) undoScope(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
@@ -319,8 +319,8 @@ func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 	return nil
 }
 
-// deriveScopes collects the failures in each scope from the steps. Of nested
-// restarting scopes it leaves only the outermost.
+// deriveScopes collects the failures in each scope from the steps. Of nested restarting
+// scopes, only the outermost stays restarting.
 func (l *loader) deriveScopes() {
 	scopes := l.plan.Scopes()
 	for s := range scopes {

@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	// minSecret: hiding a shorter text wherever it stands would tear results apart.
+	// minSecret is the shortest secret: hiding every occurrence of a shorter text would damage
+	// results.
 	minSecret = 6
 	// MaxSecret is the maximum size of a secret in bytes: a certificate chain with its key fits.
 	MaxSecret = 64 << 10
-	// maxReferences is how many references to secrets the arguments of one attempt may
-	// have. With MaxSecret it bounds what an attempt can grow by.
+	// maxReferences limits the references to secrets in the arguments of one attempt. With
+	// MaxSecret it bounds how much an attempt can grow.
 	maxReferences = 64
 )
 

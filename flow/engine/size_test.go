@@ -18,9 +18,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestUpdatesOfManyRoundsFit: retries that begin again together, each with all
-// the failures that are kept of a round, are written within what a command may
-// take, as the logbook encodes it.
+// TestUpdatesOfManyRoundsFit: when many retries begin again together, each with the most
+// failures that a round keeps, every encoded update fits the largest command.
 func TestUpdatesOfManyRoundsFit(t *testing.T) {
 	list, err := json.Marshal(slices.Repeat([]int{0, 1, 5, 10, 20}, 20))
 	if err != nil {

@@ -85,7 +85,7 @@ func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 		v, s := &f.vertices[step], f.plan.Step(step)
 		_, reverts := s.Reverter()
 		cutOff := v.phase == left && !f.goesOn(step, logbook.ActionExecute)
-		// What a condition leaves out behind a step that was cut off has nothing to do with its result.
+		// Steps that a condition skips behind a step that was cut off do not depend on its result.
 		last := cutOff || v.phase == succeeded && !f.hasBegunBehind(step, behind)
 		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && f.plan.UndoesLast(step) &&
 			reverts && !s.AtMostOnce() && !spared[step] && f.order[step].before == 0 && f.restartingScope(step) < 0 {

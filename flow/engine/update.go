@@ -28,8 +28,9 @@ const (
 	// no conductor could resume it.
 	stderrOfStep   = 768 << 10
 	failuresOfStep = 512 << 10
-	// Estimates of the bytes of an encoded update and its parts, without their texts.
-	// They are generous: a split too early costs an update, one too late the flow.
+	// Estimates of the bytes of an encoded update and its parts, without their texts. The
+	// estimates are generous: a split too early costs one more update, a split too late loses
+	// the flow.
 	updateOverhead     = 128
 	changeOverhead     = 64
 	attemptOverhead    = 160
@@ -100,8 +101,8 @@ func newBuilder(o *Options) *builder {
 	return b
 }
 
-// between is the state that a flow must pass on its way to another; see the diagram
-// of logbook.FlowState.
+// between returns the state that a flow must pass through on its way to another state; see the
+// diagram of logbook.FlowState.
 func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
 	if from.Move(to) == nil {
 		return "", false
@@ -134,8 +135,9 @@ func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time
 		if !ok {
 			step = state
 		}
-		// An update says one state only: one that has its own is closed. That of a whole run
-		// says its end.
+		// An update holds one flow state only. If the current update has a state already, it
+		// is closed. Only the update of a whole run, from pending to success, replaces its
+		// state.
 		if b.current.State == "" {
 			b.before = b.state
 		} else if b.before != logbook.FlowPending || step != logbook.FlowSuccess {
@@ -198,7 +200,8 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
-// renumber moves the steps to another plan; to has their numbers there, -1 if it has none.
+// renumber moves the steps to another plan; to maps old step numbers to new ones, -1 for a
+// step that the new plan lacks.
 func (b *builder) renumber(plan *flow.Plan, to []int) {
 	last := make([]changeIndex, plan.Len())
 	for step, number := range to {
@@ -209,15 +212,15 @@ func (b *builder) renumber(plan *flow.Plan, to []int) {
 	b.last = last
 }
 
-// succeeds reports whether a change is the success of the execution that an earlier one
-// has marked. A failure is not: no step fails that the record has not running.
+// succeeds reports whether a change is the success of the execution that an earlier change has
+// marked. A failure cannot be merged: a step can fail only if the record has it as running.
 func succeeds(mark, end *logbook.AtomChange) bool {
 	return mark.State == logbook.AtomRunning && end.State == logbook.AtomSuccess && len(mark.Attempts) == 1 && len(end.Attempts) == 1 &&
 		mark.Attempts[0].Number == end.Attempts[0].Number
 }
 
-// absorb merges a change into an earlier one that it supersedes: one that has changed only
-// the intention, or is the mark of an execution that has succeeded since.
+// absorb merges a change into an earlier change that it supersedes. The earlier change has
+// changed only the intention, or is the mark of an execution that has succeeded since.
 func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	change.Kind, change.Version = earlier.Kind, earlier.Version
 	if change.Intention == "" {
@@ -249,8 +252,8 @@ func (b *builder) close() {
 	b.current, b.dirty, b.bytes = logbook.Update{}, false, 0
 }
 
-// notify reports a change to the observer. If a change records the same state again,
-// with an attempt or progress, the event has no state.
+// notify reports a change to the observer. If a change repeats the recorded state, to add an
+// attempt or progress, the event has no state.
 func (b *builder) notify(change logbook.AtomChange, was logbook.AtomState, now time.Time) {
 	if b.observe == nil || change.State == "" && change.Progress == nil {
 		return

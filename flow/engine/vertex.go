@@ -120,7 +120,7 @@ type vertex struct {
 	progress *logbook.Progress // recorded with the next change; nil: none
 }
 
-// record says what the logbook has of a step, or will have with the next update.
+// record is the step's record in the logbook, including the next update.
 type record uint8
 
 const (
@@ -157,7 +157,7 @@ func (v *vertex) forgetRound() {
 	v.attempt = nil // one that had said "not yet"
 }
 
-// isUntaken reports whether the open attempt is offered, and no worker has it.
+// isUntaken reports whether the open attempt is offered to workers and not taken yet.
 func (v *vertex) isUntaken() bool {
 	return v.phase.isOpen() && v.attempt.Offered && v.attempt.Worker == ""
 }

@@ -13,17 +13,17 @@ import (
 // errAttemptOver: the attempt has ended, so no worker may take it any more.
 var errAttemptOver = errors.New("the attempt is over")
 
-// adopts reports whether an attempt that was offered to workers continues, instead of a new one.
-// If its mark names no worker, none has ever had it: it may be offered even if the step must run
-// at most once.
+// adopts reports whether an attempt that was offered to workers continues, so that no new
+// attempt begins. If its mark names no worker, no worker ever had it: it may be offered even if
+// the step must run at most once.
 func (f *facts) adopts(step int, action logbook.Action) bool {
 	v := &f.vertices[step]
 	_, offered := f.plan.Step(step).WorkerStep()
 	return offered && v.attempt != nil && v.attempt.Offered && v.attempt.Action == action
 }
 
-// goesOn reports whether the open attempt at a step is at this action and continues, so that no
-// other begins: it has returned NotYet, or was offered to workers.
+// goesOn reports whether the open attempt at a step belongs to this action and continues: it
+// has returned NotYet, or was offered to workers. No new attempt then begins.
 func (f *facts) goesOn(step int, action logbook.Action) bool {
 	return f.vertices[step].isAsked(action) || f.adopts(step, action)
 }
@@ -53,8 +53,8 @@ func wasLost(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureWorkerLost
 }
 
-// loses counts an attempt that has lost its worker, and reports whether it counts for no
-// retry policy.
+// loses counts an attempt that has lost its worker, and reports whether the retry policy
+// ignores the attempt.
 func (h *history) loses(failure *logbook.Failure) bool {
 	if !wasLost(failure) {
 		return false
@@ -82,9 +82,9 @@ func (v *vertex) spent(now time.Time) time.Duration {
 	return max(0, now.Sub(v.attempt.StartedAt))
 }
 
-// assign records which worker gets an attempt, which begins now: the step's timeout does not
-// count the wait, and the next owner of the flow continues with the same time. It reports whether
-// the attempt still runs.
+// assign records the worker that gets an attempt, and the start of the attempt, which is now. The
+// step's timeout therefore excludes the wait for a worker, and the next owner of the flow uses
+// the same start. assign reports whether the attempt still runs.
 func (c *core) assign(m *workerMark, now time.Time) bool {
 	step, found := c.plan.Find(m.step)
 	if !found || !c.vertices[step].phase.isOpen() {
@@ -118,7 +118,7 @@ type workerMark struct {
 	after  uint64     // it is durable when so many updates are acknowledged
 }
 
-// workerMarks takes such requests from the goroutines of steps to the loop. Only the loop
+// workerMarks passes mark requests from the goroutines of steps to the loop. Only the loop
 // touches waiting.
 type workerMarks struct {
 	asked   chan *workerMark

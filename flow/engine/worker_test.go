@@ -104,9 +104,9 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestTimeOfAWorker: a step's timeout counts from when a worker gets the attempt, and the next owner
-// of the flow goes on with what is left of it. At its end the failure is the timeout, whatever the
-// worker says.
+// TestTimeOfAWorker: a step's timeout counts from the moment when a worker gets the attempt, and the
+// flow's next owner continues with the remaining time. When it is over, the failure is the timeout,
+// whatever the worker reports.
 func TestTimeOfAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		died := errors.New("the conductor dies")

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Limits of a handler's command line. Linux gives it and the environment 128 KiB together
-// when the stack is limited to its least, so all of it stays below that.
+// Limits of a handler's command line. With the smallest stack limit, Linux allows 128 KiB for
+// the command line and the environment together, so both stay below that.
 const (
 	MaxArgv        = 256
 	MaxArgument    = 32 << 10 // bytes of one argument
@@ -21,14 +21,14 @@ const (
 )
 
 // Argv gives a handler arguments on its command line, to execute and to revert. An element can
-// name arguments of the step in braces, "--amount={amount}": the text of a string, the JSON of
-// another value. "{{" and "}}" are braces. An element that names an absent argument is left out.
-// A step that would put a secret there fails, because all users of the machine can read a command
-// line.
+// name arguments of the step in braces, as in "--amount={amount}". A string is inserted as its
+// text, any other value as JSON. "{{" and "}}" are literal braces. An element that names an
+// absent argument is left out. A step that would put a secret on a command line fails, because
+// all users of the machine can read it.
 func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
 
-// CheckArgv refuses elements that cannot be an argument vector, and elements that name an
-// argument that the step does not have.
+// CheckArgv refuses elements that cannot be on a command line, and elements that name an
+// argument that the step lacks.
 func CheckArgv(elements []string, has func(argument string) bool) error {
 	if len(elements) > MaxArgv {
 		return &logbook.LimitError{Field: "argv", Limit: MaxArgv, Size: int64(len(elements)), Unit: "arguments"}

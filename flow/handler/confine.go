@@ -157,8 +157,8 @@ func Confine(c Confinement, directory string) (Option, error) {
 // traversable lets the handlers' user reach its own directory, and read nothing on the way.
 const traversable = 0o711
 
-// give makes the handlers' user the owner of a new working directory, and lets it reach the
-// directory.
+// give makes the handlers' user the owner of a new working directory, and lets that user reach
+// it.
 func (c *confined) give(held, directory string) error {
 	if c.user == nil {
 		return nil

@@ -36,8 +36,8 @@ func (c *confined) start(command *exec.Cmd, cgroup *os.File) error {
 	if cgroup != nil {
 		attributes.UseCgroupFD, attributes.CgroupFD = true, int(cgroup.Fd())
 	}
-	// Limits of a process can be set when it exists: traced, it stops before its
-	// first instruction.
+	// The limits of a process can be set only when the process exists. A traced process stops
+	// before its first instruction.
 	limited := c.OpenFiles > 0 || c.FileSize > 0
 	attributes.Ptrace = limited
 	if c.NoNewPrivileges {
@@ -98,8 +98,8 @@ func ownCgroup() (string, error) {
 	return "", errors.New("this process is in no cgroup of version 2")
 }
 
-// makeCgroups makes the cgroup below which each run gets its own. To limit
-// something there, a cgroup must have no processes itself, so this one moves.
+// makeCgroups makes the cgroup below which each run gets its own. A cgroup with limited
+// children must not contain processes itself, so this process moves.
 func makeCgroups(directory string, memory, processes bool) (string, error) {
 	own, err := ownCgroup()
 	if err != nil {
@@ -216,8 +216,8 @@ func (c *children) killAdopted(home string) {
 // zombie is the state of a process that has ended, and has no children any more.
 const zombie = "Z"
 
-// statusOf reads the state of a process and the size of its memory. A process that is about
-// to become a zombie has none; nor has one that is gone.
+// statusOf reads the state of a process and the size of its memory. A process that is about to
+// become a zombie has no memory, and neither has a process that is gone.
 func statusOf(pid int) (state string, memory int) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on: the name may hold spaces

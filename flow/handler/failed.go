@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// saidFailure is the failure that a handler can print. All fields are optional.
+// saidFailure is the failure object that a handler can print. All fields are optional.
 type saidFailure struct {
 	Kind    string         `json:"kind"`
 	Message string         `json:"message"`
@@ -17,8 +17,9 @@ type saidFailure struct {
 	Causes  []saidFailure  `json:"causes"`
 }
 
-// failed is the failure of a handler that ended with a status other than 0: what it has said of
-// it on stdout, an object with the field failure, or the last line of stderr.
+// failed returns the failure of a handler that ended with a status other than 0. It takes the
+// failure from stdout, if that is an object with the field failure, and otherwise the last line
+// of stderr.
 func (t *task) failed(name string, status int, stderr string, answer []byte) *logbook.Failure {
 	exit := exitFailure(name, status, stderr)
 	var printed struct {

@@ -10,9 +10,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// FuzzSaidNotYet: whatever a handler prints, it is "not yet" with a time and
-// details that can be kept, or a failure of kind "result" that can be
-// recorded, or nothing of either.
+// FuzzSaidNotYet: any output of a handler is one of three things: a "not yet" with a valid
+// time and details, a recordable failure of kind "result", or neither.
 func FuzzSaidNotYet(f *testing.F) {
 	for _, text := range []string{"", "null", `{}`, `{"not_yet":"30s"}`, `{"not_yet":"30s","details":{"a":1}}`, `{"not_yet":17}`, `{"not_yet":null}`,
 		`{"not_yet":"-1h"}`, `{"not_yet":"9999999h"}`, `{"not_yet":"30s","details":"\ud800"}`} {

@@ -131,9 +131,9 @@ type Set struct {
 const stepPrefix = "conductord-step-"
 
 // Open checks the directories and returns the set of their handlers. If two directories have a
-// handler of one name, the first wins. A directory that users other than root and the daemon's
-// own user can write to or replace is refused, here and at each run: they could run anything as
-// the daemon. All faults are reported.
+// handler of one name, the first wins. Open and each run refuse a directory that users other
+// than root and the daemon's own user can write to or replace. Such users could run anything as
+// the daemon. Open reports all faults.
 //
 // Open removes the working directories that killed processes have left in os.TempDir. On Linux,
 // it marks the descriptors that this process was started with as close-on-exec, so that no
@@ -194,7 +194,7 @@ func candidates(directory string) []string {
 func (s *Set) Has(name string) bool { return s.Check(name) == nil }
 
 // Check returns the reason why a handler cannot be run: logbook.ErrInvalid for an impossible
-// name, logbook.ErrNotFound with the searched directories, and logbook.ErrNotAllowed for a file
+// name, logbook.ErrNotFound with the searched directories, or logbook.ErrNotAllowed for a file
 // that is not safe to run.
 func (s *Set) Check(name string) error {
 	file, _, err := s.open(name)
@@ -204,8 +204,8 @@ func (s *Set) Check(name string) error {
 	return file.Close()
 }
 
-// open finds a handler and opens it. It checks the opened file, and that file runs:
-// swapping it afterwards changes nothing.
+// open finds a handler and opens it. It checks the opened file, and exactly that file runs,
+// even if the path is replaced afterwards.
 func (s *Set) open(name string) (*os.File, string, error) {
 	if err := CheckName(name); err != nil {
 		return nil, "", err
@@ -275,9 +275,9 @@ func checkDirectory(path string) error {
 	return checkWay(path)
 }
 
-// checkWay follows an absolute path as the kernel does, and refuses it where
-// others can replace what comes next. With the sticky bit, as /tmp has it, only
-// the owner of an entry and that of the directory can.
+// checkWay follows an absolute path as the kernel does, and refuses it if other users can
+// replace the next element. In a directory with the sticky bit, such as /tmp, only the owners
+// of the entry and of the directory can replace an entry.
 func checkWay(path string) error {
 	const separator = string(filepath.Separator)
 	at := separator

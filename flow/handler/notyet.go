@@ -10,9 +10,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// notYet reads what a handler that ends with ExitTryAgain has printed: nil,
-// unless it is an object with the field not_yet. It takes both, so that no
-// result and no failure is mistaken for it.
+// notYet reads the output of a handler that ended with ExitTryAgain. It returns nil unless the
+// output is an object with the field not_yet. It needs status and field, so that no result and
+// no failure is taken for a "not yet".
 func notYet(name string, answer []byte) error {
 	var said struct {
 		NotYet  json.RawMessage `json:"not_yet"`

@@ -7,12 +7,12 @@ import (
 	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
-// children are the processes that a set has started and not yet waited for, and
-// not the orphans that the kernel makes children of this process.
+// children are the processes that a set has started and not yet waited for. Orphans that the
+// kernel makes children of this process are not among them.
 type children struct {
-	// starting is held to read while a process is started and noted, and to
-	// write while an orphan is looked for: a process that ends before it is
-	// noted would pass for an orphan.
+	// starting is read-locked while a process starts and is noted, and write-locked during a
+	// search for orphans. Otherwise a process that ends before it is noted would look like an
+	// orphan.
 	starting sync.RWMutex
 	pids     sync.Map      // of int
 	removed  chan struct{} // a process has been removed; holds one

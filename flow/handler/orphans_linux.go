@@ -33,9 +33,9 @@ func (s *Set) ReapOrphans(ctx context.Context) error {
 	}
 }
 
-// reapOrphan waits for one orphan that has ended, if there is one. Where it
-// meets a process of ours first, which hides those behind it, the look after
-// that one's removal finds them.
+// reapOrphan waits for one orphan that has ended, if there is one. One of our own ended
+// processes can hide orphans behind it; the search after the removal of that process finds
+// them.
 func (c *children) reapOrphan() bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()

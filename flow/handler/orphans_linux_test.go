@@ -20,9 +20,8 @@ import (
 // with its files in the directory that it names.
 const orphansVariable = "HANDLER_TEST_ORPHANS"
 
-// TestOrphansAreReaped holds that no zombies are left of what handlers leave
-// behind, in their groups and outside, and that no handler and no other command
-// loses its exit status to it.
+// TestOrphansAreReaped checks that the orphans of handlers leave no zombies, in their groups
+// and outside. No handler and no other command loses its exit status to the reaper.
 func TestOrphansAreReaped(t *testing.T) {
 	if directory := os.Getenv(orphansVariable); directory != "" {
 		leaveOrphans(t, directory)

@@ -10,7 +10,7 @@ import (
 
 // stdout keeps a handler's answer, up to a limit. Beyond the limit nothing is kept, and full is
 // closed so that the writer gets killed. Until then the output is read and dropped, because a
-// writer that blocks looks like one that computes.
+// blocked writer looks like a busy one.
 type stdout struct {
 	limit int
 	full  chan struct{}

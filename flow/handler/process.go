@@ -72,8 +72,8 @@ func newProcess(children *children, file *os.File, path, directory string, input
 	return p, nil
 }
 
-// environment is the handler's environment. It lists the variables to pass, not the ones to
-// withhold, so no secret of the daemon can slip through.
+// environment is the handler's environment. It lists the variables to pass, not the variables
+// to withhold, so no secret of the daemon can leak.
 func environment(path, directory string, call *flow.Call) []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -117,8 +117,8 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	if err := <-p.started; err != nil {
 		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, explained(err))
 	}
-	// If the daemon dies before this, the parent-death signal ends the handler, and the guardian
-	// knows the rest by its home (Linux). A failure needs no answer: the next guardian hears of all runs.
+	// If the daemon dies before this, the parent-death signal ends the handler, and the guardian knows
+	// the rest by its home (Linux). A failure can be ignored: the next guardian learns of all runs.
 	guarded.Group = p.command.Process.Pid
 	_ = p.children.guardian.Tell(guarded)
 	p.progress.begin()
@@ -131,15 +131,15 @@ func (p *process) run(ctx context.Context) (ending, error) {
 		end.stopped = p.askToStop(ctx)
 	}
 	// Always, also after a success: everything that the handler has left in its group must end.
-	// On Linux the dead leader still holds the group's number here, so the signal cannot reach a
-	// stranger. No process escapes by forking, because the kernel orders the fork before or after
-	// the signal.
+	// On Linux the dead leader still holds the group's number here, so the signal cannot reach
+	// another group. No process escapes by forking, because the kernel orders the fork before or
+	// after the signal.
 	signalGroup(p.command.Process.Pid, syscall.SIGKILL)
 	<-p.exited
 	guarded.Group = 0 // the number is given out again after the leader is reaped
 	_ = p.children.guardian.Tell(guarded)
-	// The error repeats the state, or reports that the pipes had to be taken from a process
-	// outside the group.
+	// The error only repeats the state, or reports that a process outside the group held the
+	// pipes.
 	_ = p.child.reap(p.command)
 	p.children.remove(p.command)
 	p.children.killAdopted(p.command.Dir)
@@ -152,7 +152,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	return end, nil
 }
 
-// explained explains the kernel's refusal to run a file that exists and may be run.
+// explained explains why the kernel refuses to run a file that exists and is executable.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):

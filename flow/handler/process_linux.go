@@ -39,8 +39,8 @@ func trustedOwner(info fs.FileInfo) bool {
 
 func executable(mode fs.FileMode) bool { return mode.Perm()&0o111 != 0 }
 
-// child waits for a process in two steps: it learns of the end first, and
-// gives the process id back only when the group has been killed.
+// child waits for a process in two steps: it learns of the end first, and releases the process
+// id only when the group has been killed.
 type child struct{}
 
 func (child) await(command *exec.Cmd) {

@@ -15,9 +15,8 @@ const (
 	checksModes = true
 )
 
-// commandFor runs the file by its path: there is no portable way to run an
-// opened file. Between the check and the start only root and the daemon's own
-// user can change what is there.
+// commandFor runs the file by its path: there is no portable way to run an opened file.
+// Between the check and the start, only root and the daemon's own user can change the file.
 func commandFor(_ *os.File, path string, progress *os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        path,
@@ -34,9 +33,9 @@ func trustedOwner(info fs.FileInfo) bool {
 
 func executable(mode fs.FileMode) bool { return mode.Perm()&0o111 != 0 }
 
-// child reaps the process as soon as it ends: to learn of an end without
-// taking it is not portable. The kill that follows may therefore, in theory,
-// meet a group whose number has been given out anew.
+// child reaps the process as soon as it ends: no portable call reports the end without
+// reaping. The following kill may therefore, in theory, reach a new group with the same
+// number.
 type child struct{ err error }
 
 func (c *child) await(command *exec.Cmd)      { c.err = command.Wait() }

@@ -31,8 +31,8 @@ func newProgress(call *flow.Call) (*progress, error) {
 	return &progress{call: call, read: read, write: write}, nil
 }
 
-// begin reads, when the handler has been given its end of the pipe. The
-// goroutine ends with the handler's group, or by close.
+// begin starts to read, after the handler has got its end of the pipe. The goroutine ends with
+// the handler's group, or at close.
 func (p *progress) begin() {
 	p.closeWriter()
 	p.done = make(chan struct{})
@@ -51,8 +51,8 @@ func (p *progress) closeWriter() {
 	}
 }
 
-// listen takes one line after the other. It skips a line that is no progress, because such a line
-// must not fail the step.
+// listen reads line by line. It skips a line that is no progress report, because such a line must
+// not fail the step.
 func (p *progress) listen() {
 	lines := bufio.NewReaderSize(p.read, maxProgressLine)
 	tooLong := false
@@ -85,8 +85,8 @@ func details(text json.RawMessage) any {
 	return text
 }
 
-// close ends the pipe, when the handler has ended: what it had written is read
-// before. Only a process that has left the group can still hold it open.
+// close closes the pipe after the handler has ended; everything written before is read first.
+// Only a process that has left the group can still hold the pipe open.
 func (p *progress) close() {
 	p.closeWriter()
 	if p.done != nil {

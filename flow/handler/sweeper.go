@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// The pause between two sweeps of a second begins short, and ends so long that processes that keep making
-	// files cost a third of a processor.
+	// Each sweep takes up to a second. The pause between two sweeps grows: processes that keep making files
+	// then cost at most a third of a processor.
 	sweepPause    = 100 * time.Millisecond
 	maxSweepPause = 2 * time.Second
 	// sweepTime bounds the sweeping of a directory. The next run that leaves something, and the next start, begin anew.
@@ -27,8 +27,9 @@ func (s *Set) Sweep(directory, prefix string) error {
 	return err
 }
 
-// sweepLater sweeps a directory in a goroutine, which ends when nothing is left, sweepTime is over, or another has begun.
-// The directory is not marked during a sweep, which may miss what is left meanwhile.
+// sweepLater sweeps a directory in a goroutine. The goroutine ends when nothing is left, when sweepTime is
+// over, or when another goroutine has begun. The directory is not marked during a sweep, because the sweep
+// may miss new leftovers.
 func (s *Set) sweepLater(directory, prefix string) {
 	if _, marked := s.swept.LoadOrStore(directory, nil); marked {
 		return

@@ -33,9 +33,9 @@ const (
 	DefaultTimeout = time.Hour
 )
 
-// A file that is open for writing cannot be run (ETXTBSY). That is
-// so for a moment when a handler is being installed, and also when a process
-// that was just forked has not yet closed what it inherited.
+// A file that is open for writing cannot be run (ETXTBSY). This happens briefly while a
+// handler is being installed, and while a forked process has not yet closed its inherited
+// descriptors.
 const (
 	busyTries = 6
 	busyPause = 20 * time.Millisecond
@@ -65,8 +65,8 @@ func Grace(grace time.Duration) Option { return func(s *settings) { s.grace = gr
 // Limits sets the size of a result. Default: logbook.MaxLimits.
 func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
 
-// Scratch sets the directory for working directories. Default: os.TempDir. Its user empties the
-// directory at the start, as Open does with os.TempDir.
+// Scratch sets the directory for working directories. Default: os.TempDir. The caller must
+// remove abandoned directories in it at the start, as Open does in os.TempDir.
 func Scratch(directory string) Option { return func(s *settings) { s.scratch = directory } }
 
 // Task makes the work of a step from the handler that executes it and the handler that reverts
@@ -158,7 +158,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
-	// The outcome of the step is known, and must not be lost for a directory that cannot be removed in time.
+	// The outcome of the step is known, and must not be lost because a directory cannot be removed in time.
 	defer func() {
 		if errors.Is(held.Remove(), scratch.ErrUnfinished) {
 			t.set.sweepLater(t.settings.scratch, stepPrefix)
@@ -190,8 +190,8 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	return t.outcome(ctx, name, process, end)
 }
 
-// workplace makes a working directory within one that is held: a handler may
-// lock its own directory, and would wait without end for our lock.
+// workplace makes a working directory inside a directory that this process has locked. A
+// handler may lock its own directory, and would wait without end for our lock.
 func (s *settings) workplace() (*scratch.Dir, string, error) {
 	held, err := scratch.Make(s.scratch, stepPrefix)
 	if err != nil {
@@ -223,8 +223,8 @@ func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// outcome is the result of a run. The first reason counts: for a handler that we killed
-// it is not the signal.
+// outcome is the result of a run. The first reason counts: for a handler that we killed, the
+// reason for the kill, not the signal.
 func (t *task) outcome(ctx context.Context, name string, p *process, end ending) (json.RawMessage, error) {
 	said, _ := p.stderr.text()
 	switch status, ok := end.state.Sys().(syscall.WaitStatus); {
@@ -247,8 +247,8 @@ func (t *task) outcome(ctx context.Context, name string, p *process, end ending)
 	return t.result(name, p.stdout.kept)
 }
 
-// stopped distinguishes the step's own time, which is a failure of the step,
-// from everything else that ends a context, which is not.
+// stopped distinguishes the end of the step's own time, which is a failure of the step, from
+// other causes of a context's end, which are not.
 func (t *task) stopped(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return failure(logbook.FailureTimeout, 0, fmt.Sprintf("handler %s did not end in its time and was killed", name), "")

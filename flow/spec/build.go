@@ -19,8 +19,8 @@ import (
 )
 
 // Factory builds flows from documents, with the handlers of one daemon. Its arguments are the
-// result of JSON. A handler that the set does not have is an error, which names the handler and
-// the searched directories: a conductor that cannot run a step must not begin the flow.
+// result of JSON. If the set lacks a handler, Factory returns an error with the handler's name
+// and the searched directories: a conductor that cannot run a step must not begin the flow.
 func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 	return func(args json.RawMessage) (*flow.Flow, error) {
 		document, err := Parse(args, "flow document.json")
@@ -64,9 +64,8 @@ func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 // named finds what an error of package flow is about.
 var named = regexp.MustCompile(`(?:step|retry|flow|graph) ("(?:[^"\\]|\\.)*")`)
 
-// located gives the faults of a compilation their places in the document:
-// those of the first thing that each one names. They stay what they are to
-// errors.Is.
+// located adds positions in the document to the faults of a compilation: the position of the
+// first thing that a fault names. errors.Is still finds the original errors.
 func (d *Document) located(err error) error {
 	f := &faults{source: d.source}
 	for _, found := range joinedErrors(err) {
@@ -93,8 +92,7 @@ func (d *Document) located(err error) error {
 	return f.err()
 }
 
-// joinedErrors are the single errors of one that errors.Join has made, below
-// whatever is wrapped around it.
+// joinedErrors returns the single errors of an errors.Join, below any errors that wrap it.
 func joinedErrors(err error) []error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		if joined, ok := inner.(interface{ Unwrap() []error }); ok {

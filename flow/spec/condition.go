@@ -61,9 +61,9 @@ var tests = []string{
 }
 
 const (
-	// maxPattern and maxProgram bound a regular expression, and maxSubject the
-	// text that it is looked for in: conditions are answered by the loop that
-	// drives the flow, and their product is what an answer can cost.
+	// maxPattern and maxProgram bound a regular expression, and maxSubject bounds the text to
+	// search. The loop that drives the flow evaluates conditions, and the product of the
+	// bounds limits the cost.
 	maxPattern = 200       // bytes
 	maxProgram = 2_000     // instructions
 	maxSubject = 16 << 10  // bytes

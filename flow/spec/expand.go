@@ -21,7 +21,7 @@ type weight struct {
 	steps, ports, depth int
 }
 
-// add adds a part, or a step, to the whole that contains it. Sums beyond every limit stay there,
+// add adds a part, or a step, to the whole that contains it. Sums beyond every limit saturate
 // instead of overflowing.
 func (w *weight) add(inner weight) {
 	const beyond = 1 << 30

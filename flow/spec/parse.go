@@ -146,8 +146,8 @@ func (r *reader) step(t *table) Step {
 	return s
 }
 
-// elsewhere names, for the keys of a step of another shape, the shape to which they belong:
-// "unknown" alone would mislead.
+// elsewhere maps keys that belong to another kind of step to that kind: the message "unknown"
+// alone would mislead.
 func elsewhere(t *table) map[string]string {
 	shape := ""
 	switch {

@@ -194,7 +194,7 @@ func (w *jsonWalk) faultPlace() tomlpos.Position {
 	return tomlpos.Position{}
 }
 
-// reasonOf leaves the field out of an error whose position is reported elsewhere.
+// reasonOf removes the field from an error; the position of the error names the field already.
 func reasonOf(err error) string {
 	var invalid *logbook.InvalidError
 	if errors.As(err, &invalid) {

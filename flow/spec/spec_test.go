@@ -302,9 +302,8 @@ func TestFactory(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the bytes are, Parse returns, and what it accepts has a
-// canonical form that reads back as itself, can be built, and compiles or is
-// refused by name.
+// FuzzParse: Parse returns for any bytes. An accepted document has a canonical form that
+// parses to the same document and can be built. It compiles, or is refused with a named fault.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/*/*.toml", "testdata/*/*.json", "../../examples/*.toml"} {
 		paths, err := filepath.Glob(pattern)

@@ -125,8 +125,7 @@ func (c *Condition) unfit(value any) string {
 	case Matches:
 		return unfitPattern(value)
 	}
-	// A number that is too large to be compared shows when it is compared
-	// with itself.
+	// A comparison of the number with itself fails if the number is too large to be compared.
 	if _, err := equal(exact, exact); err != nil {
 		return err.Error()
 	}
@@ -186,7 +185,7 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 	}
 }
 
-// holder is the index of the step of a flow with a name, or of the nested flow that contains that
+// holder is the index of the step with a given name, or of the nested flow that contains that
 // step.
 func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 	for i := range steps {

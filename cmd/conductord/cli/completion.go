@@ -29,8 +29,8 @@ var fixedNames = map[string][]string{
 	"how": {"abandoned", "crashed", "trashed", "reverted", "failed"}, "log-level": {"trace", "debug", "info", "warn", "error"},
 }
 
-// completeNames has all commands below one complete the arguments and flags whose names are
-// known here.
+// completeNames makes all commands below a command complete the arguments and flags whose
+// names are known here.
 func (p *Program) completeNames(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		p.completeNames(below)
@@ -58,8 +58,8 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	})
 }
 
-// complete offers names that begin so. Without an answer in time it offers nothing, and says
-// nothing.
+// complete offers names with the given beginning. Without an answer in time it offers nothing
+// and prints no error.
 func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	names, fixed := fixedNames[what]
 	switch {
@@ -127,7 +127,8 @@ func namesOf(ctx context.Context, cluster Cluster, what string, args []string, b
 	return names
 }
 
-// idsOf reads ids: those that begin so, or else of unfinished jobs, or of those in the trash.
+// idsOf reads ids with the given beginning; without a beginning, the ids of unfinished jobs or
+// of jobs in the trash.
 func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []string) {
 	for _, noun := range idNouns[what] {
 		if prefix, err := jobs.ParseIDPrefix(noun, begun); err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// Cluster is what a connection of the program gives to commands: a board, a logbook, and word of the
-// nodes. A noun's functions take the part that they need.
+// Cluster is the program's connection as commands see it: a board, a logbook, and the status of the
+// nodes. Functions of a noun take only the part that they need.
 type Cluster interface {
 	jobs.Board
 	logbook.Connection
@@ -45,10 +45,10 @@ type Cluster interface {
 	// Stale is the cluster with reads that any node answers from its own state.
 	Stale() Cluster
 
-	// StaleAge is how old the answers to the reads of Stale may be; see raftboard.Client.
+	// StaleAge is the maximum age of the answers to the reads of Stale; see raftboard.Client.
 	StaleAge() (age time.Duration, known bool)
 
-	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
+	// Backup reads a backup. A stale backup has the state of one node. The caller closes it.
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
 	Close() error
@@ -80,7 +80,7 @@ type Principals interface {
 	Refusals(ctx context.Context) ([]access.Refusal, error)
 }
 
-// endpoints are the servers to ask: by flag, else by environment, else the one
+// endpoints are the servers to call: from the flag, else from the environment, else the server
 // on this machine.
 func (p *Program) endpoints() []string {
 	given := p.servers
@@ -136,7 +136,8 @@ func (p *Program) token() (string, error) {
 	return credentials.ReadToken(path)
 }
 
-// ValueKeys is the file of the keys for values: by flag, else by environment; empty: none.
+// ValueKeys is the path of the value key file: from the flag, else from the environment;
+// empty: none.
 func (p *Program) ValueKeys() string { return cmp.Or(p.valueKeys, p.Value("CONDUCTORD_VALUE_KEYS")) }
 
 // With does something with a cluster, within the usual time of a call.
@@ -149,7 +150,8 @@ func (p *Program) Waiting(ctx context.Context, do func(ctx context.Context, clus
 	return p.within(ctx, 0, waitPatience, do)
 }
 
-// Watching is waiting for a command that the keyboard ends, which is no error.
+// Watching runs a command that ends by an interrupt from the keyboard. The interrupt is no
+// error.
 func (p *Program) Watching(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	err := p.Waiting(ctx, do)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -240,8 +242,8 @@ func (p *Program) Options(patience time.Duration) (options raftboard.Options, er
 	return options, nil
 }
 
-// adviseTopology adds to "not found" of an id that the node uses a topology: it has posted jobs of
-// other clusters, which only a client with the topology finds.
+// adviseTopology extends the error "not found" of an id if the node uses a topology. The node has
+// then posted jobs to other clusters, and only a client with the topology finds them.
 func (p *Program) adviseTopology(ctx context.Context, cluster Cluster, err error) error {
 	if !errors.Is(err, jobs.ErrNotFound) || len(p.ids) == 0 || p.Value("CONDUCTORD_TOPOLOGY") != "" || p.topology != "" {
 		return err

@@ -36,8 +36,8 @@ const (
 // errUsage: the command line is wrong.
 var errUsage = errors.New("usage")
 
-// ErrRunFailed: the command did its work, and the job that it ran or waited for was not
-// a success. The output has said so already.
+// ErrRunFailed: the command did its work, but the job that it ran or waited for did not
+// succeed. The output already has the reason.
 var ErrRunFailed = errors.New("the run did not succeed")
 
 type usageError struct{ error }
@@ -49,10 +49,9 @@ func (usageError) Is(target error) bool { return target == errUsage }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCodes is read from the top: the first kind that an error is decides.
-// Errors of time come in two kinds, and that decides: what may have happened is
-// told even of a command that was interrupted, and what did certainly not happen
-// is told before the time that was up. ErrUnclaimable is an ErrConflict.
+// exitCodes is searched from the top; the first error kind that matches decides. "May have
+// happened" comes before an interruption, and "certainly did not happen" comes before a
+// timeout: a script must know these first. ErrUnclaimable is an ErrConflict.
 func exitCodes() []exitRule {
 	return []exitRule{
 		{ErrRunFailed, ExitFailed},
@@ -100,8 +99,8 @@ type errorDocument struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-// errorMessage is an error as the API writes it, with Connect's codes for
-// what only the caller can know.
+// errorMessage is an error in the form of the API, with Connect's codes for errors that only
+// the caller can detect.
 func errorMessage(err error) *v1.Error {
 	message := command.ErrorToProto(err)
 	if message.Code != command.CodeInternal {
@@ -168,7 +167,8 @@ func hint(err error) string {
 // idPattern finds an id in a text.
 var idPattern = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// mismatchRemedy says what lets this client and a node speak with each other; empty for other errors.
+// mismatchRemedy is the advice when the protocol versions of this client and a node do not match;
+// empty for other errors.
 func mismatchRemedy(err error) string {
 	var unsettled *raftboard.UnsettledError
 	var otherHost x509.HostnameError
@@ -195,8 +195,8 @@ func mismatchRemedy(err error) string {
 	return ""
 }
 
-// withoutQuorum is the advice where some nodes answer that the cluster cannot do it now; empty
-// for other errors.
+// withoutQuorum is the advice when nodes answer that the cluster has no quorum; empty for
+// other errors.
 func withoutQuorum(err error) string {
 	var unsettled *raftboard.UnsettledError
 	if !errors.As(err, &unsettled) || !errors.Is(unsettled.Kind, jobs.ErrUnavailable) {

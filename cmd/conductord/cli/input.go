@@ -59,8 +59,8 @@ func (p *Program) ReadDetails(given string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// ParseSets reads --set k=v. A value that is JSON is taken as JSON, and any other as a
-// string, so --set n=3 and --set city=Wien do what they look like.
+// ParseSets reads --set k=v. A value that is valid JSON is taken as JSON, any other value as a
+// string: --set n=3 is a number, --set city=Wien a string.
 func ParseSets(sets []string) (logbook.Values, error) {
 	values := make(logbook.Values, len(sets))
 	for _, set := range sets {

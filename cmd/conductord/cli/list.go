@@ -20,8 +20,8 @@ const defaultListed = 100
 // List is a command that lists things.
 type List[T any] struct {
 	What string // the things, in the plural
-	// read reads a page of at most limit things. The first page comes after "",
-	// and next is "" when nothing follows.
+	// Read reads a page of at most limit items. The first page comes after "", and next is ""
+	// when nothing follows.
 	Read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
 	Answer func(things []T, next string) proto.Message // what the API answers
 	Header []string
@@ -180,7 +180,7 @@ func CheckBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error
 	return nil
 }
 
-// noteKind names the kind that was perhaps meant, when no job has the one in --kind.
+// noteKind suggests a similar kind if no job has the kind in --kind.
 func (p *Program) noteKind(ctx context.Context, cluster Cluster, cmd *cobra.Command) {
 	kind, board := cmd.Flags().Lookup("kind"), cmd.Flags().Lookup("board")
 	if kind == nil || board == nil || !kind.Changed {

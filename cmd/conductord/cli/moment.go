@@ -7,7 +7,7 @@ import (
 
 const SinceUsage = "only at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)"
 
-// ParseMoment reads a flag such as --not-before: a moment, or a span from now.
+// ParseMoment reads a flag such as --not-before: a time, or a span from now.
 func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -22,8 +22,8 @@ func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 	return moment, nil
 }
 
-// ParsePast reads a flag such as --since: a moment that is past, or a span, which is that
-// long ago with and without a minus.
+// ParsePast reads a flag such as --since: a time in the past, or a span before now, with or
+// without a minus sign.
 func ParsePast(flag, text string, now time.Time) (time.Time, error) {
 	past := text
 	if span, err := time.ParseDuration(text); err == nil && span > 0 && text[0] != '+' {
@@ -36,8 +36,8 @@ func ParsePast(flag, text string, now time.Time) (time.Time, error) {
 	return moment, err
 }
 
-// TimeText shows a moment to the second, in the zone of the reader, and nothing for no
-// moment. It can be given to flags that take moments.
+// TimeText shows a time to the second, in the local time zone; empty for the zero time. Flags
+// that take times accept this form.
 func (p *Program) TimeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -49,8 +49,8 @@ func (p *Program) TimeText(t time.Time) string {
 	return t.In(zone).Format(time.RFC3339)
 }
 
-// AgoText shows how long ago a moment was, or how soon it will be, for tables; nothing
-// for no moment.
+// AgoText shows, for tables, how long ago a time was or how soon it will be; empty for the
+// zero time.
 func AgoText(t time.Time) string {
 	if t.IsZero() {
 		return ""

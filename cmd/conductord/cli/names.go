@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// argumentNames say what an argument names, by its word in the usage line. ID and NAME are
-// of the noun of the command.
+// argumentNames map the word of an argument in the usage line to the kind of object that it
+// names. ID and NAME name an object of the command's noun.
 var argumentNames = map[string]string{
 	"job ID": "job", "trash ID": "trashed", "JOB": "job", "book ID": "book",
 	"FLOW|JOB": "flow", "JOB-OR-FLOW-ID": "flow", "FILE|JOB-OR-FLOW-ID": "flow",
@@ -23,7 +23,7 @@ var argumentNames = map[string]string{
 	"NODE": "node", "PRINCIPAL": "principal",
 }
 
-// flagNames say the same of flags; fixedNames has those of the others that have few values.
+// flagNames do the same for flags. fixedNames has the flags with a few fixed values.
 var flagNames = map[string]string{
 	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor", "principal": "principal", "step": "step",
 }
@@ -33,7 +33,8 @@ var idNouns = map[string][]jobs.IDNoun{
 	"job": {jobs.IDOfJob}, "trashed": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
 }
 
-// argumentName is what an argument of a command names, of so many; empty: nothing that is known here.
+// argumentName returns the kind of object that the argument at position number of of arguments names;
+// empty: unknown here.
 func argumentName(cmd *cobra.Command, number, of int) string {
 	words := argumentWords(cmd)
 	if at := slices.IndexFunc(words, func(word string) bool { return strings.Contains(word, "…") }); number > at && at >= 0 {
@@ -49,7 +50,8 @@ func argumentName(cmd *cobra.Command, number, of int) string {
 	return argumentNames[word]
 }
 
-// shortID is the beginning or end of an id on the command line, and how the whole one replaces it.
+// shortID is the beginning or end of an id on the command line, with the function that replaces it
+// by the whole id.
 type shortID struct {
 	prefixes []jobs.IDPrefix
 	replace  func(id string) error
@@ -115,7 +117,8 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// find finds the one id that begins so, or names those that do. A job and its own flow are one.
+// find finds the one id that matches, or an error that names all matching ids. A job and its
+// own flow count as one.
 func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
 	var nouns []string
 	var all jobs.IDMatches

@@ -86,10 +86,9 @@ func ValuesText(values logbook.Values) string {
 	return strings.Join(lines, "\n")
 }
 
-// Clean shows what a terminal would obey instead of showing: control
-// characters, marks of writing direction and other invisible ones, and bytes
-// that are not UTF-8. Names and messages come from anybody. For a value that
-// is encrypted it names the key.
+// Clean makes characters visible that a terminal would interpret or hide: control characters,
+// marks of writing direction, other invisible characters, and bytes that are not UTF-8.
+// Anybody can write names and messages. For an encrypted value, Clean names the key.
 func Clean(text string) string {
 	var shown strings.Builder
 	text = valuekeys.Shown(text)
@@ -131,8 +130,8 @@ func CleanLines(text string) []string {
 	return lines
 }
 
-// Document makes the JSON of a result: of an API message as the API writes it,
-// of anything else as Go does.
+// Document makes the JSON of a result: for an API message in the form of the API, for other
+// values as encoding/json does.
 func Document(value any) ([]byte, error) {
 	if message, ok := value.(proto.Message); ok {
 		text, err := wire.JSONCodec{}.Marshal(message)
@@ -191,8 +190,8 @@ func (p *Program) Show(value any, format string, args ...any) error {
 	return p.WriteLines([]string{fmt.Sprintf(format, args...)})
 }
 
-// cleanJSON escapes invisible characters, which the encoder leaves alone. In a
-// JSON document they can only stand in strings, and the escape means the same.
+// cleanJSON escapes invisible characters, which the encoder leaves unchanged. In a JSON
+// document they can occur only in strings, where the escape means the same.
 func cleanJSON(document []byte) []byte {
 	if !bytes.ContainsFunc(document, func(r rune) bool { return r != '\n' && hidden(r) }) {
 		return document
@@ -213,8 +212,8 @@ func cleanJSON(document []byte) []byte {
 	return shown.Bytes()
 }
 
-// CleanLog returns a writer for a log, of lines of text or of JSON. Loggers escape control
-// characters. They pass on bytes that are not UTF-8, and in JSON marks of writing direction.
+// CleanLog returns a writer that cleans a log with lines of text or JSON. Loggers escape
+// control characters, but not invalid UTF-8 and, in JSON, not marks of writing direction.
 func CleanLog(to io.Writer, asJSON bool) io.Writer { return &cleanLog{to: to, asJSON: asJSON} }
 
 type cleanLog struct {
@@ -243,8 +242,8 @@ func (l *cleanLog) Write(record []byte) (int, error) {
 // Field is one line of a thing that is shown alone: a name and a text.
 type Field [2]string
 
-// WriteFields writes a single thing: a name and a text on each line. Those
-// without text are left out; further lines of a text are indented.
+// WriteFields writes a single thing: a name and a text on each line. Names without a text are
+// left out; further lines of a text are indented.
 func (p *Program) WriteFields(fields []Field) error {
 	width := 0
 	for _, f := range fields {

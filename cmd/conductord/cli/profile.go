@@ -25,8 +25,8 @@ const maxProfiles = 1 << 20
 // profileKeys are the keys of a profile.
 var profileKeys = []string{"server", "ca_file", "cert_file", "key_file", "token_file", "value_keys"}
 
-// profiles is the file of profiles. The key ca_file of a profile stands for CONDUCTORD_CA_FILE,
-// which wins over it. Secrets stay in the files that profiles name.
+// profiles is the file of profiles. A key such as ca_file is a default for the variable
+// CONDUCTORD_CA_FILE, which takes precedence. Secrets stay in the files that profiles name.
 type profiles struct {
 	Current  string                       `toml:"current,omitempty" json:"current,omitempty"`
 	Profiles map[string]map[string]string `toml:"profiles" json:"profiles"`
@@ -99,9 +99,9 @@ func (s *profiles) check(name string) error {
 	return nil
 }
 
-// UseProfile returns the profile in force, and makes its values those of variables that are not
-// set. It is the one that --profile or CONDUCTORD_PROFILE names, or else the current one unless
-// flags or environment name servers or a topology; empty: there is none.
+// UseProfile returns the profile in force, and uses its values for variables that are not set.
+// --profile or CONDUCTORD_PROFILE names the profile. Otherwise it is the current profile,
+// unless flags or environment name servers or a topology. Empty: no profile is in force.
 func (p *Program) UseProfile() (name string, err error) {
 	saved, _, err := p.profiles()
 	name = cmp.Or(p.Profile, p.Value("CONDUCTORD_PROFILE"))

@@ -1,11 +1,12 @@
-// Package cli is what all commands of conductord share: the program with its flags, profiles and
-// connection, lists, tables and other output, names and their completion, and exit codes.
+// Package cli holds the parts that all commands of conductord share: the program with its flags,
+// profiles and connection, lists, tables and other output, names and their completion, and exit
+// codes.
 //
 // A command is a noun and then a verb. A noun has a package below this one, or is with a related noun.
-// Its commands are functions of a Program, and package commands adds them to the root. Results go to
-// stdout and everything else to stderr; with -o json the result is one JSON
-// document, except that watching gives one on each line. The exit code says
-// what kind of thing happened (see exit.go).
+// Its commands are made by functions that take a Program, and package commands adds them to the root.
+// Results go to stdout and everything else to stderr; with -o json the result is one JSON document,
+// except that watching gives one on each line. The exit code gives the kind of the result (see
+// exit.go).
 package cli
 
 import (
@@ -45,21 +46,21 @@ const (
 	DefaultServer = "127.0.0.1:7070"
 	// callTimeout bounds a command that does not wait for a job.
 	callTimeout = 30 * time.Second
-	// firstPatience is how long no node may answer at first: often enough no
-	// server is running, and then it is best to hear so soon.
+	// firstPatience limits the wait for the first answer of any node. Often no server is
+	// running, and the user should learn that soon.
 	firstPatience = 5 * time.Second
-	// callPatience is how long no node may be of use to a call: longer than a
-	// change of leader takes.
+	// callPatience limits the time in which no node can serve a call. It is longer than a
+	// change of leader.
 	callPatience = 10 * time.Second
-	// waitPatience is the same for commands that wait for a job: long enough
-	// for nodes to be started again.
+	// waitPatience is callPatience for commands that wait for a job: long enough for a restart
+	// of nodes.
 	waitPatience = 60 * time.Second
 	// ProgressPause is how often a command that waits shows its progress.
 	ProgressPause = time.Second
 )
 
-// Program is the command line with all that it touches of the world, so that
-// tests can give it another.
+// Program is the command line with everything that it uses of the outside world, so that tests
+// can replace it.
 type Program struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -160,8 +161,8 @@ func (p *Program) plain(text string) string {
 	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), over)
 }
 
-// runnable adds to the commands of an advice the servers and the profile that flags name, or the
-// file of the topology, so that they work as printed.
+// runnable makes the commands of an advice work as printed: it adds the servers, the profile and
+// the topology file that flags name.
 func (p *Program) runnable(advice string) string {
 	flags := ""
 	if len(p.servers) > 0 {
@@ -258,8 +259,8 @@ func (p *Program) Root() *cobra.Command {
 	return root
 }
 
-// shortGlobals is the library's text of a command's help, with the global flags in one line: those of
-// conductord explain them.
+// shortGlobals is the library's help template with the global flags in one line; the help of
+// conductord itself explains them.
 func shortGlobals(root *cobra.Command) string {
 	const long = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	var names []string
@@ -304,7 +305,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Value finds an environment variable, or else the key of the profile in force that stands for it.
+// Value returns an environment variable or, if it is not set, the matching key of the profile in
+// force.
 func (p *Program) Value(name string) string {
 	for _, item := range p.Env {
 		if text, found := strings.CutPrefix(item, name+"="); found {

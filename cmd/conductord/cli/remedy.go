@@ -26,8 +26,8 @@ func Quoted(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
-// remedyCommands are the command lines of remedies, below conductord. OPERAND is a name as the last
-// word; TARGET is an id, or the value of a flag.
+// remedyCommands are the command lines of remedies, below conductord. OPERAND is replaced by a
+// name, as the last word; TARGET is replaced by an id, or by the value of a flag.
 var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyRetry:        "job retry TARGET",
 	jobs.RemedyResume:       "job resume TARGET",

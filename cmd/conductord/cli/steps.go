@@ -40,8 +40,8 @@ func StepsOf(detail *logbook.FlowDetail) []string {
 	return names
 }
 
-// PlannedSteps are the names of the steps that a flow was built with, or that its document has;
-// nil if that is not known here.
+// PlannedSteps are the names of the steps in a flow's recorded definition or in its document;
+// nil if neither is known here.
 func PlannedSteps(detail *logbook.FlowDetail) []string {
 	var names []string
 	if detail.Definition != nil {

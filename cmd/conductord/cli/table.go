@@ -12,7 +12,7 @@ const (
 	columnGap = 2
 	leastCell = 8  // how far cells are shortened, but for ids and states
 	leastLast = 24 // the same of the last column, which is often a reason
-	// cutID is what is left of an id: the time at which it was made, and the counter behind that.
+	// cutID is the length of a shortened id: its creation time and the counter behind that.
 	cutID = len("00000000-0000-0000")
 	// ColourOff ends a colour on a terminal.
 	ColourOff = "\x1b[0m"
@@ -25,9 +25,9 @@ var stateColours = map[string]string{
 	"failure": "\x1b[31m", "failed": "\x1b[31m", "trashed": "\x1b[31m", "revert_failure": "\x1b[31m",
 }
 
-// WriteTable writes rows below a header, in columns that are as wide as they need to be.
-// Without rows there is the header alone. On a terminal the table fits into its lines, and
-// states have colours; elsewhere programs read it, and every cell is whole.
+// WriteTable writes rows below a header, in columns of the necessary width. Without rows, it
+// writes only the header. On a terminal, rows fit the width and states have colours. Elsewhere
+// every cell is complete, because programs read the table.
 func (p *Program) WriteTable(header []string, rows [][]string) error {
 	var cells [][]string
 	for i, row := range append([][]string{header}, rows...) {
@@ -62,10 +62,10 @@ func (p *Program) WriteTable(header []string, rows [][]string) error {
 
 func holdsStates(header string) bool { return header == "STATE" || header == "OUTCOME" }
 
-// fit says which columns of a table are shown, and how wide; 0: lines of any width. Where
-// they do not fit, it leaves out columns that say nothing, cuts ids, and shortens the longest
-// cells. Where that is not enough, it leaves out columns from the right, where the less
-// important ones stand, but not the last.
+// fit chooses the columns of a table and their widths for a line width; 0: unlimited. If the
+// columns do not fit, it leaves out columns without information, cuts ids, and shortens the
+// longest cells. If that is not enough, it drops columns from the right, where the less
+// important ones are, but keeps the last.
 func fit(cells [][]string, width int) (columns, widths []int) {
 	widths = make([]int, len(cells[0]))
 	for c := range widths {

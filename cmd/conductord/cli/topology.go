@@ -17,10 +17,11 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// CheckTime bounds the question to one cluster. All clusters are asked at the same time.
+// CheckTime bounds the query of one cluster. All clusters are queried in parallel.
 const CheckTime = 5 * time.Second
 
-// topologyFile is the file of the topology: by flag, else by environment; empty: none.
+// topologyFile is the path of the topology: from the flag, else from the environment; empty:
+// none.
 func (p *Program) topologyFile() string { return cmp.Or(p.topology, p.Value("CONDUCTORD_TOPOLOGY")) }
 
 func (p *Program) OpenTopology() (*topology.Source, error) {
@@ -35,8 +36,8 @@ func (p *Program) OpenTopology() (*topology.Source, error) {
 	return source, nil
 }
 
-// boardsOf are the boards that a command line names. A flag counts with its default too, since
-// the command will use that board.
+// boardsOf are the boards that a command line names. A flag counts even with its default
+// value, because the command will use that board.
 func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 	for i := range args {
 		if argumentName(cmd, i, len(args)) == "board" {
@@ -57,9 +58,9 @@ func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 	return boards
 }
 
-// routeServers makes the servers of the command's boards those to ask, if there is a topology; without
-// boards, those of the cluster that has the first id which the command names. --server wins over
-// it. It wins over CONDUCTORD_SERVER, which names one cluster for all boards.
+// routeServers, if there is a topology, selects the servers of the command's boards. Without boards,
+// it selects the cluster that has the first id in the command. --server takes precedence over it. It
+// takes precedence over CONDUCTORD_SERVER, which names one cluster for all boards.
 func (p *Program) routeServers(ctx context.Context) error {
 	if len(p.servers) > 0 || p.topologyFile() == "" {
 		return nil
@@ -90,8 +91,8 @@ func (p *Program) routeServers(ctx context.Context) error {
 	return err
 }
 
-// clusterOf asks all clusters at the same time for an id. The first one that has a whole id ends
-// the question; the beginning of an id may be found in several.
+// clusterOf queries all clusters in parallel for an id. For a whole id, the first cluster that
+// has it ends the query; a shortened id can match in several clusters.
 func (p *Program) clusterOf(ctx context.Context, source *topology.Source, id shortID) (string, error) {
 	options, err := p.Options(firstPatience)
 	if err != nil {

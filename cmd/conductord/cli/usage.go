@@ -22,7 +22,8 @@ func argumentWords(cmd *cobra.Command) []string {
 	return words
 }
 
-// explainArguments has all commands below one say which argument is missing, or is too much.
+// explainArguments makes all commands below a command name the missing or superfluous
+// argument.
 func explainArguments(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		explainArguments(below)

@@ -18,9 +18,8 @@ import (
 // that may be left out stand in brackets.
 var argument = regexp.MustCompile(`(?:^| )[A-Z][A-Z-]*\b`)
 
-// TestUsageErrorsOfTheTree: whatever is wrong with the command line of whatever
-// command, the exit code is that of a wrong command line, also where it is the
-// flag library that finds it, and before a server is asked.
+// TestUsageErrorsOfTheTree: every wrong command line of every command gives the exit code for
+// usage errors, before a server is called. This includes errors that the flag library finds.
 func TestUsageErrorsOfTheTree(t *testing.T) {
 	longtest.Skip(t)
 	const deaf = "x\x01" // no number, no time, no id, and no name

@@ -31,9 +31,9 @@ type flowRunner struct {
 	reaping sync.WaitGroup
 }
 
-// newFlowRunner makes the conductor of a configuration. steps is the directory for working
-// directories, which this process holds. guarded: the cluster has access control. own are the options that the
-// configuration does not give.
+// newFlowRunner makes the conductor of a configuration. steps is the directory for working directories, which
+// this process holds. guarded: the cluster has access control. own has the options that are not in the
+// configuration.
 func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Options, logger hclog.Logger) (*flowRunner, error) {
 	handlers, err := handler.Open(c.Conductor.Handlers...)
 	if err != nil {
@@ -120,7 +120,8 @@ func addStepsFlag(cmd *cobra.Command, steps *string) {
 	cmd.Flags().StringVar(steps, "steps-dir", "", "directory for the working directories of steps, for this process alone; its content is deleted (default a temporary directory)")
 }
 
-// runConductor runs a conductor that is in no node until ctx ends, or it reaches a limit.
+// runConductor runs a conductor outside a node until ctx ends or the conductor reaches a
+// limit.
 func runConductor(ctx context.Context, c config.Config, steps string, cluster cli.Cluster, logger hclog.Logger) error {
 	outliveReaders()
 	tightenUmask()

@@ -104,8 +104,8 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 	return nil
 }
 
-// unusable finds the files of a good configuration that a node would refuse at its start, and a data
-// directory without room for the socket.
+// unusable finds faults that a valid configuration can still have: files that a node would refuse at
+// its start, and a data directory whose path is too long for the socket.
 func unusable(path string, c config.Config) (faults config.Faults) {
 	e := examination{config: c}
 	e.certificates()

@@ -35,7 +35,8 @@ func (f *settingFlag) Set(text string) error {
 // all in their help.
 func addConfigFlags(cmd *cobra.Command) *configFlags { return addSettingFlags(cmd, config.Settings()) }
 
-// addHiddenConfigFlags is addConfigFlags for the other commands: their help names the list.
+// addHiddenConfigFlags is addConfigFlags for the other commands: their help says where the
+// list is.
 func addHiddenConfigFlags(cmd *cobra.Command) *configFlags {
 	c := addConfigFlags(cmd)
 	for _, setting := range c.settings {

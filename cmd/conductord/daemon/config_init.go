@@ -94,7 +94,8 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// oddMembers reports whether a new cluster of this size is useful: the next even one survives no more losses.
+// oddMembers reports whether the size of a new cluster is useful: one more member than an odd number survives
+// no more losses.
 func oddMembers(nodes int) bool { return nodes > 0 && nodes <= config.MaxMembers && nodes%2 == 1 }
 
 // configure makes the configurations.
@@ -145,7 +146,8 @@ func (n *newNodes) configure(flags *configFlags) error {
 	return nil
 }
 
-// makeAbsolute makes the paths of flags, which are relative to this directory, usable from any.
+// makeAbsolute makes the relative paths of flags absolute, so that they work from any
+// directory.
 func makeAbsolute(c *config.Config) (err error) {
 	paths := []*string{&c.DataDir, &c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.Backup.Directory, &c.Conductor.ValueKeys}
 	for i := range c.Conductor.Handlers {

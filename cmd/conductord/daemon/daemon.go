@@ -1,5 +1,5 @@
-// Package daemon runs a node with its conductor, and has the commands that run nodes, or conductors
-// and workers beside them, or work on what stopped nodes leave.
+// Package daemon runs a node with its conductor, and has the commands that run nodes, conductors or
+// workers, or work on the data of stopped nodes.
 package daemon
 
 import (
@@ -40,14 +40,14 @@ import (
 )
 
 const (
-	// stopMargin is what a stopping daemon gets beyond its drain timeout, for
-	// the writes that hand its jobs over.
+	// stopMargin is the extra time of a stopping daemon after its drain timeout, for the
+	// writes that hand over its jobs.
 	stopMargin = 2 * time.Second
-	// handlerGrace is what a handler gets between SIGTERM and SIGKILL: with the
-	// drain timeout it keeps within the second in which a stopping node hands over.
+	// handlerGrace is a handler's time between SIGTERM and SIGKILL. Together with the drain
+	// timeout it fits into the second in which a stopping node hands over.
 	handlerGrace = 300 * time.Millisecond
-	// dialPatience bounds how long the conductor waits for its own node's
-	// HTTP port, which is open already when it dials.
+	// dialPatience bounds the conductor's wait for the HTTP port of its own node. The port is
+	// already open when the conductor dials.
 	dialPatience = 10 * time.Second
 	// leadPatience bounds how long the only node of a cluster is waited for.
 	leadPatience = 5 * time.Second
@@ -74,8 +74,8 @@ type daemon struct {
 	spent     chan struct{}  // closed when the conductor has reached a limit and ended
 }
 
-// startDaemon opens the node and sets its conductor to work. first says that
-// an empty data directory is what is expected.
+// startDaemon opens the node and starts its conductor. first: an empty data directory is
+// expected.
 func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.Logger) (*daemon, error) {
 	tightenUmask() // the files that the daemon makes are nobody else's business
 	dataDir, err := filepath.Abs(c.DataDir)
@@ -111,9 +111,9 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	return d, nil
 }
 
-// newRegistry makes the registry in which the node, the conductor, the Go runtime and the
-// process keep their numbers. raft's own stay out: their names and units are not those of
-// Prometheus, and the node measures what an operator needs of them.
+// newRegistry makes the registry for metrics of the node, the conductor, the Go runtime and
+// the process. It excludes raft's own metrics: their names and units do not follow Prometheus,
+// and the node measures the useful ones itself.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -176,8 +176,8 @@ func pagesOf(c config.Config, secure bool, logger hclog.Logger) func(api http.Ha
 // socketName is the socket of a data directory, for the operators of this machine.
 const socketName = "api.sock"
 
-// socketPath is where the node listens for the operators of this machine; empty: nowhere,
-// where everybody may do everything.
+// socketPath is the node's socket for operators of this machine. Empty: no socket, because
+// without access control everybody may do everything anyway.
 func socketPath(c config.Config, logger hclog.Logger) string {
 	if err := checkSocket(c); err != nil {
 		logger.Warn("cannot open the socket for local operators", "error", err)
@@ -189,7 +189,7 @@ func socketPath(c config.Config, logger hclog.Logger) string {
 	return filepath.Join(c.DataDir, socketName)
 }
 
-// checkSocket refuses a data directory whose path leaves no room for the socket, where one is wanted.
+// checkSocket refuses a data directory whose path is too long for the socket, if the node needs one.
 func checkSocket(c config.Config) error {
 	const most = node.MaxSocketPath - len("/"+socketName)
 	dir, err := filepath.Abs(c.DataDir)
@@ -221,8 +221,8 @@ func openCredentials(c config.Config, logger hclog.Logger) (*credentials.Store, 
 	return credentials.Open(files, func(err error) { logger.Error("cannot use changed certificates", "error", err) })
 }
 
-// documentCheck finds the faults of documents when they are posted. It needs no
-// handlers: those that a node lacks, another may have.
+// documentCheck finds the faults of documents when they are posted. It does not check
+// handlers: another node may have the handlers that this node lacks.
 func documentCheck(limits logbook.Limits) (func(*logbook.FlowDetail, logbook.Values) error, error) {
 	registry := flow.NewRegistry()
 	err := registry.Register(spec.Kind, func(args json.RawMessage) (*flow.Flow, error) {
@@ -247,8 +247,8 @@ func limitsOf(c config.Config) logbook.Limits {
 	return logbook.Limits{Name: c.Limits.Name, Value: c.Limits.Value, Command: c.Limits.Command, Steps: c.Limits.Steps}
 }
 
-// startConductor runs a conductor against the daemon's own node; through it the client
-// learns of the others.
+// startConductor runs a conductor against the daemon's own node. The client learns of the
+// other nodes from that node.
 func (d *daemon) startConductor(ctx context.Context) error {
 	steps, err := filepath.Abs(filepath.Join(d.config.DataDir, stepsDir))
 	if err != nil {
@@ -305,8 +305,8 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	return nil
 }
 
-// ownClient is the client of the daemon's own conductor: its sessions
-// are opened by the node, which refuses it none for what other clients have.
+// ownClient is the client of the daemon's own conductor. The node opens its sessions, and
+// never refuses one because of the sessions of other clients.
 type ownClient struct {
 	*raftboard.Client
 	node *node.Node
@@ -317,8 +317,8 @@ func (c ownClient) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.
 	return c.node.OpenSession(ctx, opening)
 }
 
-// localAddress is how programs of this machine reach a port of the daemon, also if it
-// listens on every address of the machine.
+// localAddress is the address at which programs of this machine reach a port of the daemon,
+// even if the daemon listens on all addresses.
 func localAddress(listening string) string {
 	host, port, err := net.SplitHostPort(listening)
 	if err != nil {
@@ -352,16 +352,16 @@ func (d *daemon) stop() error {
 // alone reports whether the configuration begins a cluster of one.
 func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
 
-// outliveReaders keeps this process alive when the reader of its output ends; further output is lost. SIGPIPE is
-// caught and not ignored, because handlers would inherit an ignored signal.
+// outliveReaders keeps this process alive when the reader of its output exits; further output is lost.
+// SIGPIPE is caught and not ignored, because handlers would inherit an ignored signal.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // daemonLogger makes the one stream of log lines.
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: cli.CleanLog(to, c.Log.JSON), JSONFormat: c.Log.JSON,
-		// A cluster of one has no leader to hear from at its start, no configuration before its
-		// first, and on a slow disk it votes for itself again: none of these is a warning.
+		// These raft messages are no warnings for a cluster of one: it starts without a leader
+		// and without a configuration, and on a slow disk it repeats its own election.
 		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
 			return alone(c) && (message == "heartbeat timeout reached, starting election" ||
 				message == "Election timeout reached, restarting election" || message == "no known peers, aborting election")

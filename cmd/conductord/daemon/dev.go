@@ -26,8 +26,8 @@ const (
 	devReady     = 30 * time.Second
 	devNode      = "dev"
 	devPrefix    = "conductord-dev-" // of temporary directories
-	// devRaft stays from one start to the next, as raft's configuration does. The
-	// node listens elsewhere, since nobody dials a cluster of one.
+	// devRaft is the same at each start, like the address in raft's configuration. The node
+	// listens on another address, because no other member dials a cluster of one.
 	devRaft = "localhost:7101"
 	// examplesDir is where dev installs the examples, in its data directory.
 	examplesDir = "examples"
@@ -125,8 +125,8 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	}
 	c := devConfig(filepath.Join(o.dataDir, devNode), free[0], o.api, o.handlers)
 	c.Log.Level, c.Conductor.ValueKeys = o.level, p.ValueKeys()
-	// Every start may be the first: here no second cluster can come of a
-	// directory that is missing, and a first start may have been cut off.
+	// Every start may be the first start: a missing directory cannot split a cluster of one,
+	// and an earlier first start may have been cut off.
 	return serve(ctx, p, c, true, func(d *daemon) error {
 		waiting, cancel := context.WithTimeout(ctx, devReady)
 		defer cancel()
@@ -138,8 +138,8 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	})
 }
 
-// serverFlag is the flag with which commands find a server. They need none for the default
-// address, unless a profile is in force.
+// serverFlag is the flag with which commands find the server; empty for the default address,
+// unless a profile is in force.
 func serverFlag(p *cli.Program, address string) string {
 	if profile, err := p.UseProfile(); profile == "" && err == nil && address == cli.DefaultServer {
 		return ""
@@ -157,8 +157,8 @@ func devConfig(dataDir, raftListen, api string, handlers []string) config.Config
 	return c
 }
 
-// InstallExamples writes the examples that are missing below a directory, and returns the
-// directory of their handlers. Embedded files have no modes, so it sets them.
+// InstallExamples writes missing examples below a directory, and returns the directory of
+// their handlers. It sets the file modes, because embedded files have none.
 func InstallExamples(below string) (handlers string, err error) {
 	below = filepath.Join(below, examplesDir)
 	handlers = filepath.Join(below, "handlers")

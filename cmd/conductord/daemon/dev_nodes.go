@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// devRest is how long dev leaves a node dead: long enough to see others take
-	// over its jobs, which takes 6.5 s.
+	// devRest is how long dev leaves a node dead. Other nodes take over its jobs after 6.5 s,
+	// so the user can watch that.
 	devRest = 15 * time.Second
 	// devEnding is what a node gets between SIGTERM and SIGKILL.
 	devEnding = 5 * time.Second
@@ -71,8 +71,8 @@ func (g *greeting) show(p *cli.Program) error {
 	return p.WriteLines(lines)
 }
 
-// addresses are the raft and API addresses of each node in turn, as a local.Cluster
-// takes them.
+// addresses lists the raft address and the API address of each node in turn, as local.Cluster
+// expects.
 func (o devOptions) addresses(int) ([]string, error) {
 	host, port, err := net.SplitHostPort(o.api)
 	if err != nil {

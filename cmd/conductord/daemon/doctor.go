@@ -133,7 +133,8 @@ func (e *examination) certificates() {
 	}
 }
 
-// directory checks the data directory, or the one in which it will be made, and its disk.
+// directory checks the data directory and its disk. If the data directory does not exist, it
+// checks the parent.
 func (e *examination) directory() {
 	dir := e.config.DataDir
 	info, err := os.Stat(dir)

@@ -20,8 +20,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// maxHandlersBytes bounds the list of handlers, so that it fits into an entity. A daemon
-// with more handlers names none, and gets no jobs from others for having them.
+// maxHandlersBytes bounds the list of handlers, so that it fits into an entity. A daemon with
+// a longer list announces no handlers, so other daemons hand it no jobs because of its
+// handlers.
 const maxHandlersBytes = jobs.MaxMetadata / 2
 
 // confinement is what the configuration takes from handlers.
@@ -62,8 +63,8 @@ const passable = 0o711
 // stepsPrefix begins the names of temporary directories for working directories.
 const stepsPrefix = "conductord-steps-"
 
-// holdSteps makes the directory for the working directories of steps of a program that is no node,
-// and holds it until release. An empty path stands for a temporary one.
+// holdSteps makes and locks the directory for the steps' working directories, in a program without
+// a node. release unlocks it. An empty path means a temporary directory.
 func holdSteps(path string) (held string, release func(), err error) {
 	if path == "" {
 		_ = scratch.Sweep("", stepsPrefix) // what cannot be removed is in nobody's way
@@ -86,11 +87,11 @@ func holdSteps(path string) (held string, release func(), err error) {
 	return path, kept.Release, nil
 }
 
-// relist is how long the list of handlers may be older than the last look at the files
-// themselves: a change of their modes leaves the modification times of directories alone.
+// relist is the maximum age of the list of handlers: a change of a file's mode does not change
+// the modification time of its directory.
 const relist = 10 * time.Second
 
-// offer is what a conductor's entity says: its node, if it is in one, and its handlers. One
+// offer holds the metadata of a conductor's entity: its node, if any, and its handlers. One
 // goroutine at a time uses it.
 type offer struct {
 	node     string
@@ -102,8 +103,9 @@ type offer struct {
 	names           []string
 }
 
-// metadata lists the handlers anew when a directory has changed within relist, because
-// files are often copied first and made executable then, and once in relist otherwise.
+// metadata lists the handlers anew each time if a directory has changed within relist, because
+// files are often copied first and made executable later. Otherwise it lists them once per
+// relist.
 func (o *offer) metadata() logbook.Values {
 	var stamps []time.Time
 	for _, directory := range o.handlers.Directories() {

@@ -90,7 +90,7 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 	return p.Show(CompactedLog(done), "the raft log had %d KiB, and has %d KiB now", done.Before>>10, done.After>>10)
 }
 
-// stoppedNode makes ready to work in the data directory of a node that does not run.
+// stoppedNode prepares work in the data directory of a node that is not running.
 func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logger, err error) {
 	tightenUmask() // what is written is as private as what it is copied from
 	path, err = filepath.Abs(dataDir)

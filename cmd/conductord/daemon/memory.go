@@ -6,19 +6,19 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 )
 
-// ballastBytes is how much garbage may pile up beyond the heap before the collector
-// runs. The daemon keeps little memory and discards much: without ballast the collector
-// would run many times a second, which took a twentieth more processor time under a
-// load of posts. Of a small limit it takes one part in ballastShare.
+// ballastBytes is how much garbage may accumulate beyond the heap before the collector runs.
+// The daemon keeps little memory and discards much. Without ballast the collector would run
+// many times a second, which costs 5 % more processor time under a load of posts. With a small
+// memory limit, the ballast is one part in ballastShare of the limit.
 const (
 	ballastBytes = 64 << 20
 	ballastShare = 8
 )
 
-// limitMemory gives Go's runtime the limit of the configuration, and allocates ballast:
-// memory that nobody touches. The collector counts it, and the system never has to provide
-// it. Next to a large heap it hardly matters, where a higher GOGC would. It counts as long
-// as it is referred to. When GOGC or GOMEMLIMIT is set, they replace both.
+// limitMemory gives Go's runtime the limit of the configuration, and allocates ballast: memory
+// that is never touched. The collector counts the ballast, but the system never has to provide
+// it. Next to a large heap the ballast hardly matters; a higher GOGC would. It counts while it
+// is referenced. GOGC or GOMEMLIMIT, if set, replace limit and ballast.
 func limitMemory(p *cli.Program, limit int64) (ballast []byte) {
 	if p.Value("GOGC") != "" || p.Value("GOMEMLIMIT") != "" {
 		return nil

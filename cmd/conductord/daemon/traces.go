@@ -30,14 +30,14 @@ import (
 )
 
 const (
-	// maxSpans bounds the spans that wait to be sent, of a few KB each, and maxBatch those
-	// of a request.
+	// maxSpans bounds the spans that wait to be sent, a few KB each. maxBatch bounds the spans
+	// of one request.
 	maxSpans = 8192
 	maxBatch = 512
 	// maxHeaders bounds the file of headers.
 	maxHeaders = 64 << 10
-	// batchTime is how long a span waits for others, sendTimeout bounds a request, and
-	// lastSends bounds all that a stopping node still sends: it has handed over by then.
+	// batchTime is how long a span waits for others, and sendTimeout bounds one request.
+	// lastSends bounds all requests of a stopping node, which has handed over by then.
 	batchTime   = time.Second
 	sendTimeout = 5 * time.Second
 	lastSends   = 500 * time.Millisecond
@@ -45,9 +45,9 @@ const (
 	dropsLogged = time.Minute
 )
 
-// traces sends spans to a collector. OpenTelemetry's batch processor is the queue, and has
-// the goroutine, which ends with stop. It does not count what it drops, so traces
-// never gives it more than it can hold.
+// traces sends spans to a collector. OpenTelemetry's batch processor is the queue; its
+// goroutine ends with stop. The processor does not count dropped spans, so traces never passes
+// it more spans than it can hold.
 type traces struct {
 	sdktrace.SpanProcessor
 	sent, dropped prometheus.Counter
@@ -59,7 +59,7 @@ type traces struct {
 	logged        time.Time          // the last such line; used by the exporter alone
 }
 
-// newTraces makes the metrics of traces, which there are also where nothing is sent.
+// newTraces makes the metrics of traces; they exist even if no spans are sent.
 func newTraces(registry *prometheus.Registry, logger hclog.Logger) *traces {
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "conductord", Name: name, Help: help})
@@ -126,9 +126,9 @@ func (t *traces) drop(spans int) {
 	t.lost.Add(int64(spans))
 }
 
-// collector takes spans by OTLP over HTTP. It is the exporter of the processor, which calls it
-// once at a time, and the client of OpenTelemetry's encoder: the client that comes with
-// that links gRPC.
+// collector sends spans by OTLP over HTTP. It is the processor's exporter; the processor makes
+// one call at a time. It is also the client of OpenTelemetry's encoder, because the standard
+// client links gRPC.
 type collector struct {
 	*traces
 	endpoint string
@@ -181,7 +181,8 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	return nil
 }
 
-// Start and Stop implement otlptrace.Client, and Shutdown the exporter: a request has all.
+// Start and Stop implement otlptrace.Client, and Shutdown implements the exporter. They do
+// nothing: each request is self-contained.
 func (*collector) Start(context.Context) error    { return nil }
 func (*collector) Stop(context.Context) error     { return nil }
 func (*collector) Shutdown(context.Context) error { return nil }

@@ -125,6 +125,6 @@ func (f *workerFlags) open() (*handler.Set, []string, error) {
 	return set, found, nil
 }
 
-// workerGrace is what a handler gets between SIGTERM and SIGKILL. With the default TTL it has
-// ended before another worker can get the step.
+// workerGrace is a handler's time between SIGTERM and SIGKILL. With the default TTL, the
+// handler has ended before another worker can get the step.
 const workerGrace = 2 * time.Second

@@ -36,7 +36,8 @@ func loadAccess(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Access", Command: "conductord access list", Data: data}, err
 }
 
-// principalOperations is the table of what can be done to a principal; p is nil when it is done.
+// principalOperations is the table of operations on a principal; p is nil when an operation is
+// carried out.
 func principalOperations(name string, p *v1.Principal) []operation {
 	var tokens []string
 	for _, token := range p.GetTokens() {

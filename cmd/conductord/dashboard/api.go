@@ -74,16 +74,16 @@ func ask[Req, Res any](ctx context.Context, call func(context.Context, *connect.
 	return answer.Msg, nil
 }
 
-// inProcess carries calls to a handler of this process. A call has the connection of the
-// browser's request, and so its certificate, its address and whether it came by the socket;
-// and its token.
+// inProcess carries calls to a handler in this process. A call has the connection of the
+// browser's request: its certificate, its address, and whether it came by the socket. It also
+// has the request's token.
 type inProcess struct {
 	*Options
 	browser *http.Request
 }
 
-// RoundTrip implements http.RoundTripper. The handler runs in a goroutine that ends when it has
-// answered, the context of the call has ended, or the answer was closed.
+// RoundTrip implements http.RoundTripper. The handler runs in a goroutine. The goroutine ends
+// when the handler has answered, the call's context has ended, or the answer was closed.
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	call := r.Clone(r.Context())
 	call.RequestURI, call.RemoteAddr, call.TLS = r.URL.RequestURI(), t.browser.RemoteAddr, t.browser.TLS

@@ -37,7 +37,8 @@ type textPart struct {
 	Code bool
 }
 
-// loadAPI shows each call of the API, with a command line that makes it at the address that the browser has used.
+// loadAPI shows each call of the API, with a command line that makes the call at the browser's address of
+// this node.
 func loadAPI(_ context.Context, v *visit) (view, error) {
 	services := v1.File_conductord_v1_service_proto.Services()
 	all := make([]apiService, services.Len())

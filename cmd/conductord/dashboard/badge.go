@@ -45,7 +45,7 @@ var badges = func() map[string]badge {
 	return found
 }()
 
-// stateOf is the badge of the last word that is not empty, such as the outcome of a job.
+// stateOf is the badge of the last non-empty word, such as the outcome of a job.
 func stateOf(words ...string) badge {
 	last := "unknown"
 	for _, word := range words {

@@ -93,7 +93,8 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 	return page, nil
 }
 
-// boardOperations is the table of what can be done to a board; of is nil when it is done.
+// boardOperations is the table of operations on a board; of is nil when an operation is
+// carried out.
 func boardOperations(name string, of *v1.Board) []operation {
 	limits, operand, number := of.GetLimits(), cli.Operand(name), strconv.FormatUint
 	jobsThere := uint64(0)

@@ -17,7 +17,7 @@ import (
 // does the rest.
 const maxBulkCalls = 25
 
-// bulkOperations are what the list of jobs offers to do to all jobs of a filter.
+// bulkOperations are the operations that the list of jobs offers for all jobs of a filter.
 var bulkOperations = []operation{
 	{Verb: string(jobs.ActionRetry), Text: "Retry", Inputs: []input{why}, permission: command.Operate},
 	{Verb: string(jobs.ActionResume), Text: "Resume", Inputs: []input{why}, permission: command.Operate},
@@ -26,8 +26,8 @@ var bulkOperations = []operation{
 	{Verb: string(jobs.ActionPurge), Text: "Purge", Inputs: []input{why}, permission: command.Operate},
 }
 
-// offeredBulk are those that mean something for a filter and that the person may do. Without a filter
-// there are none: as on the command line, nothing is done to all jobs by mistake.
+// offeredBulk are the bulk operations that make sense for a filter and that the user has permission
+// for. Without a filter there are none: as on the command line, a mistake must not change all jobs.
 func (v *visit) offeredBulk(f *jobFilter) (offered []operation) {
 	if f.flags() == "" {
 		return nil

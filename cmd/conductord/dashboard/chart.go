@@ -10,14 +10,16 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Sizes of the chart, in its own units: a unit of width for each slot. It grows with what is known, up to a day.
+// Sizes of the chart, in its own units: one unit of width for each slot. The chart grows with the available
+// data, up to a day.
 const (
 	minChartWidth = 36
 	maxChartWidth = 288
 	chartHeight   = 60
 )
 
-// chart is the last day: a line of what was posted, an area of what succeeded, and marks of what failed on top of it.
+// chart shows the last day: a line for posted jobs, an area for successful jobs, and marks for failed jobs on
+// top of it.
 type chart struct {
 	Posted, Succeeded string // paths of SVG
 	Failed            []mark

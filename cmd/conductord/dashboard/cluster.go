@@ -35,7 +35,8 @@ func loadCluster(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Cluster", Command: "conductord cluster health", Data: data}, nil
 }
 
-// clusterOperations is the table of what can be done to members; of is nil when it is done.
+// clusterOperations is the table of operations on members; of is nil when an operation is
+// carried out.
 func clusterOperations(_ string, of *clusterData) []operation {
 	var all, followers, voters, others []string
 	upgradable := of != nil
@@ -115,7 +116,8 @@ func setVote(vote bool) func(context.Context, *visit) (string, error) {
 	}
 }
 
-// compareMembers requests a comparison of the members. Its page's message is the difference.
+// compareMembers requests a comparison of the members. The page shows the difference as its
+// message.
 func compareMembers(ctx context.Context, v *visit) (string, error) {
 	answer, err := ask(ctx, v.api.cluster.Verify, &v1.VerifyRequest{})
 	if err != nil {

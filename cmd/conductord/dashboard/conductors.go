@@ -85,7 +85,8 @@ func loadConductors(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Conductors", Command: "conductord conductor list", Data: data, Watch: &v1.WatchRequest{Sessions: true}}, err
 }
 
-// loadConductor shows the conductors of a name. A drain may stand for one that does not live.
+// loadConductor shows the conductors of a name. A name without a live conductor can still have
+// a drain.
 func loadConductor(ctx context.Context, v *visit) (view, error) {
 	name := v.part("name")
 	data, err := v.conductors(ctx, name)
@@ -101,7 +102,8 @@ func loadConductor(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Conductor " + name, Command: "conductord conductor get " + cli.Operand(name), Data: data, Watch: &v1.WatchRequest{Sessions: true}}, nil
 }
 
-// conductorOperations is the table of what can be done to the conductors of a name; drain is nil when it is done.
+// conductorOperations is the table of operations on the conductors of a name; drain is nil when an operation
+// is carried out.
 func conductorOperations(name string, drain *v1.Drain) []operation {
 	request := func(v *visit) *v1.DrainCommand {
 		return &v1.DrainCommand{Conductor: name, By: dashboardName, Reason: v.form("reason"), Finish: v.form("finish") != "", Absent: v.form("absent") != ""}
@@ -136,7 +138,7 @@ func loadSessions(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Sessions", Command: "conductord session list", Data: data, Watch: &v1.WatchRequest{Sessions: true}}, err
 }
 
-// loadClaims lists claims of a session, an owner or a board. The leader alone knows their times.
+// loadClaims lists claims of a session, an owner or a board. Only the leader knows their times.
 func loadClaims(ctx context.Context, v *visit) (view, error) {
 	request := &v1.ListClaimsRequest{Session: v.query("session"), Owner: v.query("owner"), Board: v.query("board"), After: v.query("after"), Limit: v.rows()}
 	var err error

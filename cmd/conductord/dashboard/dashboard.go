@@ -1,11 +1,11 @@
-// Package dashboard is the web pages of a node for people: what runs, what waits and why, what
-// has failed, and the buttons for what one would do next.
+// Package dashboard serves the web pages of a node: what runs, what waits and why, what has
+// failed, and buttons for the next actions.
 //
-// The dashboard is a client of the node's own API, in the same process, with the credentials of
-// the person at the browser. So permissions, hidden values, quotas, audit and forwarding to the leader
-// are decided where they are decided for every client, and the dashboard decides nothing. It only
-// leaves out buttons that the person may not use; see visit.may. Reads are stale reads of this
-// node, so most open pages cost the leader nothing; the overview and the page of the cluster ask every member.
+// The dashboard is a client of the node's own API, in the same process, with the credentials of the user at
+// the browser. The API therefore applies permissions, hidden values, quotas, audit and forwarding as for
+// every client, and the dashboard decides nothing. It only leaves out buttons that the user has no permission
+// for; see visit.may. Reads are stale reads of this node, so most open pages cost the leader nothing; the
+// overview and the page of the cluster ask every member.
 //
 // # To add a page
 //
@@ -23,13 +23,13 @@
 //
 // A change is a row of actions: func(ctx, *visit) (next string, err error), which reads the form
 // (v.form), calls the API, and returns the page to show afterwards. Forms use {{template "button"}} or
-// method="post" with an address from path. Cross-origin posts and read-only dashboards are refused
-// before an action runs; whether the caller may is the API's answer.
+// method="post" with an address from path. Cross-origin posts, and all posts to a read-only dashboard,
+// are refused before an action runs. The API checks the caller's permissions.
 //
 // Every page is live without code of its own: the script opens the page's address once more as a
 // stream of events, on which the loader runs again and the new <main> is sent if its bytes differ.
-// So a template must not show what changes by itself, such as an age: it writes the time, and the
-// script shows how long ago that is. view.Watch names the events that wake the stream.
+// So a template must not show texts that change by themselves, such as an age: it writes the time,
+// and the script shows the age. view.Watch names the events that wake the stream.
 //
 // # Rules
 //
@@ -65,7 +65,8 @@ type Options struct {
 	// need not be named. Requests to other names are refused: an attacker's name may lead here (DNS rebinding).
 	Hosts []string
 	// Origin is the address of a reverse proxy under which browsers reach the node, such as
-	// "https://conductord.example.org"; empty: there is none. Requests to its host are the proxy's.
+	// "https://conductord.example.org"; empty: there is none. Requests to this host come from the
+	// proxy.
 	Origin string
 	Node   string // name of the node, for people
 	Logger hclog.Logger
@@ -146,7 +147,7 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// ownHost reports whether a host is an address, localhost, or a name of this node.
+// ownHost reports whether a host is an IP address, localhost, or a name of this node.
 func (d *Dashboard) ownHost(whole string) bool {
 	host := whole
 	if name, _, err := net.SplitHostPort(host); err == nil {

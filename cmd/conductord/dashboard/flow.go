@@ -51,7 +51,7 @@ type flowData struct {
 	root    *graph.Part
 }
 
-// flowRow is a box of the picture in words, with the attempts at its steps as bars.
+// flowRow describes a box of the picture as text, with the attempts at its steps as bars.
 type flowRow struct {
 	Part  *graph.Part
 	Link  string
@@ -135,7 +135,7 @@ func (v *visit) flowAddress(name string, values ...string) string {
 	return (&url.URL{Path: strings.Replace(v.request.URL.Path, jobs, flows, 1), RawQuery: query.Encode()}).String()
 }
 
-// findFlow reads the flow of the page, and its job if that is what the id is of.
+// findFlow reads the flow of the page; if the id is a job's, it also reads the job.
 func (v *visit) findFlow(ctx context.Context, data *flowData) error {
 	id := data.ID
 	answer, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
@@ -174,7 +174,8 @@ func (v *visit) findFlow(ctx context.Context, data *flowData) error {
 	return fmt.Errorf("flow %s changes faster than it can be read: %w", id, jobs.ErrUnavailable)
 }
 
-// readFlow reads a flow in as many calls as it takes. It is not whole if it has changed between them.
+// readFlow reads a flow in as many calls as necessary. The result is incomplete if the flow changed
+// between the calls.
 func (v *visit) readFlow(ctx context.Context, id string) (flow logbook.FlowDetail, whole bool, err error) {
 	for first := true; ; first = false {
 		answer, err := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: id, Skip: uint32(len(flow.Atoms)), AtomsOnly: !first, Stale: true})
@@ -211,7 +212,8 @@ func (d *flowData) reverting() bool {
 		state == logbook.FlowSuspended && d.Flow.Cause != nil
 }
 
-// timeline makes a row for each box that is no frame. While the job is claimed, it lasts until now.
+// timeline makes a row for each box that is no frame. While the job is claimed, the timeline ends
+// now.
 func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
 	for i := range d.Flow.Atoms {
 		for j := range d.Flow.Atoms[i].Attempts {
@@ -305,7 +307,8 @@ func attemptClass(attempt *logbook.Attempt) string {
 	return graph.States[graph.Place(state)].Name
 }
 
-// planRevert finds what a revert would undo now, and how many more steps than are shown.
+// planRevert returns the steps that a revert would undo now, and the number of further steps
+// that are not shown.
 func (d *flowData) planRevert(shown int) {
 	if d.Planning = "conductord flow plan --revert " + d.ID; d.plan == nil {
 		d.Problem = "Only flow documents that this node can read in plain text can be planned here; this flow is built by " + d.Flow.Factory.Name + "."
@@ -323,7 +326,8 @@ func (d *flowData) planRevert(shown int) {
 	}
 }
 
-// store is what the steps of the flow may require: the flow's values, and the job's over them.
+// store returns the values that steps of the flow can require: the flow's values, overlaid by
+// the job's.
 func (d *flowData) store() logbook.Values {
 	store := logbook.Values{}
 	maps.Copy(store, d.Flow.Store)

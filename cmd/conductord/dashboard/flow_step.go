@@ -127,8 +127,8 @@ func causeText(f *logbook.Failure) string {
 	return cut(text, maxResult)
 }
 
-// causesOf are the failures of a flow in their order. The last cause of an undo that fails, or of an intervention
-// that is refused, is the failure before it.
+// causesOf returns the failures of a flow in order. The last cause of a failed undo, or of a refused
+// intervention, is the flow's earlier failure.
 func causesOf(f *logbook.Failure) (texts []string) {
 	for last := -1; f != nil; f = &f.Causes[last] {
 		text := causeText(f)
@@ -153,7 +153,7 @@ func (d *flowData) consequence(said logbook.Intervention) string {
 	return cut(c.String(), maxLine)
 }
 
-// ran are the steps that have run: without a step, a rerun runs them a second time.
+// ran returns the steps that have run. A rerun without a step runs all of them again.
 func (d *flowData) ran() string {
 	var names []string
 	for i := range d.Flow.Atoms {
@@ -178,7 +178,7 @@ func (v *visit) stepLink(name string, state int) stepLink {
 	return stepLink{name, v.flowAddress("step", name) + "#step", graph.States[state].Sign, graph.States[state].Name}
 }
 
-// planned adds what the plan says of a step: what it waits for, and its arguments.
+// planned adds a step's facts from the plan: its predecessors and its arguments.
 func (v *visit) planned(d *flowData, s *stepData) {
 	number, ok := d.plan.Find(s.Part.Name)
 	if !ok {
@@ -244,7 +244,8 @@ func (v *visit) loadLog(ctx context.Context, d *flowData, s *stepData) error {
 	return nil
 }
 
-// interventions are those of some kinds that the flow takes now and the person may do.
+// interventions returns the interventions, of the given kinds, that the flow accepts now and
+// that the user has permission for.
 func (v *visit) interventions(d *flowData, step string, kinds ...logbook.InterventionKind) (offered []operation) {
 	if !v.may(command.Operate, d.board()) {
 		return nil
@@ -276,7 +277,8 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 	return offered
 }
 
-// onFlow has the page of the flow carry out an operation. The id of an intervention makes pressing twice harmless.
+// onFlow makes the action that carries out an operation on a flow. Each intervention has an id, so pressing
+// the button twice is harmless.
 func (v *visit) onFlow(o operation, id string) operation {
 	o.Address = v.flowAddress("")
 	o.Inputs = append([]input{{Name: "do", Kind: "hidden", Value: o.Verb}, {Name: "step", Kind: "hidden", Value: o.Of}, {Name: "id", Kind: "hidden", Value: id}}, o.Inputs...)

@@ -27,7 +27,7 @@ type templates struct {
 	hash string // of the static files
 }
 
-// parseTemplates reads the embedded files. A fault in them is one of the program.
+// parseTemplates parses the embedded templates. A fault in a template is a bug of the program.
 func parseTemplates(d *Dashboard) *templates {
 	t := &templates{all: make(map[string]*template.Template), path: d.options.Path, hash: hashOf("static")}
 	common := template.Must(template.New("").Funcs(t.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html"))
@@ -93,9 +93,9 @@ func (t *templates) funcs() template.FuncMap {
 // address is the address of a page: the parts of its path below the dashboard's.
 func (t *templates) address(parts ...string) string { return t.path + addressBelow(parts...) }
 
-// addressBelow is a path of escaped parts, since a name can have a slash. Browsers and net/http remove the parts
-// "." and ".." from a path, escaped or not. So these names get a tilde in front, and so do names that begin with a
-// tilde. See visit.part.
+// addressBelow makes a path of escaped parts, because a name can contain a slash. Browsers and net/http
+// remove the parts "." and ".." from a path, escaped or not. These names therefore get a tilde in front, as
+// do names that begin with a tilde. See visit.part.
 func addressBelow(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
@@ -116,7 +116,7 @@ type moment struct {
 	Kind string // time, ago or since: how the script shows it
 }
 
-// passage is a part of a text for people, and the time that follows it; zero: none does.
+// passage is a part of a text and the time that follows it; zero: no time follows.
 type passage struct {
 	Text string
 	At   time.Time
@@ -237,7 +237,7 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// remedyText is the command that would help, or advice; empty: nothing helps but to wait.
+// remedyText is the command that would help, or advice; empty: only waiting helps.
 func remedyText(r *v1.Remedy) string {
 	explanation, _ := command.ExplanationFromProto(&v1.ExplainResponse{Remedy: r})
 	return cli.RemedyText(explanation.Remedy)

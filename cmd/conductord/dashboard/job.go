@@ -104,8 +104,8 @@ func (v *visit) sameJob(ctx context.Context, job *v1.Job) bool {
 
 func finished(job *v1.Job) bool { return jobs.State(job.GetState()).Finished() }
 
-// explain says why a job does not run. The leader alone knows which steps of a claimed job wait for
-// workers; when no leader answers in time, the node says what it knows.
+// explain returns why a job does not run. Only the leader knows which steps of a claimed job wait
+// for workers. If no leader answers in time, the node answers from its own state.
 func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, error) {
 	if job.GetClaim() != nil {
 		soon, cancel := context.WithTimeout(ctx, statusTime)
@@ -117,7 +117,8 @@ func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, 
 	return ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: job.GetId(), Stale: true})
 }
 
-// storyOf is what is known of a job's life, in the order of time. Errors are the latest first. Longest bounds each text, in bytes.
+// storyOf returns the known history of a job in time order. errors are the latest first. longest bounds each
+// text, in bytes.
 func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	story := []happening{{At: timeOf(job.GetPostedAt()), Look: badge{"", "○", "calm"}, What: by("Posted to board "+job.GetBoard(), job.GetPostedBy())}}
 	add := func(at any, look badge, what, detail string) {
@@ -174,7 +175,7 @@ func by(what, who string) string {
 	return what + " by " + who
 }
 
-// failureText is a reason and the failure behind it, without saying the same twice.
+// failureText joins a reason and the failure behind it, without repetition.
 func failureText(reason string, failure *v1.Failure) string {
 	var parts []string
 	if reason != "" {
@@ -196,7 +197,7 @@ func failureText(reason string, failure *v1.Failure) string {
 	return strings.Join(parts, "\n")
 }
 
-// changeJob sets what the form of a job's page says: priority, due time, board and front.
+// changeJob applies the form of a job's page: priority, due time, board and front.
 func changeJob(ctx context.Context, v *visit) (string, error) {
 	id := v.part("name")
 	change := &v1.Change{Job: id, Board: v.form("board"), Front: v.form("front") != "", By: dashboardName, Reason: v.form("reason")}

@@ -14,10 +14,11 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// dashboardName stands for who did something where access control names nobody.
+// dashboardName is the recorded actor if the cluster has no access control.
 const dashboardName = "dashboard"
 
-// jobOperations is the table of what can be done to a job; of is zero when it is done.
+// jobOperations is the table of operations on a job; of is zero when an operation is carried
+// out.
 func jobOperations(id string, of jobData) []operation {
 	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
 	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
@@ -99,8 +100,8 @@ func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (stri
 	}
 }
 
-// again makes the posting of the same work. It refuses values that are hidden or encrypted, which would
-// be posted as they look.
+// again makes a posting of the same work. It refuses hidden or encrypted values, because it would post
+// their placeholders.
 func (v *visit) again(ctx context.Context, message *v1.Job) (*v1.Posting, error) {
 	job, err := command.JobFromProto(message)
 	if err != nil {

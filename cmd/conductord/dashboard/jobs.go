@@ -16,7 +16,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Most rows of a list, and boards to choose from, that a page shows at once. See visit.bound.
+// The maximum numbers of rows in a list, and of boards to choose from, on one page. See
+// visit.bound.
 const (
 	pageRows    = 50
 	shownBoards = 100
@@ -39,7 +40,7 @@ type jobFilter struct {
 	States                                                  []string // to choose from; State may have several, by commas
 }
 
-// stateChoices are what the filter offers: states and, of completed jobs, outcomes.
+// stateChoices are the choices of the filter: states and, for completed jobs, outcomes.
 func stateChoices() (choices []string) {
 	for _, state := range jobs.States {
 		choices = append(choices, string(state))
@@ -172,7 +173,8 @@ func (f *jobFilter) flags() string {
 		"posted-since", utc(f.From), "posted-until", utc(f.To), "outcome", outcome, "state", state)
 }
 
-// flags are those of the command line that have a value: name, value, name, value.
+// flags returns the command-line flags that have a value; its arguments are name, value, name,
+// value.
 func flags(pairs ...string) (text string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {

@@ -17,18 +17,19 @@ import (
 const (
 	// maxLive bounds the streams of a node: each runs its page's calls again and again.
 	maxLive = 64
-	// maxOwnLive bounds those of one person, or of one address where callers are not known.
+	// maxOwnLive bounds the streams of one user, or of one address if callers are not
+	// authenticated.
 	maxOwnLive = 16
-	// lookEvery is how often a page is looked at without an event that wakes its stream, and
-	// lookSoonest the shortest time between two looks, however many events there are. The first
-	// promptLooks after the page was opened or quiet follow after lookPrompt each: an action
-	// has opened the page or wakes it, and its effects come soon.
+	// lookEvery is the time between two looks at a page without an event. lookSoonest is the
+	// shortest time between two looks, whatever the number of events. After a page was opened,
+	// or after a quiet time, the first promptLooks looks come lookPrompt apart: an action has
+	// probably opened or woken the page, and its effects come soon.
 	lookEvery   = 2 * time.Second
 	lookSoonest = 500 * time.Millisecond
 	lookPrompt  = 50 * time.Millisecond
 	promptLooks = 6
-	// lookShare bounds what a page costs that takes long to look at: one part in so many of a
-	// processor while nothing wakes it, and four times that at most.
+	// lookShare bounds the cost of a page with expensive looks: one part in lookShare of a
+	// processor while no event wakes it, and at most four times that with events.
 	lookShare = 100
 	// signEvery is how often a stream without changes shows that it lives.
 	signEvery = 10 * time.Second
@@ -41,8 +42,8 @@ const (
 )
 
 // stream sends the page's <main> whenever it has changed, as server-sent events, until the
-// request ends. The id of an event is the hash of its text: a browser that connects again shows
-// the last one, and is sent nothing while that holds.
+// request ends. The id of an event is the hash of its text. A browser that reconnects shows the
+// last text already, and gets nothing until the text changes.
 func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p page) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -76,7 +77,7 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p p
 	<-ended
 }
 
-// begin counts a stream. It returns why there may be no more; empty: there may.
+// begin counts a stream. It returns the reason for a refusal; empty: the stream is accepted.
 func (d *Dashboard) begin(s *stream) (refusal string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +144,7 @@ func (s *stream) watch(ctx context.Context, calls *api, wanted *v1.WatchRequest)
 	}
 }
 
-// authenticate reads the person's principal and grants again. Its error ends the stream.
+// authenticate reads the user's principal and grants again. An error ends the stream.
 func (s *stream) authenticate() error {
 	if time.Since(s.known) < authenticateEvery {
 		return nil
@@ -197,8 +198,8 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	return content, nil
 }
 
-// carriageReturns end a line of an event too. A text with one would end its line early, and what
-// follows could pose as a field of the event.
+// carriageReturns matches carriage returns, which also end a line of an event. The text after a
+// carriage return could pose as another field of the event.
 var carriageReturns = regexp.MustCompile(`\r\n?`)
 
 // send writes an event.

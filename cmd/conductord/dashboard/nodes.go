@@ -94,8 +94,8 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 	return data, nil
 }
 
-// judge sets what the page shows of a node that answers. It leaves out small differences, because
-// they change all the time and mean nothing.
+// judge sets what the page shows of a node that answers. It ignores small differences, because
+// they change constantly and mean nothing.
 func (n *nodeData) judge(latest uint64) {
 	if n.Status == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// operation is a row of what can be done: to a job, a flow, a board, a conductor or a member.
+// operation is one possible operation on a job, a flow, a board, a conductor or a member.
 type operation struct {
 	Verb, Text string // of its address, and of its button
 	Sure       string // of the button in its form; empty: Text
@@ -42,7 +42,8 @@ type input struct {
 	Unchosen    string   // the choice that sends nothing; empty: one must be chosen
 }
 
-// why asks for the reason of an operation, and keep whether a cancellation undoes nothing.
+// why is the form field for the reason of an operation. keep is the field for a cancellation
+// that undoes nothing.
 var (
 	why  = input{Name: "reason", Label: "Reason"}
 	keep = input{Name: "keep", Label: "keep finished steps, and revert nothing", Kind: "check"}
@@ -59,7 +60,8 @@ func (v *visit) offered(all []operation, board string, address ...string) (offer
 	return offered
 }
 
-// operate makes the action that carries out one row of a table. The name is that of the address.
+// operate makes the action that carries out one row of a table. name is the operation's name in
+// the address.
 func operate[T any](table func(name string, of T) []operation) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
 		var unknown T // the API decides whether it means something

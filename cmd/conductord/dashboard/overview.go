@@ -32,7 +32,8 @@ type stateCount struct {
 	Count uint64
 }
 
-// rates are how many jobs were posted and have ended in the last minute and the last five.
+// rates are the numbers of jobs posted and ended in the last minute and in the last five
+// minutes.
 type rates struct{ Posted1, Posted5, Finished1, Finished5 uint64 }
 
 // loadOverview shows how the cluster is, and what needs a person.
@@ -95,7 +96,8 @@ const (
 	shownIdle = 3
 )
 
-// idleBoards finds boards whose jobs have waited long, while none is claimed: perhaps no conductor takes them.
+// idleBoards finds boards whose jobs have waited long and that have no claimed job: perhaps no conductor
+// serves them.
 func idleBoards(boards []*v1.Board, now time.Time) (idle []string) {
 	for _, board := range boards {
 		c := board.GetCounts()

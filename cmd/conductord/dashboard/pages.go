@@ -27,8 +27,8 @@ type view struct {
 	Title   string
 	Command string // of the command line, which shows the same; empty: there is none
 	Data    any    // of the template
-	// Watch says which events may change the page. nil: none do, and the page is looked at
-	// again from time to time only.
+	// Watch selects the events that may change the page. nil: no events; the page is only
+	// looked at again from time to time.
 	Watch *v1.WatchRequest
 }
 
@@ -124,12 +124,13 @@ func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 // maxPage bounds a page, in bytes.
 const maxPage = 300 << 10
 
-// maxShrunk bounds how often the parts of a page get less room: then a list has one row, and a text few bytes.
+// maxShrunk bounds how often the parts of a page get less room. At the limit, a list has one row and a text a
+// few bytes.
 const maxShrunk = 3
 
-// fitted loads a page and renders it by a template: "layout", or "main", the part that changes while it is open. The
-// parts of a page that is too large get less room. Err is that of the loader, and is the page's message; fault is one
-// of the template.
+// fitted loads a page and renders it by a template: "layout", or "main", which is the live part. If the page
+// is too large, its parts get less room. err is the loader's error, and becomes the page's message; fault is
+// an error of the template.
 func (d *Dashboard) fitted(ctx context.Context, v *visit, p page, template string) (text []byte, content view, fault, err error) {
 	for {
 		if content, err = v.whole(ctx, p); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// What the page of a schedule shows of its slots. More is on the command line.
+// The maximum numbers of slots on the page of a schedule. The command line shows more.
 const (
 	shownSlots   = 10
 	shownRecords = 50
@@ -57,7 +57,7 @@ var slotStates = map[schedules.SlotState]badge{
 	schedules.SlotPosted: {"posted", "✓", "good"}, schedules.SlotWaiting: {"waiting", "○", "wait"}, schedules.SlotSkipped: {"skipped", "⊘", "calm"},
 }
 
-// loadSchedule shows a schedule: its next slots, and what has become of the latest ones.
+// loadSchedule shows a schedule: its next slots, and the outcomes of the latest ones.
 func loadSchedule(ctx context.Context, v *visit) (view, error) {
 	board, name := v.part("board"), v.part("name")
 	answer, err := ask(ctx, v.api.schedules.Get, &v1.GetScheduleRequest{Board: board, Name: name, Upcoming: shownSlots, History: uint32(v.bound(shownRecords)), Stale: true})
@@ -90,7 +90,8 @@ func missedText(s *v1.Schedule) string {
 	return fmt.Sprintf("are skipped, except the latest %d", max(1, s.GetMissedLast()))
 }
 
-// scheduleOperations is the table of what can be done to a schedule; s is nil when it is done.
+// scheduleOperations is the table of operations on a schedule; s is nil when an operation is
+// carried out.
 func scheduleOperations(name string, s *v1.Schedule) []operation {
 	said := func(verb string) string {
 		return "conductord schedule " + verb + boardFlag(s.GetBoard()) + " " + cli.Operand(name)

@@ -12,13 +12,13 @@ import (
 
 // tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
 // browsers send it from this dashboard's own pages only. Over TLS its name begins with hostPrefix:
-// browsers then take it from this host alone, and not from another host of the domain.
+// browsers then accept the cookie from this host only, and not from another host of the domain.
 const (
 	tokenCookie = "conductord-token"
 	hostPrefix  = "__Host-"
 )
 
-// tokenCookie is the cookie for a token, as the browser of a request keeps it.
+// tokenCookie makes the cookie for a token, for the browser of a request.
 func (o *Options) tokenCookie(r *http.Request, token string) *http.Cookie {
 	cookie := &http.Cookie{Name: tokenCookie, Value: token, Path: o.Path, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if strings.HasPrefix(o.origin(r), "https:") {
@@ -30,8 +30,8 @@ func (o *Options) tokenCookie(r *http.Request, token string) *http.Cookie {
 // maxToken bounds a token, in bytes; browsers keep no longer cookies.
 const maxToken = 3_500
 
-// TokenOf is the token of a request; empty: none. A reverse proxy that signs people in can
-// send it in a header. It needs Path and Origin only.
+// TokenOf is the token of a request; empty: none. A reverse proxy that authenticates users can
+// send the token in a header. TokenOf needs only Path and Origin.
 func (o *Options) TokenOf(r *http.Request) string {
 	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found {
 		return token
@@ -43,12 +43,12 @@ func (o *Options) TokenOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// indexAge is how long, in seconds, a browser keeps the log index of its last action. A page that it opens
-// meanwhile is at least as new, also on another node behind the same address.
+// indexAge is how long, in seconds, a browser keeps the log index of its last action. Each page that it
+// opens in that time has at least this index, even from another node behind the same address.
 const indexAge = 10
 
-// indexCookie is the name of that cookie. It has the port: browsers send a cookie to all ports of a host,
-// and another one may be of another cluster.
+// indexCookie is the name of the cookie with the log index. The name contains the port: browsers send a
+// cookie to all ports of a host, and another port may belong to another cluster.
 func indexCookie(r *http.Request) string {
 	_, port, _ := net.SplitHostPort(r.Host)
 	return "conductord-index-" + port
@@ -59,7 +59,8 @@ func (d *Dashboard) setIndex(w http.ResponseWriter, r *http.Request, index uint6
 	http.SetCookie(w, &http.Cookie{Name: indexCookie(r), Value: strconv.FormatUint(index, 10), Path: d.options.Path, MaxAge: indexAge, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 
-// setToken has the browser keep a token until it ends; an empty one: forget it.
+// setToken makes the browser keep a token until the browser ends; an empty token deletes the
+// cookie.
 func (d *Dashboard) setToken(w http.ResponseWriter, r *http.Request, token string) {
 	cookie := d.options.tokenCookie(r, token)
 	if token == "" {
@@ -118,8 +119,8 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, d.options.Path+"sign-in", http.StatusSeeOther)
 }
 
-// ownAddress is where to go after signing in: an address of the dashboard, and no other, also when a browser
-// or a proxy resolves the dots of its path, escaped or not.
+// ownAddress returns the page to show after signing in. It is always an address of the dashboard, even after
+// a browser or a proxy resolves dots in its path, escaped or not.
 func (d *Dashboard) ownAddress(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, d.options.Path) || !strings.HasPrefix(path.Clean(u.Path)+"/", d.options.Path) {

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// trashData is what the lists of jobs show that need a person: those in the trash, or those that are parked.
+// trashData is the data of the lists of jobs that need an operator: jobs in the trash, or parked jobs.
 type trashData struct {
 	Parked   bool
 	Board    string // of the filter; empty: all
@@ -27,8 +27,8 @@ func loadTrash(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Trash", Command: "conductord trash list" + boardFlag(data.Board), Data: data, Watch: watch}, err
 }
 
-// loadParked lists the jobs that their retry policy holds for a person. No index holds just these, so a page
-// of 50 held and suspended jobs may show fewer.
+// loadParked lists the parked jobs. No index holds only parked jobs, so a page of 50 held and suspended jobs
+// may show fewer.
 func loadParked(ctx context.Context, v *visit) (view, error) {
 	data, watch, err := v.needy(ctx, jobs.StateHeld, jobs.StateSuspended)
 	data.Parked = true
@@ -54,8 +54,8 @@ func (v *visit) needy(ctx context.Context, states ...jobs.State) (data trashData
 	return data, &v1.WatchRequest{Board: query.Board}, err
 }
 
-// listedBoard is the board to list: the first that the person may see, when none was asked for and the person
-// may not list all boards.
+// listedBoard is the board to list. If the request names no board and the user may not list all boards, it is
+// the first board that the user may see.
 func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
 	if asked != "" || v.may(command.Read, access.AllBoards) {
 		return asked, nil

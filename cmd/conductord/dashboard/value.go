@@ -18,8 +18,8 @@ const (
 // namedText is a value as text.
 type namedText struct{ Name, Text string }
 
-// valuesOf returns the details and the store of a job, up to the bounds and as many bytes as there is room for, and
-// the number of values that it leaves out.
+// valuesOf returns the details and the store of a job, within the bounds and the available bytes, and the
+// number of values that it leaves out.
 func valuesOf(job *v1.Job, room int) (shown []namedText, more int) {
 	values := job.GetStore()
 	if job.GetDetails() != nil {
@@ -36,7 +36,7 @@ func valuesOf(job *v1.Job, room int) (shown []namedText, more int) {
 	return shown, 0
 }
 
-// jsonText is a JSON value for people, in lines, cut where it is too long for a page.
+// jsonText formats a JSON value in lines, and cuts a value that is too long for a page.
 func jsonText(value json.RawMessage) string {
 	var lines bytes.Buffer
 	if err := json.Indent(&lines, value, "", "  "); err != nil {

@@ -24,7 +24,8 @@ type visit struct {
 	dashboard *Dashboard
 	plan      *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
 	shrunk    int        // see bound
-	// same reads the subject of the page again, and reports whether it has not changed; nil: the page has none.
+	// same reads the subject of the page again, and reports whether it is unchanged; nil: the page has no
+	// subject.
 	same func(ctx context.Context) bool
 }
 
@@ -45,7 +46,7 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	return v, err
 }
 
-// person names the caller: its principal, or its address where callers are not known.
+// person names the caller: its principal, or its address if callers are not authenticated.
 func (v *visit) person() string {
 	if v.who.GetEnforced() && v.who.GetName() != "" {
 		return v.who.GetName()
@@ -54,8 +55,8 @@ func (v *visit) person() string {
 	return host // with a colon, or without a letter: no principal has such a name
 }
 
-// may reports whether to offer what needs a permission on a board, or on access.AllBoards. The
-// API decides when it is done.
+// may reports whether to offer an operation that needs a permission on a board, or on
+// access.AllBoards. The API checks the permission again when the operation is carried out.
 func (v *visit) may(needed command.Permission, board string) bool {
 	return (needed == command.Read || !v.dashboard.options.ReadOnly) && v.allowed(needed, board)
 }
@@ -94,7 +95,7 @@ func (v *visit) readForm() error {
 }
 
 // with is the page's address with some fields changed: name, value, name, value. An empty value
-// removes the field. The cursor of a list is removed unless it is among them.
+// removes the field. The cursor of a list is removed unless it is one of the changed fields.
 func (v *visit) with(pairs ...string) string {
 	query := v.request.URL.Query()
 	query.Del("after")
@@ -110,8 +111,8 @@ func (v *visit) with(pairs ...string) string {
 // maxLoads bounds the loads of a page whose parts do not agree.
 const maxLoads = 4
 
-// whole loads a page whose parts agree: no entry was applied between its reads, or none that changed its
-// subject. Otherwise it loads the page again, with reads that are at least as new.
+// whole loads a page whose parts agree: between its reads, no entry was applied, or no entry that
+// changed the page's subject. Otherwise it loads the page again, with reads that are at least as new.
 func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
 	for range maxLoads {
 		v.api.first, v.same = 0, nil
@@ -125,8 +126,8 @@ func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
 	return content, nil
 }
 
-// bound is a bound of a part of the page: of rows, or of bytes. While the page is too large, its parts get a quarter
-// of the room each time: names that others chose may be long.
+// bound limits a part of the page, in rows or bytes. While the page is too large, each further try gives the
+// parts a quarter of the room, because names can be long.
 func (v *visit) bound(most int) int { return max(1, most>>(2*v.shrunk)) }
 
 // rows is the bound of a list.
@@ -135,8 +136,8 @@ func (v *visit) rows() uint32 { return uint32(v.bound(pageRows)) }
 // most are the first of a list, up to a bound of the page.
 func most[T any](v *visit, all []T, bound int) []T { return all[:min(len(all), v.bound(bound))] }
 
-// catchUp reads from this node's state, which waits until the node has applied all that the visit has seen,
-// such as its action. It need not succeed.
+// catchUp reads from this node's state. The read waits until the node has applied everything that the visit
+// has seen, such as its own action. It need not succeed.
 func (v *visit) catchUp(ctx context.Context) {
 	_, _ = ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Limit: 1, Stale: true})
 }

@@ -31,7 +31,8 @@ func workerState(w *v1.LiveWorker) int {
 	return 3
 }
 
-// loadWorkers lists live step workers, those that need a look first. The leader alone knows what they hold.
+// loadWorkers lists live step workers; workers that need attention come first. Only the leader knows what
+// they hold.
 func loadWorkers(ctx context.Context, v *visit) (view, error) {
 	answer, err := ask(ctx, v.api.workers.List, &v1.ListWorkersRequest{After: v.query("after")})
 	all := answer.GetWorkers()
@@ -47,7 +48,8 @@ func loadWorkers(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Workers", Command: "conductord worker list", Data: data}, err
 }
 
-// nameWorkers names the workers of the shown attempts that run. One that the node does not list keeps its session alone.
+// nameWorkers adds the names of the workers of running attempts. A worker that the node does not list is
+// shown by its session only.
 func (v *visit) nameWorkers(ctx context.Context, s *stepData) error {
 	running := func(a attempt) bool { return a.Worker != "" && !a.Ended() }
 	if !slices.ContainsFunc(s.Attempts, running) {

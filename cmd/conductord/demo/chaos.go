@@ -33,8 +33,8 @@ func (d *demo) faults() (faults map[string]fault, names []string) {
 	return faults, names
 }
 
-// wreck does faults to nodes at random, one after another, until the time is up
-// or every job has ended.
+// wreck injects faults into random nodes, one after another, until the time is up or every job
+// has ended.
 func (d *demo) wreck(ctx context.Context) error {
 	if d.seed == 0 {
 		d.seed = 1 + rand.Uint64N(1_000_000)
@@ -67,7 +67,8 @@ func (d *demo) wreck(ctx context.Context) error {
 	return d.story.until(ctx, ended)
 }
 
-// await waits for a condition, for a bounded time. It returns whether it held.
+// await waits for a condition for a bounded time, and reports whether the condition became
+// true.
 func (d *demo) await(ctx context.Context, long time.Duration, condition func(*story) bool) bool {
 	waiting, cancel := context.WithTimeout(ctx, long)
 	defer cancel()

@@ -30,8 +30,7 @@ import (
 const (
 	jobCount  = 60
 	failEvery = 10 // every so many-th job fails at its last step, on purpose
-	// maxJobs keeps jobs waiting while others run, so that a kill always
-	// meets a node with claims.
+	// maxJobs keeps jobs waiting while others run, so that each killed node has claims.
 	maxJobs  = 5
 	pace     = "1.1"           // seconds that each handler takes
 	runTime  = 4 * time.Minute // half a minute is enough where little else runs

@@ -99,8 +99,8 @@ func (r *summary) countJob(posted postedJob, job *jobs.Job) {
 	}
 }
 
-// countSteps counts executions, and compares what was recorded on the way with
-// what is recorded now. No step may have two results.
+// countSteps counts executions, and compares earlier recorded results with the final ones. No
+// step may have two results.
 func (r *summary) countSteps(detail *logbook.FlowDetail, recorded map[recordKey]logbook.Attempt) {
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]

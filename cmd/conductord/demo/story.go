@@ -63,8 +63,8 @@ func newStory(p *cli.Program, client *raftboard.Client) *story {
 	}
 }
 
-// follow hears events until ctx ends; then the channel is closed. Events are
-// heard from before the jobs are posted, and kept for those not yet expected.
+// follow receives events until ctx ends; then it closes the channel. It starts before the jobs
+// are posted, and keeps events of jobs that are not yet expected.
 func (s *story) follow(ctx context.Context) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -197,8 +197,8 @@ func (s *story) until(ctx context.Context, condition func(*story) bool) error {
 	}
 }
 
-// remember reads the record of every flow, to compare it with the end: a recorded result must never
-// change.
+// remember reads the record of every flow, for a comparison at the end: a recorded result must
+// never change.
 func (s *story) remember(ctx context.Context) error {
 	s.mu.Lock()
 	var flows []logbook.FlowID

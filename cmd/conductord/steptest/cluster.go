@@ -69,7 +69,8 @@ func (c *cluster) open(ctx context.Context) error {
 	c.address = listener.Addr().String()
 	c.node, err = node.Open(node.Options{
 		Name: "test", Cluster: "test", DataDir: filepath.Join(dir.Path, "node"), Init: true, APIListen: "127.0.0.1:0",
-		// The node is known by the address of the tap, so that clients that learn it go there.
+		// The node announces the address of the tap, so that clients that learn the node's
+		// address call the tap.
 		Members: []node.Member{{Name: "test", Raft: free[0], API: c.address}},
 		Raft:    node.RaftTimings{Heartbeat: heartbeat},
 	})

@@ -138,7 +138,8 @@ func (t *tester) start(command []string, c *cluster) (*worker, error) {
 	return startHandler(path, c)
 }
 
-// judge tests all rules, and writes each verdict when it is known. It starts a worker that has ended again.
+// judge tests all rules, and writes each verdict when it is known. If the worker has ended, judge starts it
+// again.
 func (t *tester) judge(ctx context.Context, trial *trial, start func() error) (said report, failed int) {
 	for _, r := range rules() {
 		v := verdict{Rule: r.name, Verdict: "skip"}

@@ -10,7 +10,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The types of steps that a worker under test does. The page of workers defines them.
+// The types of steps that a worker under test must do. The documentation of workers defines
+// them.
 const (
 	typeEcho     = "test.echo"
 	typeFail     = "test.fail"
@@ -44,7 +45,8 @@ const (
 	margin = 1 << 10
 )
 
-// rules are in the order of their tests: what may leave an attempt behind that does not end comes late.
+// rules are in the order of their tests. Rules whose tests may leave an endless attempt behind come
+// late.
 func rules() []rule {
 	return []rule{
 		{"text", true, passageArguments, func(t *trial) {

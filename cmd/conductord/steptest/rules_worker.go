@@ -15,12 +15,13 @@ import (
 const (
 	// stopTime is how long a worker that is told to stop an attempt may take.
 	stopTime = 10 * time.Second
-	// forEver is how many seconds a step sleeps that must be stopped: longer than stopTime, and so
-	// short that a worker which ignores the stop can be tested further.
+	// forEver is the sleep in seconds of a step that must be stopped. It is longer than stopTime,
+	// and short enough to continue the tests if the worker ignores the stop.
 	forEver = 20
-	// shortly is how many seconds a step sleeps during which something happens to it.
+	// shortly is the sleep in seconds of a step that is disturbed while it runs.
 	shortly = 2
-	// mostSlots is how many slots are filled. Of a worker with more, only the bound is tested.
+	// mostSlots is the maximum number of slots that the test fills. For a worker with more
+	// slots, only the bound is tested.
 	mostSlots = 16
 	// quiet is how long nothing must happen where a worker must not do something.
 	quiet = 500 * time.Millisecond
@@ -48,7 +49,8 @@ func (t *trial) stops(attempt attemptSeen, told time.Time) {
 	t.until(ctx, "a report of the end of the attempt within "+stopTime.String(), func() bool { return t.tap.ended(attempt.id) })
 }
 
-// testRetry has the first attempt fail on its way: the worker has reported a result.
+// testRetry turns the report of the first attempt into a failure on its way to the node; the
+// worker has reported a result.
 func testRetry(t *trial) {
 	var first []byte
 	t.tap.interfere(nil, func(o *v1.StepOutcome) (lose bool) {
@@ -87,8 +89,9 @@ func testOnce(t *trial) {
 	}
 }
 
-// testSlots has one more step sleep than there are slots. A worker may be given attempts that wait
-// for a slot, so what it is given says nothing; but it needs the time of two sleeps.
+// testSlots runs one more sleeping step than there are slots. A worker may take attempts that wait
+// for a slot, so the number of taken attempts proves nothing. But all steps together need the time
+// of two sleeps.
 func testSlots(t *trial) {
 	const early = 100 * time.Millisecond // timers of some languages end before their time
 	slots := t.entity.MaxJobs
@@ -173,8 +176,8 @@ func testSigterm(t *trial) {
 	}
 }
 
-// testPromised has SIGTERM come while the answer is on its way that gives an attempt, and loses the answer,
-// and those to the calls that would give it again.
+// testPromised sends SIGTERM while an answer that gives an attempt is on its way. It loses that answer and
+// the answers to repeated calls.
 func testPromised(t *trial) {
 	const most = 3 // a client may repeat a call at once, on another connection
 	lost := 0

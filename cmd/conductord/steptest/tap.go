@@ -99,7 +99,8 @@ func (t *tap) pulls(session string, pull *v1.PullStepsRequest) {
 	}
 }
 
-// gives notes what the node gives, or returns what comes before the loss of the answer.
+// gives records the attempts that the node gives, or returns the function to call before the
+// answer is lost.
 func (t *tap) gives(session string, all []*v1.StepWork) (lose func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,8 +189,9 @@ func (t *tap) heldBy(session, id string) bool {
 	return s != nil && s.holds[id]
 }
 
-// interfere calls loseWork when an answer gives work, and loses the answer then; nil: it loses none. And it has
-// report see and change the next ends of attempts, until it has the answer to one lost.
+// interfere sets two faults. When an answer gives work, the tap calls loseWork and loses the answer; nil: no
+// answer is lost. report sees and can change the next ends of attempts, until it requests the loss of an
+// answer.
 func (t *tap) interfere(loseWork func(), report func(*v1.StepOutcome) (lose bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

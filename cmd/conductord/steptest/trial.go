@@ -17,8 +17,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// trial is one test of one worker. Like those of testing.T, its methods end the test, which is a
-// goroutine, when a rule does not hold or an error forbids the test.
+// trial is one test of one worker. Its methods end the test's goroutine, as methods of testing.T
+// do, when a rule is broken or an error prevents the test.
 type trial struct {
 	*cluster
 	worker *worker
@@ -164,8 +164,8 @@ func jsonOf(value any) string {
 	return string(encoded)
 }
 
-// difference says where two texts differ as JSON, and how; empty: nowhere. Numbers are compared by
-// their exact value, and objects whatever the order of their keys.
+// difference describes where and how two texts differ as JSON; empty: they are equal. Numbers are
+// compared by exact value, and the order of an object's keys does not count.
 func difference(want string, got json.RawMessage) string {
 	var leaves [2]map[string]string
 	for i, text := range [][]byte{[]byte(want), got} {

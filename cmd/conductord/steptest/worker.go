@@ -23,8 +23,8 @@ const (
 	lookAgain    = 20 * time.Millisecond
 	killTime     = 2 * time.Second // for the pipes of a worker that was killed
 	keptStderr   = 4 << 10
-	// handlerGrace is longer than the time that a step has to stop. So a handler that ignores
-	// SIGTERM is not killed before the test detects it.
+	// handlerGrace is longer than the time that a step has to stop. A handler that ignores
+	// SIGTERM is therefore not killed before the test detects it.
 	handlerGrace = 2 * stopTime
 )
 
@@ -53,8 +53,8 @@ func startWorker(command []string, server string) (*worker, error) {
 	return w, nil
 }
 
-// startHandler runs a worker here whose types of steps are all done by one executable, which is
-// given the type as its first argument.
+// startHandler runs a worker in this process. One executable does all its types of steps, and
+// gets the type as its first argument.
 func startHandler(path string, c *cluster) (*worker, error) {
 	set, err := handler.Open(filepath.Dir(path))
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// book is a logbook that keeps the updates it has written, and whose process can die
-// before one of them: from then on, every call fails.
+// book is a logbook that records its updates. Its process can "die" before a chosen update:
+// from then on, every call fails.
 type book struct {
 	logbook.Connection
 

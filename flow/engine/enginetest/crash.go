@@ -104,8 +104,8 @@ func differences(whole, crashed *Trace) []error {
 	return faults
 }
 
-// repeated finds the steps that were executed although their result stood in
-// the record, and was not undone.
+// repeated finds the steps that were executed although the record had their result and the
+// step was not undone.
 func repeated(updates []logbook.Update) []string {
 	var steps []string
 	recorded, begun := make(map[string]bool), make(map[string]int)
@@ -129,8 +129,7 @@ func repeated(updates []logbook.Update) []string {
 	return steps
 }
 
-// compact is a value without the blanks that mean nothing, for comparing and
-// for telling.
+// compact returns a JSON value without insignificant blanks, for comparison and display.
 func compact(value json.RawMessage) []byte {
 	if len(value) == 0 {
 		return []byte("missing")

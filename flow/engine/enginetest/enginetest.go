@@ -59,9 +59,9 @@ func Targets(steps ...string) Option { return func(s *settings) { s.targets = st
 // documentation.
 func CallersClock() Option { return func(s *settings) { s.callersClock = true } }
 
-// Before is called before each flow is begun, and not before one is continued, to reset the
-// outside world. CrashEverywhere needs it if steps leave something behind that other steps or
-// Check read.
+// Before is called before each flow begins, to reset the outside world. It is not called when
+// a flow continues after a crash. CrashEverywhere needs it if steps change something outside
+// that other steps or Check read.
 func Before(reset func()) Option { return func(s *settings) { s.before = reset } }
 
 // Check is called for each flow that has ended, with a crash or without. An error is a fault of
@@ -119,11 +119,11 @@ func (s *settings) judge(trace *Trace) []error {
 	return faults
 }
 
-// noCrash is the number of the write before which a run that does not crash does.
+// noCrash is the crash point of a run without a crash.
 const noCrash = -1
 
-// series begins a flow, crashes before a write, and goes on with what was
-// recorded. Each start builds the flow anew, as a new process would.
+// series begins a flow, crashes before a write, and continues from the record. Each start
+// builds the flow anew, as a new process would.
 func (s *settings) series(ctx context.Context, build func() flow.Node, store logbook.Values, crash int) *Trace {
 	s.before()
 	began := time.Now()

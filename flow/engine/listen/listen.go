@@ -66,8 +66,8 @@ type Relay struct {
 	dropped int // in all
 }
 
-// item is an event, and how many were dropped before it. Without an event it is the
-// last item.
+// item is an event and the number of events that were dropped before it. An item without an
+// event is the last one.
 type item struct {
 	missing int
 	event   *engine.Event
@@ -126,8 +126,8 @@ func (r *Relay) Close(ctx context.Context) error {
 	missing := r.missing
 	r.mu.Unlock()
 	if first {
-		// Nobody else sends any more. The queue may be full, and a listener
-		// may be blocked permanently: that must not block Close.
+		// Nothing else sends to the queue now. The queue can be full and a listener blocked
+		// permanently; Close must not block because of it.
 		go func() {
 			if missing > 0 {
 				r.queue <- item{missing: missing}

@@ -15,8 +15,8 @@ import (
 const (
 	// masked stands for a value that is not to be seen.
 	masked = "***"
-	// maxLoggedResult is how much of a result is logged: enough to see which
-	// it is, and a log is no place to keep it.
+	// maxLoggedResult limits the bytes of a result that are logged: enough to recognise the
+	// result.
 	maxLoggedResult = 1 << 10
 )
 
@@ -121,8 +121,8 @@ func (l *logListener) show(step string, result json.RawMessage) string {
 	return text
 }
 
-// hide masks a JSON value. Depth counts the strings that are JSON themselves:
-// the nesting within one of them is bounded by what a logbook takes.
+// hide masks a JSON value. depth counts enclosing strings that are JSON themselves. The
+// logbook's limits bound the nesting within one such string.
 func (l *logListener) hide(text []byte, depth int) ([]byte, error) {
 	value, err := logbook.DecodeJSON(text)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // Stamp is the time at which a step, or the flow, entered a state.
 type Stamp struct {
 	State string // a logbook.AtomState, or a logbook.FlowState of the flow
-	// First and Last are the first and the last of Count times: a step that is tried again, or
-	// begun again by a retry, enters a state more than once.
+	// First and Last are the first and the last of Count times. A step that is tried again, or
+	// that a retry starts again, enters a state more than once.
 	First, Last time.Time
 	Count       int
 }

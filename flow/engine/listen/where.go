@@ -10,9 +10,9 @@ import (
 type Filter func(event engine.Event) bool
 
 // Where passes a listener only the events that all filters accept. The listener gets every count
-// of dropped events, because their content is unknown. One listener can be behind several
-// filters; it gets an event once for each that accepts it. A panic of a filter counts as a panic
-// of its listener.
+// of dropped events, because their content is unknown. If one listener is behind several Where
+// filters, it gets an event once for each filter that accepts the event. A panic of a filter
+// counts as a panic of its listener.
 func Where(listener Listener, filters ...Filter) Listener {
 	return &filtered{listener: listener, filters: slices.Clone(filters)}
 }

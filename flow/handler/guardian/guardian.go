@@ -1,10 +1,10 @@
 // Package guardian ends everything that handlers have started when the program that runs them
 // dies, also by SIGKILL.
 //
-// A guardian is a process: the program itself, started again under another name. A pipe tells it
-// of each run of a handler, before the run starts. When the pipe closes, the program is dead. The
-// guardian then kills, for each run, the process group of the handler, the cgroup, and, on Linux,
-// all processes with a HOME in the run's directory.
+// A guardian is a process: the program itself, started again under another name. The program
+// reports each run of a handler over a pipe, before the run starts. When the pipe closes, the
+// program is dead. The guardian then kills, for each run, the process group of the handler, the
+// cgroup, and, on Linux, all processes with a HOME in the run's directory.
 //
 // A guardian has its own session and ignores all signals but SIGKILL. It has no file of the
 // program, so it keeps no port and no lock. init makes the process a guardian, before main: a
@@ -24,7 +24,8 @@ const (
 	patience = 5 * time.Second
 	// pulse is how often the program looks whether its guardian lives, while there are runs.
 	pulse = 250 * time.Millisecond
-	// linger is how long a guardian waits for the next run: to start one takes longer than a small handler.
+	// linger is how long an idle guardian waits for the next run, because starting a guardian takes longer
+	// than a small handler.
 	linger = time.Minute
 )
 
@@ -59,7 +60,8 @@ func New(start func(*exec.Cmd) error, ended func(*exec.Cmd)) *Guardian {
 	return g
 }
 
-// Tell tells the guardian of a run, or of a change in it. After an error the run must not start.
+// Tell reports a run, or a change in a run, to the guardian. After an error the run must not
+// start.
 func (g *Guardian) Tell(run Run) error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -123,7 +125,8 @@ func (g *Guardian) openLocked() error {
 	return nil
 }
 
-// closeLocked kills the process before it closes the pipe, or the process would kill the runs.
+// closeLocked kills the guardian's process before it closes the pipe. Otherwise the guardian
+// would kill the runs.
 func (g *Guardian) closeLocked() {
 	if g.pipe == nil {
 		return

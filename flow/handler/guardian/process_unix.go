@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// name is the command line of a guardian. The program's name is no part of it: a command that kills all processes
-// of that name must not kill the guardian first.
+// name is the command line of a guardian. It does not contain the program's name: a command that kills all
+// processes with that name must not kill the guardian first.
 const name = "handler-guard"
 
 // command is a guardian process that has not started.

@@ -16,16 +16,18 @@ import (
 )
 
 const (
-	// endTries and endPause bound the wait for the end of killed processes. One
-	// that hangs in the kernel stays; the next start tries again.
+	// endTries and endPause bound the wait for the end of killed processes. A process that
+	// hangs in the kernel stays; the next start tries again.
 	endTries = 2000
 	endPause = time.Millisecond
 )
 
-// rename gives the process its name, which the kernel takes from the program's file otherwise.
+// rename sets the name of the process. Otherwise the kernel would use the name of the
+// program's file.
 func rename() { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// forbidTracing keeps handlers of this user from tracing the process and from its memory.
+// forbidTracing prevents handlers of this user from tracing the process and from reading its
+// memory.
 func forbidTracing() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // KillCgroup kills all processes in a cgroup, and removes the cgroup.

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onlyDirectory opens nothing but a directory: no link to one, and no pipe, which would block.
+// onlyDirectory opens a directory and nothing else: no link to a directory, and no pipe, which
+// would block.
 const onlyDirectory = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // batch is how many names are read from a directory at once.
@@ -125,8 +126,8 @@ func (r *removal) empty(name string) error {
 	return unlink(r.top, name)
 }
 
-// open opens a directory and takes it from its owner, who can then add nothing to it, whatever descriptors of it the
-// owner's processes have. within is its path below the top.
+// open opens a directory and makes this process's user its owner. The former owner can then add nothing to
+// it, even through open descriptors. within is the directory's path below the top.
 func (r *removal) open(at int, name, within string) (*os.File, error) {
 	number, err := unix.Openat(at, name, onlyDirectory|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EACCES) {

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// makeTries bounds how often Make loses a new directory to a Sweep, which must
-// come in the microseconds before the directory is locked.
+// makeTries bounds how often Make may lose a new directory to a Sweep. This happens only if
+// the Sweep comes in the microseconds before the directory is locked.
 const makeTries = 10
 
-// removeTime bounds a removal: a process that goes on making files must not hold up its caller. Most
+// removeTime bounds a removal: a process that keeps making files must not block the caller. Most
 // directories take milliseconds.
 const removeTime = time.Second
 
@@ -74,9 +74,9 @@ func hold(path string, flags int) (*Dir, error) {
 // Release releases the directory and leaves it where it is.
 func (d *Dir) Release() { _ = d.lock.Close() }
 
-// Remove removes the directory with everything in it, and holds it until then: another process
-// could take it in between. It follows no link. After removeTime it returns ErrUnfinished, and
-// Sweep removes the rest.
+// Remove removes the directory with everything in it, and holds the lock until then: another
+// process could take the directory in between. It follows no link. After removeTime it returns
+// ErrUnfinished, and Sweep removes the rest.
 func (d *Dir) Remove() error {
 	defer d.Release()
 	return remove(d.Path, time.Now().Add(removeTime))
@@ -90,7 +90,7 @@ func Sweep(parent, prefix string) error {
 	}
 	until := time.Now().Add(removeTime)
 	entries, err := os.ReadDir(parent)
-	// A directory that something is added to all the time must not keep others from their turn.
+	// A directory that grows all the time must not delay the removal of the others.
 	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	for _, entry := range entries {
 		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {

@@ -66,7 +66,7 @@ func auditSearchCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// noteNoPrincipals says why the audit log of a cluster without access control is empty.
+// noteNoPrincipals explains why the audit log of a cluster without access control is empty.
 func noteNoPrincipals(ctx context.Context, p *cli.Program, cluster cli.Principals) {
 	if who, err := cluster.WhoAmI(ctx); err == nil && !who.Enforced {
 		p.Note("access control is off, so calls have no principal and are not recorded; for the events of a job: `conductord events --job ID --after 0-0`")
@@ -123,7 +123,8 @@ func tailAudit(ctx context.Context, p *cli.Program, cluster cli.Principals, last
 	}
 }
 
-// maxTail bounds what audit tail shows at once: what comes faster is for audit search.
+// maxTail bounds the records that audit tail shows at once. If records arrive faster, use
+// audit search.
 const maxTail = 10_000
 
 // recordsAfter reads the last records after a position, the oldest first.

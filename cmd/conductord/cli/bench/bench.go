@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// benchBoard is where no conductor looks unless it is told to, so that
-	// posts stay posts.
+	// benchBoard is a board that no conductor serves by default, so the posted jobs stay
+	// unclaimed.
 	benchBoard = "bench"
-	// maxBenchClients bounds the callers of one process: beyond that, it is the
-	// process that is measured.
+	// maxBenchClients bounds the callers of one process. With more callers, the run measures
+	// the process and not the cluster.
 	maxBenchClients  = 4096
 	minBenchDuration = 100 * time.Millisecond
 	endless          = time.Duration(math.MaxInt64)

@@ -67,7 +67,7 @@ func openText(p *cli.Program, status *jobs.BoardStatus) string {
 	return said
 }
 
-// ageingText says how waiting raises priority, and nothing where it never did.
+// ageingText describes how waiting raises priority; empty if the board never had ageing.
 func ageingText(p *cli.Program, ageing jobs.BoardAgeing) string {
 	switch {
 	case ageing == jobs.BoardAgeing{}:
@@ -269,7 +269,7 @@ func countCommand(p *cli.Program) *cobra.Command {
 	}
 }
 
-// namedBoards reads the boards that are named, by name or prefix; all if none is named.
+// namedBoards reads the boards with the given names or prefixes; all boards if none is given.
 func namedBoards(ctx context.Context, cluster jobs.Boards, names []string) (boards []jobs.BoardStatus, _ error) {
 	missing := map[string]bool{}
 	for _, name := range names {

@@ -47,8 +47,8 @@ func waitCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// waitForBoard says how a board stands in the end. A board that does not exist
-// is a mistake, unless its first job is what is waited for.
+// waitForBoard waits for the jobs of a board and prints the final counts. A board that does
+// not exist is an error, unless the command waits for the board's first job.
 func waitForBoard(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiting await.Waiting) error {
 	if _, err := cluster.BoardStatus(ctx, waiting.Board); err != nil && (!waiting.Some || !errors.Is(err, jobs.ErrNotFound)) {
 		return cli.Because(err, "wait for board %s", waiting.Board)

@@ -121,8 +121,8 @@ func (c *Cluster) Backup(context.Context, bool) (io.ReadCloser, error) {
 
 func (c *Cluster) Close() error { return nil }
 
-// Worker does by hand what a conductor does, step by step, so that a test knows what
-// the commands must show.
+// Worker does the work of a conductor step by step, so that a test knows what the commands
+// must show.
 type Worker struct {
 	T        *testing.T
 	Cluster  cli.Cluster
@@ -246,8 +246,8 @@ func CursorOf(t *testing.T, text string) string {
 	return document.Next
 }
 
-// JobDocument is the JSON of a job just posted from examples/hello.toml: what
-// scripts rely on.
+// JobDocument is the JSON of a job just posted from examples/hello.toml. Scripts rely on this
+// form.
 const JobDocument = `{
  "id": "ID",
  "board": "default",

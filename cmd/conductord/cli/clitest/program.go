@@ -1,5 +1,5 @@
 // Package clitest runs the command line in tests: against a cluster that is a bare state machine, with
-// a worker that does by hand what a conductor does.
+// a worker that does the work of a conductor step by step.
 package clitest
 
 import (
@@ -87,8 +87,8 @@ func ReadJobs(t *testing.T, text string) (listed []jobs.Job) {
 	})
 }
 
-// Steady replaces what differs from run to run: ids, moments, durations, and
-// the size of a posting, in which a moment takes as many bytes as it needs.
+// Steady replaces texts that differ from run to run: ids, times, durations, and the size of a
+// posting, because the times in a posting vary in length.
 func Steady(text string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},

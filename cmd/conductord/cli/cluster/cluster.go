@@ -198,8 +198,8 @@ func silent(nodes []raftboard.NodeStatus) (lines []string) {
 	return lines
 }
 
-// Freed space that is worth a stop of the node: a part of its log's file, and at least so many
-// bytes.
+// The freed space that makes a stop of the node worthwhile: a share of its log file, and a
+// minimum in bytes.
 const (
 	worthBytes = 256 << 20
 	worthShare = 2

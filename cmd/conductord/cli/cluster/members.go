@@ -137,8 +137,8 @@ const (
 // Health is what cluster health says.
 type Health struct {
 	Healthy bool `json:"healthy"`
-	// Survives counts the voters that can be lost besides the silent ones; negative: that many
-	// more must answer.
+	// Survives is the number of further voters that can be lost, besides the silent ones.
+	// Negative: this number of silent voters must answer first.
 	Survives int         `json:"survives"`
 	Problems []string    `json:"problems"` // what needs a person
 	Notes    []string    `json:"notes"`    // what a person may like to know

@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ReadDocument reads a flow document and makes its plan, which finds all that
-// can be wrong with it here.
+// ReadDocument reads a flow document and makes its plan, which reports every fault that can be
+// found without a server.
 func ReadDocument(p *cli.Program, path string, targets ...string) (*spec.Document, *flow.Plan, error) {
 	text, err := p.ReadInput(path)
 	if err != nil {
@@ -45,8 +45,8 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 	return document, plan, nil
 }
 
-// AttachFiles makes documents the work of a posting: a book of one flow,
-// whose store is the documents' with what the posting brings over it.
+// AttachFiles makes documents the work of a posting: a book of one flow. Its store has the
+// documents' values, overlaid by the posting's values.
 func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
 	documents := make([]*spec.Document, len(paths))
 	var err error
@@ -74,7 +74,7 @@ func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jo
 	return nil
 }
 
-// warnOfUntaken warns of values that no step takes: their names may be misspelt. They are kept with the job.
+// warnOfUntaken warns of values that no step takes: their names may be misspelt. The job keeps these values.
 func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, given logbook.Values) {
 	known := document.Symbols()
 	for step := range plan.Len() {
@@ -108,9 +108,9 @@ func Attach(document *spec.Document, posting *jobs.Posting, targets ...string) e
 	return nil
 }
 
-// derive makes the id of something that belongs to a job from the job's, so
-// that posting again under the same --id is the same posting as a whole. The
-// front half, which holds the time and the marks of a UUID, stays.
+// derive makes the id of a job's book or flow from the job's id, so that a repeated post with
+// the same --id is identical as a whole. The first half, with the time and the UUID's version
+// bits, is unchanged.
 func derive(id jobs.JobID, what string) uuid.UUID {
 	const kept = 9
 	derived := id.UUID

@@ -32,9 +32,10 @@ func HandlersOf(posting *jobs.Posting) []string {
 	return document.Handlers()
 }
 
-// WarnOfHandlers warns of handlers of a posted job that the live conductors for it lack,
-// unless one that has them all takes the job, or they are announced within announceTime.
-// Nothing is refused: a conductor may come later. The jobs of a schedule have no id yet.
+// WarnOfHandlers warns of handlers of a posted job that its live conductors lack. It does not
+// warn if a conductor with all handlers takes the job, or if the handlers are announced within
+// announceTime. Nothing is refused: a suitable conductor may start later. The jobs of a
+// schedule have no id yet.
 func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job, handlers []string) {
 	if len(handlers) == 0 {
 		return
@@ -68,7 +69,8 @@ func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster cli.Cluster, jo
 	}
 }
 
-// offersAll reports whether a conductor has handlers. One that names none may have them.
+// offersAll reports whether a conductor has all the handlers. A conductor that announces no
+// handlers may have them.
 func offersAll(conductor *jobs.Entity, handlers []string) bool {
 	var offered []string
 	return json.Unmarshal(conductor.Metadata[cli.HandlersKey], &offered) != nil ||

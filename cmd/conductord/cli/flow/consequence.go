@@ -20,8 +20,9 @@ type Consequence struct {
 	Behind string `json:"and_all_that_wait_for,omitempty"`
 }
 
-// ConsequenceOf is what follows from an intervention that can be carried out. The plan is nil if the flow
-// is no document that can be read here: then the record alone says which steps have a valid result.
+// ConsequenceOf returns the consequence of an intervention that can be carried out. The plan is nil if
+// the flow is no document, or a document that cannot be read here. Then only the record shows which steps
+// have a valid result.
 func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Values, i logbook.Intervention) (c Consequence, err error) {
 	if plan == nil {
 		return recordedConsequence(detail, i), nil

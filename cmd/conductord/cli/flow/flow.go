@@ -251,7 +251,7 @@ func definitionText(definition *logbook.Definition) string {
 	return definition.Hash
 }
 
-// takeoverText is which steps a takeover undoes, where that can be read; empty: none.
+// takeoverText names the steps that a takeover undoes, if the plan is known; empty: none.
 func takeoverText(detail *logbook.FlowDetail) string {
 	plan := spec.PlanOf(detail)
 	if plan == nil || !plan.UndoesAnyLast() {

@@ -344,8 +344,8 @@ func interventionText(p *cli.Program, word *logbook.Intervention) string {
 	return said
 }
 
-// advised adds to a refusal what can be done instead. The flow is read again,
-// since it may have gone on between the first reading and the refusal.
+// advised adds to a refusal what can be done instead. The flow is read again, because it may
+// have continued between the first read and the refusal.
 func advised(ctx context.Context, cluster logbook.Connection, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
 	if !errors.Is(err, jobs.ErrConflict) && !errors.Is(err, jobs.ErrNotFound) {
 		return err
@@ -410,8 +410,8 @@ func stuckSteps(detail *logbook.FlowDetail) []string {
 	return append(stepsIn(detail, logbook.AtomRevertFailure), stepsIn(detail, logbook.AtomReverting)...)
 }
 
-// waysOn are the commands that would get a flow on that has failed or is undone, each with the steps that
-// it runs, runs again or undoes.
+// waysOn returns the commands with which a failed or reverted flow can continue, each with the steps that
+// it runs, reruns or undoes.
 func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	if detail.State != logbook.FlowFailure && detail.State != logbook.FlowReverted {
 		return nil

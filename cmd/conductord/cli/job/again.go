@@ -46,7 +46,8 @@ func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) stri
 	return fmt.Sprintf("to do its work again with a new job: `conductord job repost %s`", id)
 }
 
-// showCorrected shows in a line how a job stands after a correction, and more.
+// showCorrected prints the state of a job after a correction on one line, followed by more
+// text.
 func showCorrected(ctx context.Context, p *cli.Program, cluster jobs.Reader, id jobs.JobID, more string) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
@@ -116,8 +117,8 @@ func repost(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.Jo
 	return showPosted(p, posted)
 }
 
-// seesValues returns an error if this program does not see the values that it has read and
-// is to post again.
+// seesValues returns an error if values that this program must post again are hidden from it
+// or encrypted.
 func seesValues(ctx context.Context, cluster cli.Principals, posting *jobs.Posting) error {
 	who, err := cluster.WhoAmI(ctx)
 	if err != nil {

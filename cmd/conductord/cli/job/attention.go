@@ -47,7 +47,7 @@ func (a *attention) look(ctx context.Context, cluster jobs.Boards, base jobs.Que
 	return nil
 }
 
-// page reads a page: after is the number of a query, a slash, and where that goes on.
+// page reads a page. after is the number of a query, a slash, and the cursor of that query.
 func (a *attention) page(ctx context.Context, cluster jobs.Reader, after string, limit int) (found []jobs.Job, next string, err error) {
 	number, cursor, _ := strings.Cut(after, "/")
 	at := 0

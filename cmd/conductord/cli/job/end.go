@@ -133,8 +133,8 @@ func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how 
 	return endClaimed(ctx, p, cluster, how, end)
 }
 
-// closeSession closes a session also when the command was interrupted, since
-// it may hold a claim.
+// closeSession closes a session, even after an interrupt, because the session may hold a
+// claim.
 func closeSession(ctx context.Context, p *cli.Program, attendant jobs.Attendant, id jobs.SessionID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTimeout)
 	defer cancel()
@@ -143,8 +143,8 @@ func closeSession(ctx context.Context, p *cli.Program, attendant jobs.Attendant,
 	}
 }
 
-// sayWhy names who holds a job that cannot be claimed, and how to end it all the
-// same, or what it waits for.
+// sayWhy names the owner of a job that cannot be claimed, and the way to end the job anyway,
+// or what the job waits for.
 func sayWhy(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, refusal error) error {
 	job, err := reader.Job(ctx, id)
 	switch {

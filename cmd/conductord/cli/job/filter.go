@@ -108,7 +108,8 @@ func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
 	return query, excluding(&query)
 }
 
-// excluding refuses filters that no job fits together, which would list nothing without a word.
+// excluding refuses combinations of filters that no job can match. The listing would be empty
+// without an explanation.
 func excluding(query *jobs.Query) error {
 	if len(query.States) == 0 {
 		return nil

@@ -118,8 +118,8 @@ func ParseStates(names []string) ([]jobs.State, error) {
 	return states, nil
 }
 
-// tookText is how long a job has been at work: to its end, or until now while it is
-// claimed; nothing in between, when nobody works on it.
+// tookText is the working time of a job: up to its end, or up to now while it is claimed. It
+// is empty while a started job is unclaimed.
 func tookText(job *jobs.Job, now time.Time) string {
 	end := job.FinishedAt
 	if job.Claim != nil {

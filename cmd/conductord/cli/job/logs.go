@@ -50,7 +50,8 @@ func logsCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// attemptKey names an attempt at a step of a job, in the memory of one node or in any.
+// attemptKey identifies an attempt at a step of a job, in the memory of one node or of any
+// node.
 type attemptKey struct {
 	buffer  string // steplog.BufferOf its lines; empty: any
 	step    string
@@ -66,8 +67,8 @@ type jobLogs struct {
 	node  string               // from which the last lines are
 }
 
-// print shows the lines that there are: first those of attempts that only the logbook has. It
-// asks for so many pages and no more, since steps may write faster than it reads.
+// print shows the available lines, first the lines of attempts that only the logbook has. The
+// number of pages is limited, because steps may write faster than print reads.
 func (l *jobLogs) print(ctx context.Context, cluster cli.Cluster) error {
 	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
 	if err != nil {
@@ -141,7 +142,7 @@ func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
 	}
 }
 
-// writeRecorded writes what the logbook has of attempts that are not seen yet.
+// writeRecorded writes the logbook's lines of attempts that were not shown yet.
 func (l *jobLogs) writeRecorded(ctx context.Context, cluster logbook.Connection, job *jobs.Job) error {
 	if job.Flow.IsZero() {
 		return l.checkStep(job, nil)
@@ -171,8 +172,8 @@ func (l *jobLogs) writeRecorded(ctx context.Context, cluster logbook.Connection,
 	return l.write(steplog.Page{Lines: lines})
 }
 
-// checkStep refuses a step that the job does not have, where its steps are known. The step that an
-// instance such as send[3] is of counts.
+// checkStep refuses a step that the job does not have, if the job's steps are known. For an
+// instance such as send[3], the step send must exist.
 func (l *jobLogs) checkStep(job *jobs.Job, detail *logbook.FlowDetail) error {
 	step := l.query.Step
 	if step == "" || len(l.seen) > 0 { // lines of it have been read

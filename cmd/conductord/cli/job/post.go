@@ -25,8 +25,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// ContentFlags are what jobs can be given however they come to be posted: by
-// hand, or at the slots of a schedule.
+// ContentFlags are the job properties for any kind of posting: by hand, or at the slots of a
+// schedule.
 type ContentFlags struct {
 	priority, details string
 	sets              []string
@@ -154,8 +154,8 @@ var lineFields = map[string]string{
 	"label": "labels", "max-crashes": "max_crashes", "retention": "retention", "not-before": "not_before", "deadline": "deadline", "kind": "kind",
 }
 
-// postFile posts what a file says. A flag that cannot be a default for its lines would be lost, and
-// is refused.
+// postFile posts the postings of a file. It refuses a flag that cannot be a default for the lines,
+// because the flag would have no effect.
 func postFile(p *cli.Program, cmd *cobra.Command, path string, f *PostFlags, kind string) error {
 	var beside error
 	given := map[string]bool{}
@@ -290,8 +290,8 @@ func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting j
 	return posted[0].Job, nil
 }
 
-// elsewhere adds advice to the verdict of a posting for another cluster: the called node has
-// answered, and the cluster of the board has not.
+// elsewhere adds advice to the error of a posting for another cluster: the called node has
+// answered, but the board's cluster has not.
 func elsewhere(verdict error) error {
 	if errors.Is(verdict, jobs.ErrUnavailable) && !errors.Is(verdict, jobs.ErrOverloaded) {
 		return cli.Advised(verdict, "the board's cluster does not answer: `conductord topology check` checks the nodes of all clusters")
@@ -309,8 +309,8 @@ func traced(ctx context.Context) (context.Context, error) {
 	return trace.ContextWithRemoteSpanContext(ctx, parent), err
 }
 
-// mayHaveHappened reports whether a write that gave an error may yet have been
-// made.
+// mayHaveHappened reports whether a write that returned an error may have been made
+// nevertheless.
 func mayHaveHappened(err error) bool {
 	if errors.Is(err, jobs.ErrUnavailable) {
 		return false

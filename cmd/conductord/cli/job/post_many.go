@@ -22,12 +22,12 @@ import (
 // even without the spaces of its JSON.
 const maxLineBytes = 4 << 20
 
-// maxFilePostings bounds the postings of one file, which are all in memory at once: 100,000 of 1 KiB
-// take 100 MiB.
+// maxFilePostings bounds the postings of one file, because all are in memory at once: 100,000
+// postings of 1 KiB take 100 MiB.
 const maxFilePostings = 100_000
 
-// maxLooks bounds how many kinds of work of one file are looked at for handlers that are
-// missing: each may take announceTime.
+// maxLooks bounds the kinds of work in one file that are checked for missing handlers, because
+// each check may take announceTime.
 const maxLooks = 10
 
 // postLines posts a job for each line of a file, 1,000 lines at a time, and prints the result of
@@ -104,8 +104,8 @@ type linePosting struct {
 	handlers []string
 }
 
-// readPostings reads a file, or stdin for "-", with a posting on each line, as
-// the API takes them. defaults are fields for lines that lack them.
+// readPostings reads a file, or stdin for "-", with one posting per line in the form of the
+// API. defaults are fields for lines that lack them.
 func readPostings(p *cli.Program, path string, defaults map[string]json.RawMessage) ([]linePosting, error) {
 	source, err := p.OpenInput(path)
 	if err != nil {
@@ -139,8 +139,8 @@ func readPostings(p *cli.Program, path string, defaults map[string]json.RawMessa
 	return postings, nil
 }
 
-// parsePosting reads a line: a posting as the API takes it, or one whose flow is a document, which
-// names handlers.
+// parsePosting reads a line: a posting in the form of the API. Its flow can also be a document,
+// which names handlers.
 func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessage, flowName string) (posting jobs.Posting, handlers []string, err error) {
 	var inline json.RawMessage
 	fields := map[string]json.RawMessage{}

@@ -36,7 +36,8 @@ type FailedAttempt struct {
 	Failure cli.Part       `json:"failure"`
 }
 
-// resultOf reads the results of a finished job. A flow that is gone already has none.
+// resultOf reads the results of a finished job. If the flow was deleted already, there are
+// none.
 func resultOf(ctx context.Context, p *cli.Program, cluster logbook.Connection, job *jobs.Job) (JobResult, error) {
 	r := JobResult{Job: cli.Part{Message: command.JobToProto(job)}, Results: logbook.Values{}, Failures: []FailedAttempt{}, job: job}
 	if job.Flow.IsZero() {
@@ -71,8 +72,8 @@ func resultOf(ctx context.Context, p *cli.Program, cluster logbook.Connection, j
 	return r, nil
 }
 
-// writeResult writes the results of a finished job to stdout and how it went to stderr: $(…) holds
-// the results alone.
+// writeResult writes the results of a finished job to stdout and its verdict to stderr, so $(…)
+// holds only the results.
 func writeResult(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
 	r, err := resultOf(ctx, p, cluster, job)
 	switch {

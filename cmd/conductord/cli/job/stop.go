@@ -61,7 +61,8 @@ func orderCommand(p *cli.Program, how stopping) *cobra.Command {
 	return cmd
 }
 
-// stepsFlags adds the flags of a stop request. The function that it returns reads the policy once they are parsed.
+// stepsFlags adds the flags of a stop request. The returned function reads the policy after the flags are
+// parsed.
 func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobCommand) func() jobs.StepsPolicy {
 	asked, policy := new(bool), jobs.StepsFinish
 	switch kind {

@@ -69,8 +69,8 @@ func trashPurgeCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// correctionCommand completes a command that does the same to each of some
-// jobs, and stops at the first that it cannot be done to.
+// correctionCommand completes a command that applies one change to each of several jobs, and
+// stops at the first error.
 func correctionCommand(p *cli.Program, cmd *cobra.Command, correct func(context.Context, cli.Cluster, jobs.JobCommand) error) *cobra.Command {
 	request := jobs.JobCommand{}
 	cmd.Args = cobra.MinimumNArgs(1)

@@ -62,8 +62,8 @@ func parsePosition(text string) (*jobs.Position, error) {
 	return &position, nil
 }
 
-// watchJobs writes events until the context ends, or the one job that is
-// watched is finished.
+// watchJobs writes events until the context ends or, if one job is watched, until that job is
+// finished.
 func watchJobs(ctx context.Context, p *cli.Program, cluster jobs.Reader, watch jobs.Watch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,9 +116,8 @@ var errFinished = errors.New("the job is finished")
 // lastEvents is how long the watch of a finished job may take to show the end.
 const lastEvents = 2 * time.Second
 
-// endWatch ends the watch of a job that came to its end between the look at it
-// and the beginning of the watch, when no more events come. It ends with its
-// context.
+// endWatch ends the watch of a job that finished between the first read and the start of the
+// watch: no more events come for that job. Its goroutine ends with its context.
 func endWatch(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, cancel context.CancelCauseFunc, ended chan<- struct{}) {
 	defer close(ended)
 	unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
@@ -265,8 +264,8 @@ func EventsCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// tellEvents writes events until the context ends. From the very first on means
-// from the first that is kept.
+// tellEvents writes events until the context ends. A watch from the very first event starts
+// with the oldest stored event.
 func tellEvents(ctx context.Context, p *cli.Program, cluster jobs.Reader, watch jobs.Watch) error {
 	for event, err := range cluster.Watch(ctx, watch) {
 		var compacted *jobs.CompactedError

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// EvidenceOf is why a job failed: its failure, and what the step that failed
-// last wrote to stderr. The flow may be gone already; then there is less.
+// EvidenceOf returns why a job failed: its failure, and the stderr of the step that failed
+// last. If the flow was deleted already, only the failure is known.
 func EvidenceOf(ctx context.Context, cluster logbook.Connection, job *jobs.Job) ([]cli.Field, error) {
 	fields := FailureFields(job.Failure)
 	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
@@ -75,10 +75,9 @@ const stderrLines = 20
 // maxAlsoFailed bounds the steps that are named beside the one of the cause.
 const maxAlsoFailed = 10
 
-// FlowEvidence is what a flow says of its failure beyond the cause: the other
-// steps that have failed, and the end of what the step of the cause wrote to
-// stderr when it failed. Where it wrote nothing, that of a step which the cause
-// names further down is shown under its name.
+// FlowEvidence returns a flow's evidence beyond the cause of its failure: the other failed
+// steps, and the end of the stderr of the step in the cause. If that step wrote nothing, the
+// stderr of a deeper step of the cause is shown under that step's name.
 func FlowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []cli.Field) {
 	var named []*logbook.Failure
 	for rest := []*logbook.Failure{cause}; len(rest) > 0 && rest[0] != nil; rest = rest[1:] {

@@ -33,8 +33,8 @@ func WantedWorker(work flow.WorkerStep, action logbook.Action) string {
 	return strings.Join(append([]string{does}, work.Labels...), " + ")
 }
 
-// facts are the attempts of a step, how long the last one took or has taken,
-// how far it says it is, and when it is due again.
+// facts are the number of a step's attempts, the duration of the last one, its reported
+// progress, and the time of the next one.
 func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if atom == nil {
 		return ""
@@ -100,8 +100,8 @@ func (t *tree) in(when time.Time) string {
 	return "in " + ahead.Round(time.Second).String()
 }
 
-// round is where a retry stands: which round of its flow it is, with which
-// value, and what ended the one before.
+// round describes a retry: the number and value of the present round, and the failure that
+// ended the previous round.
 func (t *tree) round(atom *logbook.AtomDetail) string {
 	last, begun := atom.Last(logbook.ActionExecute)
 	if !begun {
@@ -123,8 +123,8 @@ func (t *tree) round(atom *logbook.AtomDetail) string {
 	return text
 }
 
-// maxRoundText leaves room for both, the value of a round and what ended the
-// one before.
+// maxRoundText leaves room for both the value of a round and the failure of the previous
+// round.
 const maxRoundText = 40
 
 func ignored(row *treeRow) string {
@@ -134,8 +134,8 @@ func ignored(row *treeRow) string {
 	return "not run"
 }
 
-// outcome is the result of a step, or why it has failed. Where results are not
-// asked for, failures are told as long as they matter.
+// outcome is the result of a step, or the reason of its failure. If results are not requested,
+// outcome shows a failure only while it matters.
 func (t *tree) outcome(atom *logbook.AtomDetail) string {
 	if atom == nil || len(atom.Attempts) == 0 {
 		return ""
@@ -175,13 +175,13 @@ func progressText(p *logbook.Progress) string {
 	return strings.Join(parts, " ")
 }
 
-// shownInstances are how many of a step's instances have rows of their own:
-// those that a person wants to see first.
+// shownInstances is the number of a step's instances with their own rows: the most urgent
+// ones.
 const shownInstances = 3
 
-// folded makes one row of the instances of a step, "ship[0]" to "ship[99]",
-// and a few rows for those that have failed, or run. Those few that there are
-// no more of are all shown.
+// folded makes one row for all instances of a step, "ship[0]" to "ship[99]", and a row each
+// for the most urgent ones, such as failed instances. If a step has only a few instances, all
+// are shown.
 func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logbook.AtomDetail) []treeRow {
 	instances := map[string][]*logbook.AtomDetail{}
 	for i := range atoms {
@@ -225,9 +225,8 @@ func baseOf(name string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// foremost are the instances that are shown: failures before what runs, what
-// runs before what waits. Where all have the same state, none says more than
-// the others, unless they are few.
+// foremost returns the instances to show: failed before running, running before waiting. If
+// all instances have the same state, it returns none, unless they are few.
 func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 	if len(instances) <= shownInstances {
 		return instances
@@ -270,8 +269,8 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts reports whether the row is one of the steps that are counted: retries
-// are no work, flows are their steps, and instances are counted together.
+// counts reports whether a row counts as a step. Retries do not count, flows count by their
+// steps, and instances count in the row of their step.
 func (r *treeRow) counts() bool {
 	if r.group != "" || r.retry {
 		return false

@@ -34,14 +34,14 @@ type treeRow struct {
 	only  string          // the conditions under which it is run; empty if there are none
 	work  flow.WorkerStep // zero: none for a worker, or not known
 
-	// Of a row for instances of a step, one for each element of a list: theirs.
-	// The first of them are shown in rows of their own.
+	// For a row of a step in an each: the step's instances, one per element of the list. The
+	// most urgent ones also have their own rows.
 	instances []*logbook.AtomDetail
 }
 
-// rowsOf lays a flow out. A document can be read again, so that steps which
-// have not begun are shown too; of other flows only the recorded steps are
-// known here, since the code that builds them is the conductors'.
+// rowsOf lays a flow out. The document of a flow also has the steps that have not begun. For
+// other flows only the recorded steps are known here, because only the conductors have the
+// code that builds them.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
 		return appendRows(nil, plan.Tree(), 0)
@@ -70,8 +70,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 	return rows
 }
 
-// tree is a picture of a flow at one moment. Drawing it decides nothing and
-// touches nothing.
+// tree is a picture of a flow at one moment. Drawing it changes nothing.
 type tree struct {
 	rows    []treeRow
 	detail  *logbook.FlowDetail
@@ -97,8 +96,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	WaitsForWorker:            {"·", ""},
 }
 
-// widestName bounds the column of names: a name that is longer moves what
-// stands behind it, and not that of all others.
+// widestName bounds the column of names. A longer name shifts the rest of its own row only.
 const widestName = 24
 
 // lines draws the tree: the flow with a bar, then a line for each row.
@@ -129,9 +127,8 @@ func (t *tree) lines() []string {
 // window chooses the rows that fit: from a little above the first step that
 // is not finished.
 func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
-	// The headline, the line that tells of the rest, and the line below, where
-	// the cursor waits: a picture that fills the screen scrolls it, and what has
-	// gone out at the top cannot be drawn over.
+	// The headline, the line "… and N more", and the cursor's line below. A picture that fills
+	// the screen would scroll it, and lines above the top cannot be redrawn.
 	const around = 3
 	if t.height == 0 || len(t.rows) <= t.height-around {
 		return 0, len(t.rows)
@@ -189,8 +186,8 @@ func barOf(done, all, width int) string {
 	return "[" + strings.Repeat("█", filled) + strings.Repeat("░", width-filled) + "]"
 }
 
-// rowLines is a row; where a result or a failure does not fit beside it, it
-// stands below.
+// rowLines returns the lines of a row. A result or failure that does not fit beside the row
+// has its own line below.
 func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
 	indent := strings.Repeat("  ", row.depth)
 	if row.group != "" {
@@ -218,8 +215,8 @@ func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []
 	return []string{t.clip(strings.TrimRight(line, " "), look.colour), below + cli.ShortenTo(outcome, cli.PageWidth-len(below))}
 }
 
-// clip cuts a line to the width, since a line that wraps is two lines to the
-// cursor, and colours what is left.
+// clip cuts a line to the width, because a wrapped line counts as two lines for the cursor. It
+// then colours the line.
 func (t *tree) clip(line, colour string) string {
 	if t.width > 0 && utf8.RuneCountInString(line) >= t.width {
 		line = string([]rune(line)[:t.width-1])

@@ -17,11 +17,11 @@ import (
 const (
 	// redrawEvery moves the clocks of running steps on a terminal.
 	redrawEvery = 250 * time.Millisecond
-	// reloadEvery reads the flow even if no event came: one may have happened
-	// before the watch began.
+	// reloadEvery is the interval of reads without an event: a change may have happened before
+	// the watch began.
 	reloadEvery = 2 * time.Second
-	// reloadRest is how many times longer than a reading took the next one
-	// waits, so that watching a huge flow does not become the cluster's work.
+	// reloadRest is the pause before the next read, as a multiple of the duration of the last
+	// read, so that watching a huge flow does not load the cluster.
 	reloadRest = 3
 )
 
@@ -163,8 +163,8 @@ func (v *view) draw() {
 	v.drawn = len(lines)
 }
 
-// tellFailed writes a line for each failed attempt after which another one has begun, unless the
-// failure was in a line of its step's state.
+// tellFailed writes a line for each failed attempt that was followed by another attempt, unless
+// a line of the step's state showed the failure already.
 func (v *view) tellFailed(atom *logbook.AtomDetail) {
 	all, folded := len(atom.Attempts)+atom.Folded.Len(), atom.Folded.Len()
 	for i := max(0, v.failed[atom.Name]-folded); i < len(atom.Attempts)-1; i++ {

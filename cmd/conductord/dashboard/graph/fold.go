@@ -8,11 +8,13 @@ import (
 )
 
 const (
-	// mostBoxes bounds the boxes of one part, and mostLoose those of one that has no edges: more than
-	// that nobody looks at one by one. No more parts are opened in a picture of mostOpen boxes.
+	// mostBoxes bounds the boxes of one part, and mostLoose bounds the boxes of a part without edges:
+	// nobody looks at more boxes one by one. In a picture of mostOpen boxes, no more parts are
+	// opened.
 	mostBoxes, mostLoose, mostOpen = 48, 120, 160
-	// alike is from how many parts on that wait for the same ones, and for which the same ones wait,
-	// they stand together in a frame; mostAlike is up to how many they are shown without being opened.
+	// alike is the minimum number of parts with the same predecessors and the same successors that are
+	// grouped in one frame. mostAlike is the maximum number of such parts that are shown without being
+	// opened.
 	alike, mostAlike = 5, 16
 )
 
@@ -32,8 +34,8 @@ func (p *Part) neighbours() (before, behind [][]int) {
 	return before, behind
 }
 
-// folded is the part with few parts: those that are alike stand together, and, if there are still
-// too many, those of consecutive layers.
+// folded returns the part with fewer parts: it groups parts that are alike and, if there are
+// still too many, the parts of consecutive layers.
 func (p *Part) folded() *Part {
 	before, behind := p.neighbours()
 	if len(p.Edges) == 0 {
@@ -147,8 +149,8 @@ func (p *Part) visible() bool {
 	return p.Kind == Fold && len(p.Edges) == 0 && len(p.Parts) <= mostAlike
 }
 
-// opened are the names of the parts that are shown open if none are named: the outer ones first, as
-// long as there are few boxes.
+// opened returns the names of the parts that are open by default: outer parts first, while there
+// are few boxes.
 func (p *Part) opened() map[string]bool {
 	const few = 24
 	open, boxes := map[string]bool{}, 0

@@ -37,8 +37,8 @@ type layout struct {
 	layers [][]*cell
 }
 
-// arrange gives each box its upper left corner, and each edge the points that it runs through: two
-// for each layer, its upper and its lower end. Edges have been reduced by it.
+// arrange gives each box its upper left corner, and each edge its points: two for each layer, at
+// the layer's upper and lower end. It removes redundant edges.
 func arrange(sizes []Point, edges []Edge) (at []Point, lines []Edge, routes [][]Point, whole Point) {
 	if len(edges) == 0 {
 		at, whole = grid(sizes)
@@ -84,8 +84,8 @@ func grid(sizes []Point) (at []Point, whole Point) {
 	return at, whole
 }
 
-// sorted is an order in which boxes could run, by index where that leaves a choice, and what is
-// behind each box: all edges but those that close a cycle.
+// sorted returns a possible order of execution, by index where several orders are possible. It
+// also returns the successors of each box, without edges that close a cycle.
 func sorted(n int, edges []Edge) (order []int, behind [][]int) {
 	missing, place := make([]int, n), make([]int, n)
 	behind = make([][]int, n)
@@ -117,8 +117,8 @@ func sorted(n int, edges []Edge) (order []int, behind [][]int) {
 	return order, behind
 }
 
-// layers are the layers of boxes: one more than that of the last box before it. A box with nothing
-// before it stands right above the first one behind it.
+// layers returns the layer of each box: one more than the highest layer among its predecessors. A
+// box without predecessors is directly above its first successor.
 func layers(n int, edges []Edge) []int {
 	order, behind := sorted(n, edges)
 	layer, first := make([]int, n), make([]bool, n)
@@ -186,8 +186,8 @@ func (l *layout) cells(sizes []Point) {
 	}
 }
 
-// order moves the cells of each layer to the mean position of their neighbours above and below by
-// turns, and keeps the order with the fewest crossings.
+// order moves the cells of each layer to the mean position of their neighbours, alternately above
+// and below. It keeps the order with the fewest crossings.
 func (l *layout) order() {
 	positions := func() (all [][]*cell) {
 		for _, layer := range l.layers {
@@ -258,8 +258,8 @@ func (l *layout) crossings() int {
 	return n
 }
 
-// place moves the cells of each layer as close to their neighbours above and below, by turns, as
-// the order and the gaps allow.
+// place moves the cells of each layer as close to their neighbours, alternately above and below,
+// as the order and the gaps allow.
 func (l *layout) place() {
 	for _, layer := range l.layers {
 		settle(layer, func(*cell) int { return 0 })

@@ -1,11 +1,12 @@
-// Package graph draws a flow as SVG: a box for each step, an arrow from each step to those that
-// wait for it.
+// Package graph draws a flow as SVG: a box for each step, an arrow from each step to each step
+// that waits for it.
 //
 // Its nouns: a Part is a step, or a flow with parts of its own. A Picture is a Part that is laid out:
-// Boxes and Lines with coordinates. Parts are open, and show their parts in a frame, or folded, and
-// are one box that counts steps by state. Parts that have too many parts are folded by size.
+// Boxes and Lines with coordinates. A part is open or folded. An open part shows its parts in a
+// frame; a folded part is one box that counts steps by state. A part with too many parts groups them
+// in folds.
 //
-// The coordinates follow from the structure and from what is open alone: the same flow has the same
+// The coordinates depend only on the structure and on the open parts: the same flow has the same
 // picture, and a change of a state moves nothing. Nothing here reads a clock or keeps anything.
 package graph
 
@@ -92,8 +93,8 @@ func Place(state logbook.AtomState) int {
 	return Place(logbook.AtomPending)
 }
 
-// Of makes the parts of a flow. With a plan it has all steps in their order. Without one, nobody
-// here knows what the steps wait for: it has those that are recorded, without edges.
+// Of makes the parts of a flow. With a plan, the result has all steps in their order. Without a
+// plan, the order is unknown: the result has the recorded steps, without edges.
 func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	b := builder{leaves: map[string]*Part{}}
 	root := &Part{Name: detail.Name, Kind: Flow}
@@ -192,8 +193,8 @@ func (b *builder) parts(p *Part, t *flow.Tree) {
 	}
 }
 
-// connect makes the edges in a part. A flow waits as a whole for what is before it, so what its first
-// step waits for is what all of it waits for.
+// connect makes the edges in a part. A flow waits as a whole for its predecessors, so the
+// predecessors of its first step are the predecessors of the flow.
 func (b *builder) connect(p *Part) {
 	for i, part := range p.Parts {
 		for _, before := range b.plan.Predecessors(b.first[part]) {

@@ -21,15 +21,15 @@ type Line struct {
 	Points   []Point
 }
 
-// Picture is a flow that is laid out. Boxes are in an order in which they could run, a frame before
-// what is in it.
+// Picture is the layout of a flow. Boxes are in a possible order of execution, a frame before its
+// content.
 type Picture struct {
 	Boxes []Box
 	Lines []Line
 	Size  Point
 }
 
-// Draw lays a flow out with the parts of these names open, or with those that fit, if it is nil.
+// Draw lays a flow out with the named parts open; nil: the parts that fit.
 func Draw(flow *Part, open []string) *Picture {
 	flow.count()
 	boxes := 0
@@ -56,7 +56,7 @@ func (d *drawing) isOpen(p *Part) bool {
 	return len(p.Parts) > 0 && *d.boxes < mostOpen && (d.open[p.Name] || p.visible())
 }
 
-// parts draws the parts of a part, which a frame is around, and says how much space they take.
+// parts draws the parts of a part inside its frame, and returns the space that they take.
 func (d *drawing) parts(p, frame *Part, corner Point) Point {
 	p = p.folded()
 	*d.boxes += len(p.Parts)
@@ -114,8 +114,8 @@ func (p *Picture) add(inner *Picture, corner Point) {
 	}
 }
 
-// Waits are the parts that each part in the picture waits for. Those that begin what is in a frame
-// wait for what the frame waits for.
+// Waits returns the predecessors of each part in the picture. The first parts in a frame have the
+// predecessors of the frame.
 func (p *Picture) Waits() map[*Part][]*Part {
 	waits := make(map[*Part][]*Part)
 	for _, line := range p.Lines {
@@ -129,8 +129,9 @@ func (p *Picture) Waits() map[*Part][]*Part {
 	return waits
 }
 
-// Toggled are the names of the open parts after one box is opened or folded. A fold that is opened
-// closes other folds, and among many boxes any part closes all others; those around it stay open.
+// Toggled returns the names of the open parts after one box is opened or folded. Opening a fold
+// closes other folds; in a picture of many boxes, opening any part closes all others. The parts
+// around it stay open.
 func (p *Picture) Toggled(b *Box) []string {
 	names, full := []string{}, len(p.Boxes)+len(b.Parts) > mostOpen
 	for i := range p.Boxes {

@@ -13,7 +13,7 @@ import (
 type Look struct {
 	Title     string
 	Reverting bool // arrows lead from each step to those that are undone after it
-	// Link is where a box leads to: to the step, or to the picture with the part open or folded.
+	// Link is the target of a box: the step, or the picture with the part opened or folded.
 	Link     func(*Box) string
 	Selected string // the name of a step
 }
@@ -66,7 +66,8 @@ func (l *Line) path() string {
 	return path
 }
 
-// boxes writes the frames, which are behind the lines, or the boxes and the titles of frames.
+// boxes writes either the frames, which are behind the lines, or the boxes and the titles of
+// frames.
 func (p *Picture) boxes(out *bytes.Buffer, look *Look, frames bool) {
 	for i := range p.Boxes {
 		switch b := &p.Boxes[i]; {
@@ -168,7 +169,7 @@ func (p *Part) Label() string {
 	return p.Name
 }
 
-// Fact is the state of a part in words: with its attempts, or the number of steps in each state.
+// Fact is the state of a part as text, with its attempts or the number of steps in each state.
 func (p *Part) Fact() string {
 	if len(p.Parts) > 0 || len(p.Atoms) > 1 {
 		return fmt.Sprintf("%d steps: %s", p.Steps(), p.Counted())
