@@ -12,9 +12,9 @@ import (
 // backupCallers post meanwhile.
 const backupCallers = 64
 
-// backup measures what a backup costs posts: their rate for a window while backups are
-// made, one after the other, against the windows before and after; and how long one takes
-// by itself.
+// backup measures the cost of a backup for posts. It compares the rate of posts in a window
+// with repeated backups with the windows before and after. It also measures the time of a
+// single backup.
 func (b *bench) backup(ctx context.Context, c *cluster) {
 	var ratios, seconds []float64
 	for range b.o.FillPairs {

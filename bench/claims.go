@@ -16,9 +16,9 @@ const (
 	claimTTL       = 30 * time.Second
 	claimKeepAlive = claimTTL / 5
 	claimWait      = time.Second
-	// claimStock is how many jobs are put onto the board for each second of measured
-	// claims. Claims beyond it post their jobs meanwhile, and then cost what posting
-	// costs.
+	// claimStock is the number of jobs posted in advance for each second of measured claims.
+	// Claims beyond the stock must post their jobs first, and then include the cost of
+	// posting.
 	claimStock = 6_000
 	// claimRefill is how many jobs are posted in a call along the way.
 	claimRefill = 100
@@ -127,8 +127,8 @@ func (c *claimer) close() {
 	c.client.Close()
 }
 
-// fill posts so many jobs with details of a size, and tells how many there are
-// after each call; tell may be nil. It is called from several goroutines.
+// fill posts a number of jobs with details of a size. After each call it passes the number of
+// posted jobs to tell, which may be nil and is called from several goroutines.
 func fill(ctx context.Context, client *raftboard.Client, count, size int, tell func(done int)) error {
 	carried := details(size)
 	var next, done atomic.Int64

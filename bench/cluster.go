@@ -19,8 +19,8 @@ import (
 
 const (
 	startPatience = 30 * time.Second
-	// runPatience is the time beyond its load that a run may take: conductors
-	// start, stocks are posted, calls in flight are waited for.
+	// runPatience is the time that a run may take in addition to its load: to start
+	// conductors, post stocks, and wait for calls in flight.
 	runPatience = time.Minute
 )
 
@@ -51,8 +51,8 @@ type cost struct {
 	Disturbed bool               `json:"disturbed,omitempty"` // the leader changed
 }
 
-// startCluster starts the servers with the configuration that is the default, but
-// for the log store, and returns when all of them are ready.
+// startCluster starts the servers with the default configuration, except for the log store,
+// and returns when all of them are ready.
 func startCluster(ctx context.Context, binary, dir, store string) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

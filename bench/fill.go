@@ -18,8 +18,8 @@ const (
 	fillTold = 5 * time.Second
 )
 
-// amongMany fills a cluster and looks at all that may depend on how many jobs
-// wait.
+// amongMany fills a cluster and measures everything that may depend on the number of waiting
+// jobs.
 func (b *bench) amongMany(ctx context.Context) {
 	works := b.o.chosen.works(fillPrefix)
 	if ctx.Err() != nil || len(works) == 0 && !b.o.chosen[memoryName] && !b.o.chosen[backupName] && !b.o.chosen[replaceName] && !b.o.chosen[snapshotName] && !b.o.chosen[restartName] {

@@ -94,8 +94,8 @@ func startMember(ctx context.Context, options bareraft.Options) (*member, error)
 	return m, nil
 }
 
-// ask waits for the answer. The process is killed when the context of its
-// start ends, and the wait with it.
+// ask waits for the answer. When the context of the process's start ends, the process is
+// killed and the wait ends.
 func (m *member) ask(request bareraft.Request) (bareraft.Answer, error) {
 	var answer bareraft.Answer
 	if err := m.encoder.Encode(request); err != nil {
@@ -145,8 +145,8 @@ func (f *floor) leader(ctx context.Context) (*member, error) {
 	}
 }
 
-// measure drives a load in the leader's process, and asks the others at the
-// ends of the window what they have used.
+// measure drives a load in the leader's process, and reads the usage of the other processes at
+// the start and the end of the window.
 func (f *floor) measure(ctx context.Context, load measure.Load, size int) (side, error) {
 	ctx, cancel := context.WithTimeout(ctx, runPatience+load.Warm+load.Window)
 	defer cancel()
@@ -185,7 +185,7 @@ func (f *floor) measure(ctx context.Context, load measure.Load, size int) (side,
 	}}, nil
 }
 
-// followers waits, and asks all but the leader what they have used until then.
+// followers waits, and then reads the usage of all processes except the leader.
 func (f *floor) followers(ctx context.Context, leader *member, wait time.Duration) ([]measure.Usage, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -27,8 +27,8 @@ const (
 
 func nothing(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
 
-// openFlow posts jobs with a flow of three steps that do nothing, one after the
-// other, so that what remains is the cost of running them durably.
+// openFlow posts jobs, one after the other, with a flow of three steps that do nothing. The
+// measured cost is therefore the cost of durable execution.
 func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 	return openFlows(ctx, at, load, flowKind, flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing))
 }
@@ -64,10 +64,9 @@ func openFlows(ctx context.Context, at *place, load measure.Load, kind string, s
 	}, nil
 }
 
-// openStart posts a job and waits until its first step has begun, which is what
-// is measured, and then for its end, so that nothing else is under way when the
-// next one is posted. The conductor's client knows one node, which does not lead, as
-// the conductor of a follower's daemon does.
+// openStart posts a job and measures the time until its first step has begun. It then waits
+// for the job's end, so that nothing else runs when it posts the next job. The conductor's
+// client knows only a follower, like the conductor in a follower's daemon.
 func openStart(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 	begun := make(chan time.Time, 1)
 	step := func(context.Context, struct{}) (struct{}, error) {
@@ -116,9 +115,8 @@ func awaitSuccess(ctx context.Context, client *raftboard.Client, id jobs.JobID) 
 	return err
 }
 
-// startConductor runs a conductor in this process, with a client of its own,
-// as a program that embeds one would. The function that it gives stops it and
-// waits for that.
+// startConductor runs a conductor in this process with its own client, like a program that
+// embeds one. The returned function stops the conductor and waits for its end.
 func startConductor(ctx context.Context, dial func(context.Context) (*raftboard.Client, error), kind string, maxJobs int, build func(json.RawMessage) (*flow.Flow, error)) (stop func(), err error) {
 	client, err := dial(ctx)
 	if err != nil {

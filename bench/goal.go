@@ -7,8 +7,7 @@ import (
 	"github.com/conductord/conductord/bench/measure"
 )
 
-// goal is a bound that a figure should keep. Nothing fails that does not: the
-// report says so.
+// goal is a bound for a figure. A missed goal does not fail the run; the report shows it.
 type goal struct {
 	what  string
 	least bool // the bound is the least, and not the most

@@ -49,7 +49,7 @@ func (b *bench) guarded(ctx context.Context) {
 	}
 }
 
-// guardedWork does one work on both sides; which side begins changes from pair to pair.
+// guardedWork does one work on both sides. The sides take turns to begin.
 func (b *bench) guardedWork(ctx context.Context, w work, dials []func(context.Context) (*raftboard.Client, error)) error {
 	load := w.load
 	load.Warm, load.Window = b.o.Warm, b.o.Window

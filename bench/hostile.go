@@ -13,13 +13,14 @@ import (
 
 const (
 	hostileCallers = 64
-	// hostileRate is tries a second: each attack once. The attackers share the processors with
-	// the nodes, so more would measure the machine.
+	// hostileRate is the number of attacks per second, each kind once. The attackers share the
+	// processors with the nodes, so a higher rate would measure the machine.
 	hostileRate = 30
 )
 
-// hostile measures what attackers cost honest callers of a cluster with TLS and access control:
-// the rate of their posts for a window under attack, against the windows before and after.
+// hostile measures the cost of attackers for honest callers of a cluster with TLS and access
+// control. It compares the rate of posts in a window under attack with the windows before and
+// after.
 func (b *bench) hostile(ctx context.Context) {
 	dir := b.place()
 	defer func() { _ = os.RemoveAll(dir) }()

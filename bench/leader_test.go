@@ -14,9 +14,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// BenchmarkInProcess does every work on three nodes within this process, for
-// profiles and not for figures. The samples of each node and of the callers
-// have a label of their own, and the name of the leader is logged:
+// BenchmarkInProcess does every work on three nodes within this process. Use it for profiles,
+// not for figures. The samples of each node and of the callers have their own label, and the
+// log has the name of the leader:
 //
 //	go test ./bench -run - -bench InProcess/post-64 -cpuprofile cpu.out
 //	go tool pprof -top -tagfocus role=node1 cpu.out

@@ -9,17 +9,17 @@
 // The result is the ratio of the two sides of a pair: absolute figures drift with the
 // machine and its other load.
 //
-// Then a cluster is filled with jobs that wait. The works are done there and on a cluster
-// with few, again in turns. The benchmark also measures memory and files of the nodes, the
-// time that one takes to start, and for how long a snapshot holds up writes.
+// Then a cluster is filled with waiting jobs. The works are done there and on a cluster with
+// few jobs, again in turns. The benchmark also measures memory and files of the nodes, the
+// start time of a node, and the time for which a snapshot delays writes.
 //
-// Two measurements use a cluster with TLS and access control: what both cost, and how much slower
-// honest callers become when it is attacked.
+// Two measurements use a cluster with TLS and access control: the cost of both, and the slowdown
+// of honest callers under attack.
 //
 // Results appear on stderr one by one, and together at the end on stdout, as a table or as
-// JSON. A work that fails is reported, and the others go on; an interrupted run shows what
-// it has. Only loopback addresses are used, and
-// everything is below one temporary directory that is removed at the end.
+// JSON. A work that fails is reported, and the other works continue. An interrupted run shows
+// its results so far. Only loopback addresses are used, and everything is below one temporary
+// directory that is removed at the end.
 package main
 
 import (

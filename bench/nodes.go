@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// settling is how long freed memory may take to return to the system after the
-	// work.
+	// settling is the time in which freed memory returns to the system after the work.
 	settling = 3 * time.Second
 	// restartPatience is how long a node may take to start.
 	restartPatience = 5 * time.Minute
@@ -160,8 +159,7 @@ func (b *bench) restart(ctx context.Context, c *cluster) {
 	}
 }
 
-// restartFollower tells how long it took, and what the node has in memory when
-// it has settled.
+// restartFollower returns the start time of the node, and its memory after settling.
 func (b *bench) restartFollower(ctx context.Context, c *cluster) (time.Duration, measure.Memory, error) {
 	ctx, cancel := context.WithTimeout(ctx, restartPatience)
 	defer cancel()
@@ -207,9 +205,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// newestSnapshot is the index of the last snapshot in a data directory, 0 if there is
-// none, and whether one is being written. raft names them after term, index and
-// time, and those that are not complete besides.
+// newestSnapshot returns the index of the last snapshot in a data directory (0: none), and
+// whether a snapshot is being written. raft names snapshots by term, index and time, and marks
+// incomplete ones by a suffix.
 func newestSnapshot(dataDir string) (index uint64, writing bool, err error) {
 	entries, err := os.ReadDir(filepath.Join(dataDir, snapshotDir))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ const (
 	maxWindow = time.Minute
 	// fewWaiting is what many waiting jobs are compared with.
 	fewWaiting = 1_000
-	// maxFill is what a disk can be expected to hold, at some 10 KiB a job on
+	// maxFill is the number of jobs that a usual disk can hold. A job takes about 10 KiB on
 	// each node: state, log and two snapshots.
 	maxFill = 10_000_000
 	// waitingBytes is the size of the details of each job that waits.

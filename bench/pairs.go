@@ -29,8 +29,8 @@ type twoSides struct {
 	dirs  []string
 }
 
-// againstFloor does the chosen works on new clusters, pair by pair, and looks
-// at the first one before it has anything to do.
+// againstFloor does the chosen works on new clusters, pair by pair. It measures the first
+// cluster while it is still idle.
 func (b *bench) againstFloor(ctx context.Context) {
 	works := b.o.chosen.works("")
 	if len(works) == 0 && !b.o.chosen[idleName] {
@@ -111,7 +111,7 @@ func (b *bench) openBoth(ctx context.Context, store string, fail func(format str
 	return both
 }
 
-// close stops both sides and removes what they have written. That of none is none.
+// close stops both sides and removes their files. It does nothing without sides.
 func (both *twoSides) close() {
 	if both == nil {
 		return

@@ -20,9 +20,8 @@ type report struct {
 	Failures []string `json:"failures,omitempty"`
 }
 
-// workReport is one work over all pairs, against the floor, or many waiting
-// jobs against few. The floor's figures are in single commands unless
-// operations are compared.
+// workReport is one work over all pairs: conductord against the floor, or many waiting jobs
+// against few. The floor's figures count single commands, unless the work compares operations.
 type workReport struct {
 	work     `json:"-"`
 	Name     string         `json:"name"`
@@ -47,7 +46,7 @@ type pair struct {
 	P50Ratio float64 `json:"p50_ratio"` // ours to the other's
 }
 
-// floorSide is what a work is compared with unless it is compared with itself.
+// floorSide is the name of the other side of a work, unless the work is compared with itself.
 const floorSide = "the floor"
 
 // newWorkReport is that of a work against something; empty: against nothing.
@@ -172,7 +171,8 @@ type figure struct {
 	Goal   *verdict       `json:"goal,omitempty"`
 }
 
-// figure takes up what was measured, and judges the worst value; g may be nil.
+// figure adds a measured figure to the report, and compares its worst value with the goal; g
+// may be nil.
 func (r *report) figure(name, unit string, g *goal, values ...float64) {
 	f := figure{Name: name, Unit: unit, Values: values, Spread: measure.SpreadOf(values)}
 	if g != nil && len(values) > 0 {

@@ -165,8 +165,8 @@ func TestReportIsWritten(t *testing.T) {
 	}
 }
 
-// TestFloorProposesWhatTheWorkDid holds that the other side carries as many
-// bytes a call as ours, and single commands where an operation is several.
+// TestFloorProposesWhatTheWorkDid checks that the floor carries as many bytes per call as
+// conductord, and single commands where an operation has several.
 func TestFloorProposesWhatTheWorkDid(t *testing.T) {
 	measured := cost{Bytes: 600, Commands: 4}
 	for _, row := range []struct {

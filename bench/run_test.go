@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRun does everything for a moment, and holds that everything is measured. How
-// fast it is does not matter.
+// TestRun does every work briefly, and checks that everything is measured. The figures do not
+// matter.
 func TestRun(t *testing.T) {
 	longtest.Skip(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
@@ -81,7 +81,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunGoesOn holds that what cannot be measured is told, and a report written.
+// TestRunGoesOn checks that a work that cannot be measured is reported, and that the run still
+// writes its report.
 func TestRunGoesOn(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()

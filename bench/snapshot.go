@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// snapshotPatience is how long the nodes may take until each has written a
-	// snapshot.
+	// snapshotPatience limits the time until each node has written a snapshot.
 	snapshotPatience = 20 * time.Minute
-	// snapshotLook is how often the directories of snapshots are looked at: so
-	// exact is when one begins and ends.
+	// snapshotLook is the interval of looks at the snapshot directories. It is the precision
+	// of a snapshot's start and end.
 	snapshotLook = 5 * time.Millisecond
 	// snapshotSlack is how much earlier than its directory a snapshot may begin.
 	snapshotSlack = 100 * time.Millisecond
-	// snapshotDue is how often nodes look whether a snapshot is due; raft waits
-	// up to twice as long, so that they do not all write at once.
+	// snapshotDue is the interval at which nodes check whether a snapshot is due. raft waits
+	// up to twice as long, so that the nodes do not all write at once.
 	snapshotDue = 4 * time.Second
-	// snapshotEntries are few enough that the posts of one caller make the next
-	// snapshot due, whatever the nodes have written before they are watched.
+	// snapshotEntries is small enough that the posts of one caller make the next snapshot due,
+	// even if the nodes wrote a snapshot just before.
 	snapshotEntries = 256
 )
 
@@ -45,8 +44,8 @@ type watched struct {
 	spans   []span
 }
 
-// snapshot has every node write a snapshot while one caller posts, and sees
-// for how long the posts are held up.
+// snapshot makes every node write a snapshot while one caller posts, and measures the delay of
+// the posts.
 func (b *bench) snapshot(ctx context.Context, c *cluster) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotPatience)
 	defer cancel()
@@ -102,10 +101,9 @@ func (b *bench) snapshotsWritten(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// makeSnapshotsDue restarts the nodes, one after the other, so that they write
-// snapshots often. It tells how many seconds each took: the few entries with
-// which a cluster is filled make no snapshot due, so it is their log that the
-// nodes start from.
+// makeSnapshotsDue restarts the nodes, one after the other, so that they write snapshots
+// often. It returns the start time of each in seconds. The few entries of a fill make no
+// snapshot due, so the nodes start from their log.
 func (b *bench) makeSnapshotsDue(ctx context.Context, c *cluster) (starts []float64, err error) {
 	for _, node := range c.processes.Nodes {
 		err := node.Reconfigure(func(settings *config.Config) {
@@ -123,8 +121,8 @@ func (b *bench) makeSnapshotsDue(ctx context.Context, c *cluster) (starts []floa
 	return starts, c.processes.WaitReady(ctx)
 }
 
-// snapshotMetrics are the metrics of all nodes: among them, how long applying was
-// held up to begin snapshots.
+// snapshotMetrics are the metrics of all nodes, including the time for which the start of a
+// snapshot delayed applying.
 func (c *cluster) snapshotMetrics(ctx context.Context) (measure.Counters, error) {
 	m, err := c.mark(ctx)
 	return m.counters, err

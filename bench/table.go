@@ -10,9 +10,8 @@ import (
 	"github.com/conductord/conductord/bench/measure"
 )
 
-// fsyncsPerWrite is how often a log store syncs its files for each write:
-// raft-boltdb once for the pages, and once for the page that makes them count;
-// raft-wal once for the entries.
+// fsyncsPerWrite is the number of fsyncs per write of a log store. raft-boltdb syncs the
+// pages, and then the meta page that makes them valid. raft-wal syncs the entries once.
 func fsyncsPerWrite(store string) float64 {
 	if store == "wal" {
 		return 1
@@ -20,8 +19,8 @@ func fsyncsPerWrite(store string) float64 {
 	return 2
 }
 
-// writeTable writes the report for people, as Markdown: what the works came to,
-// what each operation cost, the figures of the nodes, and what went wrong.
+// writeTable writes the report as Markdown: the results of the works, the cost of each
+// operation, the figures of the nodes, and the errors.
 func (r *report) writeTable(to io.Writer) error {
 	var text strings.Builder
 	var results, costs, nodes [][]string

@@ -17,7 +17,8 @@ import (
 
 const (
 	detailBytes = 512
-	// benchBoard is where no conductor of a server looks, so that posts stay posts.
+	// benchBoard is a board that no server's conductor serves, so the posted jobs stay
+	// unclaimed.
 	benchBoard = "bench"
 	postKind   = "bench-post"
 )
@@ -25,9 +26,9 @@ const (
 // basis is the figure of a work that is compared with the floor.
 type basis int
 
-// A call of the floor is worth as many operations as one of ours where these are
-// compared. Everywhere else an operation is several commands, one after the
-// other, and the floor proposes single commands.
+// For some works, a call of the floor counts as many operations as a call of conductord. For
+// all others, an operation is several commands in sequence, and the floor proposes single
+// commands.
 const (
 	byOperations basis = iota // operations a second
 	byCommands                // commands a second, of all kinds
@@ -50,20 +51,19 @@ type place struct {
 	client   *raftboard.Client
 	dial     func(context.Context) (*raftboard.Client, error)
 	follower string // the API of a node that does not lead
-	// steady makes works put back the jobs that they take from the board, so that the number of
+	// steady makes works return the jobs that they take from the board, so that the number of
 	// waiting jobs does not change.
 	steady bool
 }
 
-// doing is a work that is ready. Its call makes all operations of one call, and
-// tells how long what matters of it took. Close it.
+// doing is a prepared work. Its call makes all operations of one call, and returns their
+// measured time. Close it.
 type doing struct {
 	call  func(context.Context) (time.Duration, error)
 	close func()
 }
 
-// works are in the order in which they are done: those first that leave
-// little behind.
+// works are in the order of execution: works that leave little behind come first.
 func works() []work {
 	one := func(callers int) measure.Load { return measure.Load{Callers: callers, PerCall: 1} }
 	return []work{
@@ -85,8 +85,8 @@ func works() []work {
 	}
 }
 
-// fillPrefix marks a work that is done among many waiting jobs, and compared
-// with itself among few.
+// fillPrefix marks a work among many waiting jobs, which is compared with the same work among
+// few.
 const fillPrefix = "fill/"
 
 // The figures of nodes, by the names with which they can be asked for.
@@ -120,8 +120,8 @@ func names() []string {
 // wanted are the names of the works to do.
 type wanted map[string]bool
 
-// choose finds the names that match one of some patterns, with commas between
-// them; all of them without a pattern. It gives the patterns that match none.
+// choose returns the names that match one of the comma-separated patterns; without a pattern,
+// all names. It also returns the patterns without a match.
 func choose(patterns string) (chosen wanted, unknown []string) {
 	chosen = wanted{}
 	if patterns == "" {
@@ -155,8 +155,8 @@ func (w work) floorLoad(load measure.Load) measure.Load {
 	return load
 }
 
-// floorBytes is the size of what one call of the floor proposes: as much of
-// the log as a call of the work has taken, or a command of it.
+// floorBytes is the proposal size of one call of the floor: the log bytes of one call of the
+// work, or of one of its commands.
 func (w work) floorBytes(c cost) int {
 	if w.by != byOperations {
 		return max(1, int(measure.Share(c.Bytes, c.Commands)))
@@ -189,8 +189,8 @@ func openPost(_ context.Context, at *place, load measure.Load) (*doing, error) {
 	}, nil
 }
 
-// post posts jobs in one call. A repeat after a lost answer posts none twice:
-// each has its id from here.
+// post posts jobs in one call. It chooses the ids, so a repeat after a lost answer posts no
+// job twice.
 func post(ctx context.Context, client *raftboard.Client, count int, carried json.RawMessage) error {
 	postings := make([]jobs.Posting, count)
 	for i := range postings {

@@ -25,8 +25,8 @@ func (b *bench) workers(ctx context.Context) {
 		sides: [2]work{{name: "conductor", open: openFlow}, {name: "worker", open: openWorkerFlow}}})
 }
 
-// repeatable compares a line of steps that run ahead of their record with the same steps that wait
-// for their record.
+// repeatable compares a sequence of steps that run ahead of their record with the same steps that
+// wait for their record.
 func (b *bench) repeatable(ctx context.Context) {
 	for _, steps := range []int{flowSteps, 10} {
 		b.inTurns(ctx, contest{name: fmt.Sprintf("%d repeatable steps", steps), against: "steps that wait", steps: steps,
@@ -84,7 +84,8 @@ func (b *bench) turnsOf(ctx context.Context, c *cluster, o contest, callers int)
 	return nil
 }
 
-// openWorkerFlow is openFlow with steps that a worker does, in this process with a client of its own.
+// openWorkerFlow is openFlow with steps of a worker. The worker runs in this process with its own
+// client.
 func openWorkerFlow(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 	client, err := at.dial(ctx)
 	if err != nil {

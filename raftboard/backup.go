@@ -13,7 +13,7 @@ import (
 // Backup reads a backup of the cluster from a node: a file in the format of package
 // raftboard/node/backup. It contains at least everything that was acknowledged before the call;
 // on a Stale client, everything that the answering node knows. The context limits the whole
-// reading. A failed Read ends it: nothing was lost, make the backup again. The caller closes the
+// read. After a failed Read, make the backup again; nothing was lost. The caller closes the
 // reader.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	op := operation{name: "make a backup", reads: true, stale: c.stale}

@@ -258,8 +258,7 @@ func (r *request[Item, Result]) settled() bool {
 	}
 }
 
-// work makes calls as long as something waits. It ends when nothing does, or
-// with the client.
+// work makes calls while requests wait. It ends when none waits, or with the client.
 func (b *batcher[Item, Result]) work() {
 	tries := b.core.newRetry(false)
 	var t *batch[Item, Result]
@@ -278,8 +277,8 @@ func (b *batcher[Item, Result]) work() {
 	}
 }
 
-// depart ends the worker's last call and begins another with what waits;
-// without anything, or when the client has been closed, the worker is done.
+// depart ends the worker's last call and begins another with the waiting requests. If none
+// waits, or the client is closed, the worker ends.
 func (b *batcher[Item, Result]) depart(last *batch[Item, Result], open bool) *batch[Item, Result] {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -66,8 +66,8 @@ func execute(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name stri
 	return results[0], nil
 }
 
-// remove checks and sends a command that removes something. Finding it gone is an
-// error, except after an attempt whose result was ambiguous.
+// remove checks and sends a command that removes an object. A missing object is an error,
+// except after an attempt with an ambiguous result.
 func (c *Client) remove(ctx context.Context, name string, message *v1.Command, gone error) error {
 	if err := command.Check(logbook.MaxLimits, message); err != nil {
 		return fmt.Errorf("cannot %s: %w", name, err)

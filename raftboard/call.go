@@ -173,12 +173,12 @@ func endless(op operation) error {
 	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
 }
 
-// deadlineSlack is how much earlier than this end the other end can find that the caller's time
-// is up: it counts in whole milliseconds, by its own clock.
+// deadlineSlack is how much earlier than this end the other end can see the caller's deadline
+// pass: it counts in whole milliseconds, by its own clock.
 const deadlineSlack = 20 * time.Millisecond
 
-// cutOff reports whether a try has ended because the caller's time was up while
-// the node was at work. The node is not at fault.
+// cutOff reports whether a try ended because the caller's time was up while the node was
+// working. The node is not at fault.
 func cutOff(ctx context.Context, failed *tryError) bool {
 	if ctx.Err() != nil {
 		return failed.ambiguous
@@ -346,6 +346,6 @@ func (r *reach) trace(ctx context.Context) context.Context {
 	})
 }
 
-// none reports that there never was a connection. It is false for an HTTP client
-// that does not trace.
+// none reports that the try never had a connection. It is false for an HTTP client that does
+// not trace.
 func (r *reach) none() bool { return r.asked.Load() && !r.connected.Load() }

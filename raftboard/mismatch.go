@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Why Open cannot speak with a node that it reaches: NodeFailure.Err. One of the two must be set
-// up differently.
+// Reasons why Open cannot speak with a node that it reaches, in NodeFailure.Err. The client or
+// the node must be configured differently.
 var (
 	ErrNodeSpeaksTLS       = errors.New("the node speaks TLS, and this client speaks plain text")
 	ErrNodeSpeaksPlainText = errors.New("the node speaks plain text, and this client speaks TLS")

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Times of the connections. A node that has vanished is found out by a ping
-// well before a session of the default length is over.
+// Times of the connections. A ping detects a vanished node well before a session of the
+// default TTL expires.
 const (
 	dialTimeout = 2 * time.Second
 	idleTimeout = 90 * time.Second

@@ -43,10 +43,10 @@ const (
 	breaks     fault = "internal"
 )
 
-// script is what a cluster does: one fault for each call, in the order in
-// which calls arrive at any node, and the last one for all that follow.
-// Calls of ClusterService have none. A call that its caller has given up may
-// still be running beside the test, which therefore asks the methods below.
+// script is the behaviour of a cluster: one fault for each call, in order of arrival at any
+// node. The last fault repeats for all later calls. Calls of ClusterService have no fault. An
+// abandoned call may still run beside the test, so the test reads the script only through the
+// methods below.
 type script struct {
 	mu      sync.Mutex
 	faults  []fault
@@ -265,8 +265,8 @@ func (n *node) streams() *stream.Server {
 }
 
 // memory is a network within the process. A goroutine that waits for it waits for another
-// goroutine, and not for the system. So in a synctest bubble time passes only when all
-// goroutines wait, and a busy machine makes no call of the client late.
+// goroutine, and not for the system. In a synctest bubble, time therefore passes only when all
+// goroutines wait, and a busy machine delays no call.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*memoryListener // by address

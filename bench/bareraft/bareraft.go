@@ -22,8 +22,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Package raftboard/node has these as constants, so no configuration shows them. They
-// must be the same here.
+// These values must equal the constants of package raftboard/node, which no configuration
+// shows.
 const (
 	logFile           = "raft.db"
 	lockTimeout       = time.Second
@@ -33,8 +33,7 @@ const (
 	connectionPool    = 3
 )
 
-// Options say what one process of the group is. All of them list the same
-// members.
+// Options configure one process of the group. All processes list the same members.
 type Options struct {
 	Address string   `json:"address"` // its raft port, host:port; one of Members
 	Members []string `json:"members"`

@@ -13,9 +13,8 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 )
 
-// TestMain looks for goroutines that were left behind. raft's transport reads
-// from a peer's last connection until the peer's process is gone, which within
-// one process is never.
+// TestMain looks for leaked goroutines. It ignores raft's transport, which reads from a peer's
+// last connection until the peer's process ends: within one process, never.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/raft.(*NetworkTransport).handleConn"))
 }

@@ -12,8 +12,7 @@ import (
 // raft.BatchingFSM, as the daemon's does.
 type counter struct{ commands uint64 }
 
-// ApplyBatch counts the commands of entries. The answer for an entry is how
-// many it has.
+// ApplyBatch counts the commands of entries. The answer to an entry is its number of commands.
 func (c *counter) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	for i, log := range logs {

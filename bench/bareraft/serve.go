@@ -15,8 +15,8 @@ import (
 
 // Request is a line of a process's standard input.
 type Request struct {
-	// Load, if it is set, is driven now; only the leader does. Without a load
-	// the answer is at once, and says what this process has used until now.
+	// Load, if set, is driven now, by the leader only. Without a load, the process answers at
+	// once with its usage so far.
 	Load *measure.Load `json:"load,omitempty"`
 	// Bytes is the size of a command: what one call proposes.
 	Bytes int `json:"bytes,omitempty"`
@@ -34,8 +34,8 @@ type Answer struct {
 // maxCommand bounds Request.Bytes: an entry takes no more.
 const maxCommand = maxEntryBytes
 
-// headroomBytes are what a daemon has beyond its heap, so that it collects
-// garbage less often (cmd/conductord/daemon/memory.go).
+// headroomBytes is the daemon's ballast, which makes garbage collection less frequent
+// (cmd/conductord/daemon/memory.go).
 const headroomBytes = 64 << 20
 
 // headroom is memory that is never used but counts for the collector, as in the daemon.
@@ -96,8 +96,8 @@ func (n *Node) Usage() (measure.Usage, error) {
 	return usage, err
 }
 
-// Drive proposes commands of a size under a load, one for each call, and gives
-// the entries of the window and what it has used besides.
+// Drive proposes commands of a size under a load, one per call. It returns the number of
+// entries in the window and the process's usage.
 func (n *Node) Drive(ctx context.Context, load measure.Load, size int) (measure.Run, uint64, measure.Usage, error) {
 	if size < 1 || size > maxCommand {
 		return measure.Run{}, 0, measure.Usage{}, fmt.Errorf("cannot propose commands of %d bytes; they have 1 to %d", size, maxCommand)

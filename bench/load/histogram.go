@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fineness is how many bits of a duration are kept: a bucket is at most one
-// part in 2^fineness of what is in it, 1.6 %, and quantiles are that exact.
+// fineness is the number of kept bits of a duration. The width of a bucket is at most one part
+// in 2^fineness of its durations (1.6 %), so quantiles have this precision.
 const fineness = 6
 
 // bucketCount has room for every duration.
@@ -22,8 +22,7 @@ type Histogram struct {
 	max    time.Duration
 }
 
-// bucketOf is a straight line up to 2^(fineness+1), and then 2^fineness buckets
-// for each doubling.
+// bucketOf is linear up to 2^(fineness+1). Beyond that, each doubling has 2^fineness buckets.
 func bucketOf(v uint64) int {
 	shift := max(0, bits.Len64(v)-fineness-1)
 	return shift<<fineness + int(v>>shift)
@@ -58,8 +57,8 @@ func (h *Histogram) Total() uint64 { return h.total }
 // Max is the longest.
 func (h *Histogram) Max() time.Duration { return h.max }
 
-// Quantile is what at least the share q of the durations does not exceed (the
-// nearest rank), rounded up by at most 1.6 %. Of none it is zero.
+// Quantile is the smallest duration that at least the share q of the durations does not exceed
+// (nearest rank), rounded up by at most 1.6 %. Zero without durations.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(1, uint64(math.Ceil(q*float64(h.total))))
 	seen := uint64(0)

@@ -1,8 +1,8 @@
 // Package load puts a load on a system and counts the results: callers that call
 // repeatedly, for a time or a number of times, each with one call in flight.
 //
-// Calls count when they end within the time. Errors are counted, and the load goes on,
-// to show how long a change of leader takes. Memory does not grow with the length of a run.
+// Calls count when they end within the time. Errors are counted and the load continues, to
+// show the duration of a change of leader. Memory does not grow with the length of a run.
 package load
 
 import (
@@ -28,12 +28,12 @@ type Load struct {
 	Calls    int           // by all callers together, failed ones too; 0: as many as fit
 }
 
-// Call makes one call, and says how many operations that were. A call without
-// operations, which found nothing to do, is not counted.
+// Call makes one call, and returns its number of operations. A call without operations, which
+// found nothing to do, is not counted.
 type Call func(ctx context.Context) (operations int, err error)
 
-// TimedCall is a Call that tells besides how long what matters of it took:
-// less than all of it, where something must be prepared for each call.
+// TimedCall is a Call that also returns its measured time. This is less than the whole call if
+// each call needs preparation.
 type TimedCall func(ctx context.Context) (operations int, took time.Duration, err error)
 
 // Progress is how far a run is.
@@ -53,10 +53,9 @@ type Result struct {
 	Calls      Histogram // how long the calls took that did not fail
 }
 
-// Drive puts a load on a call, until the time is over, the calls are made or ctx
-// ends, and returns when every caller has. Calls that are in flight when the time
-// is over are waited for and not counted. Progress is told every second, from one
-// goroutine, and may be nil.
+// Drive puts a load on a call until the time is over, the calls are made or ctx ends. It
+// returns when every caller has returned. It waits for calls in flight at the end, but does
+// not count them. progress is called every second, from one goroutine, and may be nil.
 func Drive(ctx context.Context, load Load, call Call, progress func(Progress)) *Result {
 	return DriveTimed(ctx, load, func(ctx context.Context) (int, time.Duration, error) {
 		began := time.Now()

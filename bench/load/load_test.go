@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestHistogramIsExactEnough compares quantiles with those of the sorted values.
+// TestHistogramIsExactEnough compares quantiles with the quantiles of the sorted values.
 func TestHistogramIsExactEnough(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var whole, half load.Histogram
@@ -103,8 +103,8 @@ func TestDrive(t *testing.T) {
 	}
 }
 
-// TestDriveIsInterrupted: the end of the context is the end of a run, and no
-// error of the calls that it cuts off.
+// TestDriveIsInterrupted: the end of the context ends a run, and does not count as an error of
+// the interrupted calls.
 func TestDriveIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
@@ -124,8 +124,8 @@ func TestDriveIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestDriveMakesSoManyCalls: the callers share them, whatever becomes of each,
-// and what a call says that it took is what is counted.
+// TestDriveMakesSoManyCalls: the callers share the number of calls, whatever the result of
+// each call, and the time that a call reports is counted.
 func TestDriveMakesSoManyCalls(t *testing.T) {
 	for _, row := range []struct {
 		what    string

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Counters are the values of some metrics at one moment: counters by name, or
-// by "name{value}" where they have one label, and of each histogram and summary
-// its sum and count by "name_sum" and "name_count".
+// Counters are the values of metrics at one moment. A counter's key is its name, or
+// "name{value}" if it has one label. Histograms and summaries have the keys "name_sum" and
+// "name_count".
 type Counters map[string]float64
 
 // ReadCounters reads the metrics that a node exposes as text. Metrics with

@@ -1,10 +1,9 @@
-// Package measure drives a load and says how it went: callers that call again
-// and again, a window in which their calls count, and the statistics of it.
+// Package measure drives a load and returns its statistics. Callers call repeatedly, and calls
+// within a window count.
 //
-// A Load is the same for whatever is measured, so that two systems under the
-// same Load are compared and not two ways of measuring. Calls count when they
-// end within the window; the time before it, in which connections open and
-// caches fill, does not.
+// A Load does not depend on the measured system, so a comparison under the same Load compares
+// the systems and not two ways of measuring. Calls count when they end within the window; the
+// time before it, in which connections open and caches fill, does not.
 package measure
 
 import (
@@ -33,10 +32,9 @@ type Run struct {
 	P999       time.Duration `json:"p999_ns"`
 }
 
-// Drive puts a load on a call. The mark is called when the window opens and
-// when it closes, and may be nil. The first error of a call ends everything,
-// and is returned: figures of a system that fails are worth nothing. It
-// returns when every caller has.
+// Drive puts a load on a call. mark is called when the window opens and when it closes, and
+// may be nil. The first error of a call ends the run and is returned: figures of a failing
+// system are worthless. Drive returns when every caller has returned.
 func Drive(ctx context.Context, load Load, call func(context.Context) error, mark func(context.Context) error) (Run, error) {
 	return DriveTimed(ctx, load, func(ctx context.Context) (time.Duration, error) {
 		began := time.Now()
@@ -45,8 +43,7 @@ func Drive(ctx context.Context, load Load, call func(context.Context) error, mar
 	}, mark)
 }
 
-// DriveTimed is Drive for calls that tell themselves how long what matters of
-// them took.
+// DriveTimed is Drive for calls that return their own measured time.
 func DriveTimed(ctx context.Context, load Load, call func(context.Context) (time.Duration, error), mark func(context.Context) error) (Run, error) {
 	if load.Callers < 1 || load.PerCall < 1 || load.Window <= 0 {
 		return Run{}, fmt.Errorf("cannot drive a load of %d callers with %d operations a call for %v", load.Callers, load.PerCall, load.Window)
@@ -75,8 +72,8 @@ func DriveTimed(ctx context.Context, load Load, call func(context.Context) (time
 	return summarise(load, slices.Concat(latencies...)), nil
 }
 
-// callAgain calls until the window closes, and gives the time that each call
-// took which ended within the window.
+// callAgain calls until the window closes, and returns the time of each call that ended within
+// the window.
 func callAgain(ctx context.Context, opens, closes time.Time, call func(context.Context) (time.Duration, error)) ([]time.Duration, error) {
 	var latencies []time.Duration
 	for {

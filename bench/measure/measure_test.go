@@ -47,8 +47,8 @@ func TestDrive(t *testing.T) {
 	}
 }
 
-// TestDriveTimed holds that what a call says that it took is what counts, and
-// that it is called for no longer than that.
+// TestDriveTimed checks that the time that a call reports counts, and that no call starts
+// after the window.
 func TestDriveTimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		load := measure.Load{Callers: 2, PerCall: 1, Warm: time.Second, Window: 2 * time.Second}
@@ -73,8 +73,8 @@ func taking(d time.Duration, end error) func(context.Context) error {
 	}
 }
 
-// TestDriveEndsWithTheFirstError holds that a failure is told at once, and
-// never becomes a figure.
+// TestDriveEndsWithTheFirstError checks that a failure is reported at once and never becomes a
+// figure.
 func TestDriveEndsWithTheFirstError(t *testing.T) {
 	fault := errors.New("the disk is full")
 	load := measure.Load{Callers: 4, PerCall: 1, Warm: time.Second, Window: time.Hour}

@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// Quantile is the least value that at least the share q of the values does not
-// exceed (the nearest rank). The values are in ascending order; of none it is
-// zero.
+// Quantile is the smallest value that at least the share q of the values does not exceed
+// (nearest rank). The values are in ascending order. Zero without values.
 func Quantile[T cmp.Ordered](sorted []T, q float64) T {
 	if len(sorted) == 0 {
 		var zero T
@@ -18,8 +17,8 @@ func Quantile[T cmp.Ordered](sorted []T, q float64) T {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Spread is where a few values lie. With the handful of runs that there are,
-// the extremes say more than a deviation would.
+// Spread is the range of a few values. With only a handful of runs, the extremes are more
+// informative than a deviation.
 type Spread struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`

@@ -80,9 +80,8 @@ func NodeUsage(pid int, counters Counters) Usage {
 	}
 }
 
-// ReadCPU is the processor time that a process has used, which the system
-// counts in hundredths of a second. Where it does not tell as Linux does, ok is
-// false.
+// ReadCPU is the processor time of a process, which the system counts in hundredths of a
+// second. ok is false on systems other than Linux.
 func ReadCPU(pid int) (used time.Duration, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -117,7 +116,8 @@ type Memory struct {
 	Mapped    float64 `json:"mapped"`    // of files; it can be dropped and read again
 }
 
-// ReadMemory asks the system. Where it does not tell as Linux does, all is zero.
+// ReadMemory reads the memory of a process from the system. All values are zero on systems
+// other than Linux.
 func ReadMemory(pid int) Memory {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

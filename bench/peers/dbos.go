@@ -11,7 +11,7 @@ import (
 )
 
 // dbosPeer is DBOS Transact on PostgreSQL. A flow runs in the caller's own program, without a
-// queue between: DBOS's own way, and the faster one.
+// queue. This is DBOS's usual way, and the faster one.
 type dbosPeer struct {
 	pool *pgxpool.Pool
 	dbos dbos.Context

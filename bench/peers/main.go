@@ -158,7 +158,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// build builds conductord with the versions of its own module, which this one replaces by a folder.
+// build builds conductord in the folder of its own module, with the dependency versions of that
+// module.
 func build(ctx context.Context, binary string) error {
 	progress("building conductord")
 	folder, err := command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/conductord/conductord").Output()
@@ -173,8 +174,8 @@ func build(ctx context.Context, binary string) error {
 	return nil
 }
 
-// beside measures a peer and both shapes of conductord. All have their servers running, and
-// take turns.
+// beside measures a peer and both clusters of conductord in turns. The servers of all three
+// run the whole time.
 func (r *report) beside(ctx context.Context, p peer, dir string) error {
 	sides := []struct {
 		name   string

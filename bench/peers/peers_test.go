@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/bench/measure"
 )
 
-// TestRun measures every peer that is there for a moment. How fast it is does not matter.
+// TestRun measures every installed peer briefly. The figures do not matter.
 func TestRun(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "conductord")
 	if err := build(t.Context(), binary); err != nil {
@@ -64,7 +64,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTable holds that the ratios are those within a round, and not of the medians.
+// TestTable checks that the ratios are computed within rounds, and not from the medians.
 func TestTable(t *testing.T) {
 	at := func(perSecond float64) result {
 		return result{Run: measure.Run{PerSecond: perSecond, P50: time.Millisecond, P99: 2 * time.Millisecond}, cpu: 30 * time.Microsecond}

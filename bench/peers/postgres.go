@@ -12,7 +12,7 @@ import (
 const postgresConnections = 2 * maxCallers
 
 // startPostgres makes a database, and starts its server. Every commit waits for an fsync, as by
-// default; the rest gives it more memory, and no checkpoint within a window.
+// default. The other settings give it more memory, and avoid a checkpoint within a window.
 func startPostgres(ctx context.Context, s *servers) (*pgxpool.Pool, string, error) {
 	data := filepath.Join(s.dir, "postgres")
 	if err := s.do(ctx, nil, "initdb", "-D", data, "-U", "peers", "-A", "trust", "-E", "UTF8", "--locale=C"); err != nil {

@@ -17,7 +17,8 @@ import (
 )
 
 // restatePeer is one Restate server. The steps are of a service in this program, which the server
-// calls. A post is a call that the server makes in an hour: there is no queue that nobody takes from.
+// calls. A post is a call that the server makes after an hour, because Restate has no queue without a
+// consumer.
 type restatePeer struct {
 	client *ingress.Client
 	http   *http.Client

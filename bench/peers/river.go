@@ -38,8 +38,8 @@ func (p *riverPeer) open(ctx context.Context, s *servers) (about string, err err
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, p)
-	// The defaults, 100 ms and 1 s, are the time of a lone job: a job that is posted within the
-	// cooldown of another one's notification has none of its own, and waits for the poll.
+	// The defaults, 100 ms and 1 s, would dominate the time of a lone job: a job posted within
+	// the cooldown of another job's notification sends none, and waits for the poll.
 	const cooldown, poll = 5 * time.Millisecond, 20 * time.Millisecond
 	p.client, err = river.NewClient(driver, &river.Config{
 		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2 * maxCallers}},
@@ -54,8 +54,8 @@ func (p *riverPeer) open(ctx context.Context, s *servers) (about string, err err
 	return moduleVersion("github.com/riverqueue/river") + ", FetchCooldown " + cooldown.String() + ", FetchPollInterval " + poll.String() + "; " + about, nil
 }
 
-// Work completes a job and posts the next one of its chain, in one transaction. Left to itself, River
-// writes completions in batches, up to 250 ms apart, which would be the time of every job.
+// Work completes a job and posts the next one of its chain, in one transaction. By default, River
+// writes completions in batches up to 250 ms apart, which would dominate the time of every job.
 func (p *riverPeer) Work(ctx context.Context, job *river.Job[chain]) error {
 	tx, err := p.pool.Begin(ctx)
 	if err != nil {

@@ -35,7 +35,8 @@ func (s *servers) makeDir() error {
 	return nil
 }
 
-// unprivileged is the user nobody, where this program is root: PostgreSQL refuses to run as root.
+// unprivileged is the user nobody if this program runs as root: PostgreSQL refuses to run as
+// root.
 func unprivileged() *syscall.Credential {
 	nobody, err := user.Lookup("nobody")
 	if os.Getuid() != 0 || err != nil {
@@ -105,8 +106,8 @@ func (s *servers) serve(env []string, program string, args ...string) error {
 	return nil
 }
 
-// close stops the servers at once: what they hold is removed with the directory. SIGQUIT is
-// PostgreSQL's immediate shutdown, which leaves no shared memory behind.
+// close stops the servers at once, because their data is removed with the directory. SIGQUIT
+// is PostgreSQL's immediate shutdown, which leaves no shared memory behind.
 func (s *servers) close() {
 	const patience = 5 * time.Second
 	for _, c := range s.started {

@@ -12,16 +12,16 @@ import (
 
 // system runs jobs durably: what post and flow have acknowledged survives the loss of power.
 type system interface {
-	// open starts the servers, and what runs the steps in this program. It returns the version,
-	// and the settings on which durability and speed depend.
+	// open starts the servers, and the part of this program that runs steps. It returns the
+	// version, and the settings that affect durability and speed.
 	open(ctx context.Context, s *servers) (about string, err error)
-	// post returns when one job with 512 bytes of data is durable. Nothing takes that job.
+	// post returns when one job with 512 bytes of data is durable. No worker takes that job.
 	post(ctx context.Context) error
 	// flow returns when a new flow of steps that do nothing, one after the other, has ended. Each
 	// step is durable before the next one begins.
 	flow(ctx context.Context, steps int) error
-	// close ends what open began in this program. The servers are killed after it. It may be
-	// called when open has failed.
+	// close ends the parts that open started in this program. The servers are killed
+	// afterwards. It may be called after a failed open.
 	close()
 }
 

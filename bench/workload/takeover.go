@@ -10,13 +10,12 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// takeoverPatience is how long a job may stay with an owner beyond its TTL: the
-// cluster's grace and cool-down, which a caller does not know, and a change of
-// the leader.
+// takeoverPatience limits the time that a job stays with its owner after the TTL. It covers
+// the cluster's grace and cool-down, which a caller does not know, and a change of leader.
 const takeoverPatience = 30 * time.Second
 
-// takeovers lets owners of jobs fall silent, as a process does that is killed,
-// and waits for their jobs in a session that lives.
+// takeovers makes owners of jobs silent, like killed processes, and waits for their jobs in a
+// live session.
 type takeovers struct {
 	Cluster
 	board    string

@@ -147,8 +147,8 @@ func eachOf(n int, do func(i int) error) error {
 	return nil
 }
 
-// keepAlive keeps a session until ctx ends. A call that fails is made again in
-// time; the claims tell if the session was lost.
+// keepAlive keeps a session until ctx ends. A failed call is repeated in time. If the session
+// is lost, the claims fail.
 func keepAlive(ctx context.Context, board jobs.Attendant, session jobs.SessionID) {
 	ticks := time.NewTicker(keepAliveEvery)
 	defer ticks.Stop()

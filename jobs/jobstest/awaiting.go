@@ -26,8 +26,7 @@ type awaited struct {
 	err    error
 }
 
-// await waits in a goroutine of its own. The first is how it stands at the
-// beginning.
+// await waits in its own goroutine. first is the status at the beginning.
 func (k *kit) await(waiting await.Waiting) (first <-chan await.Status, end <-chan awaited) {
 	begun, done := make(chan await.Status, 1), make(chan awaited, 1)
 	waiting.Progress = func(status await.Status) {

@@ -263,8 +263,8 @@ func pauseExplained(k *kit) {
 	}
 }
 
-// pass lets a time pass that the board has measured itself: a job of a board
-// that the row alone knows is due by then.
+// pass lets a time pass on the board's own clock: it waits for a job with this delay on a
+// board of this row only.
 func (k *kit) pass(session jobs.SessionID, span time.Duration) {
 	k.Helper()
 	clock := k.posting("clock")

@@ -148,8 +148,8 @@ func changesAreWhole(k *kit) {
 	}
 }
 
-// shortly is when a deadline passes for which a row waits: not before it has said
-// what it has to say until then.
+// shortly is the deadline of a job whose expiry a row waits for. It is long enough for
+// everything that the row does first.
 const shortly = 4 * time.Second
 
 // dueSoon makes a posting whose deadline passes while the row waits.

@@ -166,8 +166,8 @@ func sixteenAskers(k *kit) {
 	}
 }
 
-// ranked posts plain jobs of the given priorities; the names tell the order
-// in which they must be claimed.
+// ranked posts plain jobs with the given priorities. Their names give the expected claim
+// order.
 func (k *kit) ranked(postings []jobs.Posting, ranks []jobs.Priority) {
 	k.Helper()
 	for i := range postings {

@@ -18,8 +18,8 @@ var conductorRows = []row{
 	{"whoever waits for a conductor to hold nothing is told", idleAwaited},
 }
 
-// conductor opens a session that has registered a conductor of a name, which
-// the row alone uses.
+// conductor opens a session and registers a conductor. Only this row uses the conductor's
+// name.
 func (k *kit) conductor(name string) jobs.SessionID {
 	k.Helper()
 	session := k.session(name)

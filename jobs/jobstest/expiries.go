@@ -18,7 +18,7 @@ var expiryRows = []row{
 	{"a watch is told what it asks for", watchSelects},
 }
 
-// brief is a claim's own time that is meant to pass, and ample one that is not.
+// brief is a claim's own TTL that must pass in a row; ample is a TTL that must not pass.
 const (
 	brief = jobs.MinTTL
 	ample = time.Hour

@@ -98,7 +98,7 @@ func senselessCorrections(k *kit) {
 	k.wants("Purge", k.Board.Purge(k.ctx, command(done.Job.ID)), nil)
 }
 
-// errors reads all errors that a query selects, by pages of a size, as "job
+// errors reads all errors that a query selects, in pages of a size, and formats each as "job
 // how type".
 func (k *kit) errors(query jobs.ErrorQuery, size int) []string {
 	k.Helper()

@@ -21,8 +21,8 @@ var interventionRows = []row{
 	{"interventions are refused where they make no sense", senselessInterventions},
 }
 
-// intervene gives the error of an intervention, and checks that its job is the
-// right one.
+// intervene returns the error of an intervention, and checks that the answer names the right
+// job.
 func (k *kit) intervene(word logbook.Intervention) error {
 	k.Helper()
 	id, err := k.Board.Intervene(k.ctx, word)
@@ -40,8 +40,8 @@ func said(claimed jobs.Claimed, kind logbook.InterventionKind, step string) logb
 	return logbook.Intervention{ID: uuid.New(), Flow: claimed.Job.Flow, Kind: kind, Step: step, By: "ann", Reason: "so it is to be"}
 }
 
-// failing has the flow of a claimed job fail for good: the step fly could not
-// be undone, and stay has failed. It answers with the job's end.
+// failing makes the flow of a claimed job fail permanently: the undo of the step fly fails,
+// and the step stay has failed. It returns the job's end.
 func (k *kit) failing(claimed jobs.Claimed) jobs.Ending {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)
@@ -295,7 +295,8 @@ func cancelledUndoneFurther(k *kit) {
 	}
 }
 
-// failingAgainOr undoes the flow of a cancelled job, or has a lifted one fail.
+// failingAgainOr undoes the flow of a cancelled job, or makes the flow of a resumed job fail
+// again.
 func (k *kit) failingAgainOr(again jobs.Claimed, kind logbook.InterventionKind) {
 	k.Helper()
 	if kind == logbook.InterveneRerun {

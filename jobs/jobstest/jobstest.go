@@ -34,16 +34,16 @@ type Harness struct {
 	// Lapse makes the session expire as if its client had died, and waits
 	// until it has. The suite has stopped its keep-alives before.
 	Lapse func(jobs.SessionID)
-	// LapseClaim ends a claim as if its own time were up. Nil: its time does
-	// pass on this board.
+	// LapseClaim ends a claim as if its own TTL were over. Nil: the TTL really passes on this
+	// board.
 	LapseClaim func(jobs.JobID, jobs.Token)
 	// TTL is the TTL of the sessions that the suite lets expire; zero means jobs.DefaultTTL. A
 	// machine may pause for this time before a row loses one of these sessions too early.
 	TTL time.Duration
 
-	// Scheduler is that of the same cluster, and Dormant saves a schedule as if
-	// that had been at a time in the past, and as if nobody had led since then.
-	// ExerciseScheduler needs both, Exercise neither.
+	// Scheduler is the scheduler of the same cluster. Dormant saves a schedule as if at a past
+	// time, and as if no node had led since then. ExerciseScheduler needs both, Exercise
+	// neither.
 	Scheduler schedules.Scheduler
 	Dormant   func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error)
 }
@@ -59,8 +59,8 @@ const parked = 2 * time.Minute
 // It is long enough for a loaded machine, and shorter than the call's own wait.
 const promptly = 30 * time.Second
 
-// lasting is the TTL of sessions that are not to lapse: however busy a machine
-// is, their claims are there until the row ends them.
+// lasting is the TTL of sessions that must not expire: even on a busy machine, their claims
+// exist until the row ends them.
 const lasting = 2 * time.Minute
 
 type row struct {
@@ -179,8 +179,7 @@ func (k *kit) keep(id jobs.SessionID, ttl time.Duration) {
 	}()
 }
 
-// halt stops keeping a session alive, and returns when the last keep-alive is
-// over.
+// halt stops the keep-alives of a session, and returns when the last one is complete.
 func (k *kit) halt(id jobs.SessionID) {
 	k.mu.Lock()
 	found := k.keepers[id]
@@ -192,8 +191,8 @@ func (k *kit) halt(id jobs.SessionID) {
 	}
 }
 
-// closeAll ends what sessions a row has left, so that a shared cluster does
-// not fill with them.
+// closeAll closes the remaining sessions of a row, so that they do not accumulate in a shared
+// cluster.
 func (k *kit) closeAll() {
 	k.mu.Lock()
 	var open []jobs.SessionID
@@ -223,7 +222,7 @@ func (k *kit) mortal(name string) jobs.SessionID {
 	return k.opened(name, k.TTL)
 }
 
-// doomed opens a session that will end in one of the ways in which sessions do.
+// doomed opens a session that will end in one of the possible ways.
 func (k *kit) doomed(how, name string) jobs.SessionID {
 	k.Helper()
 	if how == "lapsed" {
@@ -386,9 +385,9 @@ func (k *kit) wants(what string, err, want error) {
 	}
 }
 
-// wantsGone checks that what is removed is not there. A client whose first try
-// got no answer takes it for its own work that a repeat finds nothing; so one
-// that says that it has removed something is asked again.
+// wantsGone checks that the removal of an absent object fails. If an answer was lost, a client
+// takes "not found" as the success of its own earlier try. So wantsGone repeats a call that
+// reports success.
 func (k *kit) wantsGone(what string, remove func() error) {
 	k.Helper()
 	err := remove()

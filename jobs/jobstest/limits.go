@@ -235,8 +235,8 @@ func boundsOfRequest(k *kit) {
 	k.same("jobs at the bounds", names(k.next(request)), []string{"plain"})
 }
 
-// manyLargeJobs has more to say than fits into one answer of any transport:
-// every job must reach somebody all the same.
+// manyLargeJobs posts more than one answer of any transport can hold. Every job must reach a
+// claimant nevertheless.
 func manyLargeJobs(k *kit) {
 	session := k.session("worker")
 	const count = 20

@@ -16,9 +16,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ExerciseScheduler checks that a board which keeps schedules keeps the
-// promises of schedules.Scheduler. Harness.Scheduler and Harness.Dormant must be
-// set. As of Exercise, runs may share one cluster with others.
+// ExerciseScheduler checks that a board with schedules keeps the promises of
+// schedules.Scheduler. Harness.Scheduler and Harness.Dormant must be set. As with Exercise,
+// runs may share a cluster.
 func ExerciseScheduler(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	exercise(t, open, []group{{"schedules", scheduleRows}, {"slots", slotRows}})
@@ -41,8 +41,8 @@ var scheduleRows = []row{
 	{"a schedule that is deleted leaves its jobs", deletedSchedule},
 }
 
-// hourly is a schedule of the row's board whose slots are at each hour since
-// it began; the last one was half an hour ago, so that none comes meanwhile.
+// hourly is a schedule of the row's board with a slot at each hour since its start. The last
+// slot was half an hour ago, so no slot comes during the row.
 func (k *kit) hourly(name string, overlap schedules.Overlap, hours int) schedules.Schedule {
 	return schedules.Schedule{
 		Board: k.board, Name: name, Rule: "@every 1h", Overlap: overlap,
@@ -62,8 +62,8 @@ func (k *kit) save(schedule schedules.Schedule) schedules.Schedule {
 	return saved
 }
 
-// late saves a schedule as it would stand if nobody had led since before its
-// first slot, and waits until all slots are decided.
+// late saves a schedule as if no node had led since before its first slot, and waits until all
+// slots are decided.
 func (k *kit) late(schedule schedules.Schedule) schedules.Report {
 	k.Helper()
 	if _, err := k.Dormant(schedule, schedule.Start.Add(-time.Second)); err != nil {
@@ -74,8 +74,7 @@ func (k *kit) late(schedule schedules.Schedule) schedules.Report {
 	return k.until(schedule.Name, "all slots are decided", func(r *schedules.Report) bool { return r.Schedule.Next.After(began) })
 }
 
-// gone has a schedule deleted after the row, lest it goes on in a cluster that
-// is shared.
+// gone deletes a schedule after the row, so that it does not continue in a shared cluster.
 func (k *kit) gone(name string) {
 	k.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), promptly)
@@ -119,8 +118,8 @@ func (k *kit) until(name, what string, wanted func(*schedules.Report) bool) sche
 	}
 }
 
-// fates are what became of slots, the earliest first: "posted", "waiting" or
-// "skipped: why", and how many if there are several.
+// fates are the outcomes of slots, earliest first: "posted", "waiting" or "skipped: why", with
+// a count if several are equal.
 func fates(history []schedules.SlotRecord) []string {
 	said := []string{}
 	for _, r := range slices.Backward(history) {
@@ -311,8 +310,8 @@ func nextFive(k *kit) {
 	}
 }
 
-// slotsThroughClockChanges fills in days of the past on which clocks were
-// changed: what those slots were will never change.
+// slotsThroughClockChanges backfills past days on which clocks changed: the slots of those
+// days will never change.
 func slotsThroughClockChanges(k *kit) {
 	for i, row := range []struct {
 		what, rule, zone, from, to string

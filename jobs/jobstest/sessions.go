@@ -122,8 +122,8 @@ func overIsOver(k *kit) {
 func keptAlive(k *kit) {
 	session := k.mortal("worker")
 	claimed := k.owned(session, "long")
-	// The row's keeper sends the keep-alives; this one only lets 2.5 times
-	// the TTL pass, which no session survives without them.
+	// The row's keeper sends the keep-alives. This timer only lets 2.5 times the TTL pass:
+	// without keep-alives, no session survives that.
 	timer := time.NewTimer(k.TTL * 5 / 2)
 	defer timer.Stop()
 	select {

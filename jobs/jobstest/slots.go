@@ -171,8 +171,8 @@ func everySlotOnce(k *kit) {
 	k.accounted("ticks")
 }
 
-// accounted holds that the slots of a schedule that it has come by itself are
-// each recorded once, on end, and that its jobs are those of its records.
+// accounted checks that each slot that the schedule has passed by itself is recorded once,
+// without gaps, and that the schedule's jobs match its records.
 func (k *kit) accounted(name string) {
 	k.Helper()
 	report := k.report(name)

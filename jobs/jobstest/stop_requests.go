@@ -55,7 +55,7 @@ func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.RequestKind) jobs
 	return job
 }
 
-// begun has the flow of a claimed job begin, so that there is something to undo.
+// begun starts the flow of a claimed job, so that there is something to undo.
 func (k *kit) begun(claimed jobs.Claimed) {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)

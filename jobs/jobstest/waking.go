@@ -43,9 +43,9 @@ func (k *kit) asleep(session jobs.SessionID) <-chan woken {
 	return k.park(k.ctx, request)
 }
 
-// linger lets a moment pass, so that calls which were just started are parked by
-// now. It asks for a job of a board that nobody posts to, and gets none. Rows
-// hold without it; with it they meet what sleeps, and not only what arrives.
+// linger lets a moment pass, so that new calls are waiting by now. It makes a claim on a board
+// without jobs. Rows pass without linger; with it, they also test calls that already wait, and
+// not only calls that arrive.
 func (k *kit) linger(session jobs.SessionID) {
 	k.Helper()
 	request := k.request(session)
@@ -65,8 +65,8 @@ func (k *kit) wakes(what string, answered <-chan woken) jobs.Claimed {
 
 func wokenByPost(k *kit) {
 	session := k.session("worker")
-	// Several times over, so that the post also meets a request that has
-	// been waiting, one that is just arriving, and one that comes later.
+	// Repeat, so that the post meets a request that already waits, a request that is arriving,
+	// and a later one.
 	for i := range 10 {
 		answered := k.asleep(session)
 		if i%3 == 0 {

@@ -207,8 +207,8 @@ func watchOneJob(k *kit) {
 		[]string{"posted b claimable", "claimed b claimed", "completed b completed"})
 }
 
-// watchFromNow posts until the watcher has seen a job, and then some more: of
-// those that follow the first one seen, none may be missing.
+// watchFromNow posts until the watcher has seen a job, and then posts some more. After the
+// first job seen, none may be missing.
 func watchFromNow(k *kit) {
 	const more = 20
 	first := make(chan struct{})

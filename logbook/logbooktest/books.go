@@ -201,8 +201,8 @@ func booksAreListed(k *kit) {
 	}
 }
 
-// list reads all books by pages, and checks that each page goes on where the
-// one before ended.
+// list reads all books in pages, and checks that each page continues where the previous one
+// ended.
 func (k *kit) list(limit int) []logbook.BookID {
 	k.Helper()
 	var all []logbook.BookID

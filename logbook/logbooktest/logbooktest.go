@@ -2,10 +2,9 @@
 // logbook.Connection. Every implementation runs Exercise: the store in
 // memory, the bare state machine, and clusters through the client.
 //
-// The suite makes all its ids itself and looks at nothing else, so runs can share a
-// cluster. It assumes the limits to be
-// logbook.MaxLimits, and flows that no job refers to; what jobs add is
-// checked by package jobstest.
+// The suite draws all its ids itself and looks at no other object, so runs can share a
+// cluster. It requires the limits logbook.MaxLimits, and uses flows without jobs; package
+// jobstest checks flows of jobs.
 package logbooktest
 
 import (
@@ -134,8 +133,8 @@ func (k *kit) atom(id logbook.FlowID, name string) logbook.AtomDetail {
 	return *atom
 }
 
-// verdict applies one update and gives its verdict. Where a store refuses the
-// input of the call as a whole, that counts as the verdict.
+// verdict applies one update and returns its verdict. If a store refuses the whole call, that
+// error is the verdict.
 func (k *kit) verdict(u logbook.Update) error {
 	k.Helper()
 	verdicts, err := k.conn.Update(k.ctx, u)
@@ -166,9 +165,9 @@ func (k *kit) wants(what string, err, want error) {
 	}
 }
 
-// wantsGone checks that what is removed is not there. A client whose first try
-// got no answer takes it for its own work that a repeat finds nothing; so one
-// that says that it has removed something is asked again.
+// wantsGone checks that the removal of an absent object fails. If an answer was lost, a client
+// takes "not found" as the success of its own earlier try. So wantsGone repeats a call that
+// reports success.
 func (k *kit) wantsGone(what string, remove func() error) {
 	k.Helper()
 	err := remove()

@@ -127,8 +127,8 @@ func atomMoves(k *kit) {
 	k.try(trials)
 }
 
-// unknownStates accepts either kind of refusal: a store behind a wire meets
-// the word before it meets the flow.
+// unknownStates accepts two kinds of refusal: a store behind a wire checks the name of the
+// state before it looks up the flow.
 func unknownStates(k *kit) {
 	id := k.begun()
 	odd := task("pay")

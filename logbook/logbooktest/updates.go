@@ -287,8 +287,8 @@ func attemptsSkipNone(k *kit) {
 	}
 }
 
-// oldestFolded: of an atom, so many attempts are kept as there may be, and
-// always the last execution, from which a conductor resumes.
+// oldestFolded: an atom keeps the maximum number of attempts, and always its last execution,
+// from which a conductor resumes.
 func oldestFolded(k *kit) {
 	const kept = logbook.KeptAttempts
 	reset := func(number int) logbook.Attempt {

@@ -199,9 +199,9 @@ func (o *tenant) moreRequests() (others, taking map[string][]string) {
 	return others, taking
 }
 
-// TestForeignIsAsAbsent makes every call, in each encoding, about what another tenant has and about what
-// does not exist: one id, or all, of a request that would be in order. The answers are the same but
-// for the ids: status, code, text, fields, headers. Promise: what a caller may not know is as if it did not exist.
+// TestForeignIsAsAbsent makes every call, in each encoding, about objects of another tenant and about missing
+// objects, with one id or all ids of a valid request replaced. Except for the ids, the answers are equal:
+// status, code, text, fields, headers. Promise: objects that a caller may not know look like missing objects.
 func TestForeignIsAsAbsent(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

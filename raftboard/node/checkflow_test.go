@@ -17,9 +17,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// A document that lacks an input is refused when it is posted, by whatever
-// client, with all that it lacks; nothing of it is written, and what is posted
-// with it is.
+// A document that lacks inputs is refused when any client posts it, with the names of all
+// missing inputs. Nothing of it is written; other postings of the same call are.
 func TestFlowsAreCheckedWhenPosted(t *testing.T) {
 	t.Parallel()
 	registry := flow.NewRegistry()

@@ -18,9 +18,9 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// The promises of jobs.Board and logbook.Connection hold through the client,
-// over one node and over three; there the client knows one follower only, so
-// that every call is also forwarded at first.
+// The promises of jobs.Board and logbook.Connection hold through the client, over one node and
+// over three. With three, the client first knows only a follower, so that calls are also
+// forwarded.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	noKeys := func(*testing.T) *valuekeys.Keys { return nil }

@@ -50,9 +50,8 @@ func fillUp(t *testing.T, client *raftboard.Client) (posted []jobs.JobID, refusa
 	return nil, nil
 }
 
-// Before the disks are full nothing new is taken, by name; what is there goes on
-// and ends, and when it is removed there is space again. A node whose disk is
-// full to the last byte starts.
+// Before the disks are full, new work is refused with the reason. Existing work continues to
+// its end, and its removal frees space. A node with a completely full disk starts.
 func TestDisksFillUp(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {

@@ -98,9 +98,9 @@ func longText(bytes int) []byte {
 	return text
 }
 
-// TestRepeatedClaimEndsTheEarlierTry holds that a job goes to the latest of two
-// tries that wait with one nonce: the earlier one's connection may be dead without
-// a word, and the job would wait until its caller asks again.
+// TestRepeatedClaimEndsTheEarlierTry checks that of two waiting tries with one nonce, the
+// later gets the job. The connection of the earlier try may be silently dead, and the job
+// would wait until its caller tries again.
 func TestRepeatedClaimEndsTheEarlierTry(t *testing.T) {
 	c := newCluster(t, 1).startAll()
 	poster := c.client()

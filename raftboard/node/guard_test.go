@@ -559,9 +559,9 @@ func TestChangesAreOnRecord(t *testing.T) {
 	}
 }
 
-// What principals do to the work of others, to boards, to the cluster and to each other is in
-// the audit log, with the log index, whether it was done or refused; what a node has refused
-// without asking the log is counted there.
+// The audit log has every action of principals on the work of others, on boards, on the
+// cluster and on each other, done or refused, with the log index. Calls that a node refused
+// without the log are counted at that node.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3)

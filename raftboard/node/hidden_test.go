@@ -148,8 +148,8 @@ var withValues = []string{
 }
 
 // TestValuesAreHidden makes every call as a principal that may not see values: no answer, unary or on
-// a stream, has a value or a text of a program. The same calls of one that may see them show that
-// they are there.
+// a stream, has a value or a text of a program. The same calls of a principal that may see values
+// return them.
 func TestValuesAreHidden(t *testing.T) {
 	t.Parallel()
 	m, support, token := newMarked(t)

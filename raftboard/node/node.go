@@ -1,11 +1,10 @@
 // Package node is one daemon of a cluster: raft, the replicated state machine,
 // and the API on top of both.
 //
-// Every node holds the whole state; one of them leads. The leader takes
-// commands, packs them into log entries, and answers when a majority has them
-// on disk and the state machine has applied them. It alone holds timers: for
-// sessions that are not kept alive and for jobs that fall due. Other nodes
-// forward the calls that only the leader can answer.
+// Every node holds the whole state; one of them leads. The leader takes commands, packs them
+// into log entries, and answers when a majority has them on disk and the state machine has
+// applied them. Only the leader holds timers: for sessions without keep-alives and for jobs
+// that become due. Other nodes forward the calls that only the leader can answer.
 //
 // Raft's log and its snapshots, in the data directory, are durable. The state
 // machine's own file is a cache: it is rebuilt from them at every start.
@@ -14,8 +13,8 @@
 // node.go, then tls.go and metrics.go. The rooms below it, from the top:
 //
 //   - cluster answers the calls about the cluster, and api all others;
-//   - lead is which node leads, and what only a leader does;
-//   - guard is which caller a call has, and what the caller may do; polls keeps calls that wait;
+//   - lead tracks which node leads, and does the work of the leader;
+//   - guard determines the caller of a call and the caller's permissions; polls holds waiting calls;
 //   - proposer packs commands into log entries; offers matches steps and workers; clock is the
 //     cluster's time; deadlines has timers; admission bounds what clients cost.
 //
@@ -333,9 +332,9 @@ func (n *Node) newLeaderTasks() *lead.Tasks {
 	}
 }
 
-// catchUp waits until this node has caught up with a leader. It has then started well,
-// also with a log store that it was converted to, and needs the one before no more. A
-// node that joins now has the state of the cluster.
+// catchUp waits until this node has caught up with a leader. The start has then succeeded,
+// also with a converted log store, so the old store can be removed. A joining node now has the
+// state of the cluster.
 func (n *Node) catchUp(ctx context.Context) {
 	n.ready.CatchUp(ctx, commitOf(n.readAskers))
 	if !n.ready.CaughtUp.Load() {
@@ -400,8 +399,8 @@ func (n *Node) told() int64 {
 	return n.clock.Now().UnixNano()
 }
 
-// stands is this node's answer to other nodes' questions: only its wall clock while
-// it starts. Only a leader that serves gives its commit index.
+// stands returns this node's Standing for other nodes: while it starts, only its wall clock.
+// Only a serving leader includes its commit index.
 func (n *Node) stands() transport.Standing {
 	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
 	if n.group.Raft() == nil {
@@ -450,8 +449,7 @@ func (n *Node) APIAddress() net.Addr { return n.address }
 // Leading reports whether the node serves as the leader.
 func (n *Node) Leading() bool { return n.leader.Serves() }
 
-// OpenSession opens a session for the daemon's own conductor. The share of no
-// client limits it.
+// OpenSession opens a session for the daemon's own conductor. No client's share limits it.
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	if n.options.AccessControl {
 		ctx = admission.WithCaller(ctx, &admission.Caller{Name: admission.NodeCaller + n.options.Name})
@@ -463,8 +461,8 @@ func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Sess
 // Logs.
 const NodeKey = api.NodeKey
 
-// Logs keeps what steps write that run in this process. The node answers readers from it, if
-// the entity of their conductor names the node under NodeKey.
+// Logs keeps the output of steps that run in this process. The node answers readers from it,
+// if the entity of their conductor names the node under NodeKey.
 func (n *Node) Logs() *steplog.Buffer { return n.logs }
 
 // Ready returns nil when the node can serve every call: it knows a leader, and has applied all

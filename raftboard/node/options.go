@@ -46,8 +46,8 @@ type Options struct {
 	// another store is refused: see ConvertLog.
 	LogStore logstore.Kind
 
-	// Credentials are for TLS on both ports, and between the nodes; the certificate names
-	// this node. nil: everything goes in plain text.
+	// Credentials are for TLS on both ports, and between the nodes; the certificate names this
+	// node. nil: plain text.
 	Credentials *credentials.Store
 	// ClientCertificates: clients of the API must have a certificate, too.
 	ClientCertificates bool
@@ -57,8 +57,8 @@ type Options struct {
 	AccessControl bool
 	// Issuer makes JSON web tokens that count beside access tokens.
 	Issuer Issuer
-	// Socket is where the node also listens for the operators of this machine: a path of at
-	// most 100 bytes. They may do everything. empty: nowhere
+	// Socket is the path of a socket for operators of this machine, at most 100 bytes. They
+	// may do everything. Empty: no socket.
 	Socket string
 
 	RaftListen string // where to listen; empty: this member's Raft
@@ -105,8 +105,8 @@ type Options struct {
 
 	System System // of tests; the zero value: this machine's
 
-	// TokenUsePeriod is how often the node has the leader keep which access tokens were used.
-	// 0: 1 min
+	// TokenUsePeriod is the interval at which the node reports used access tokens to the
+	// leader. 0: 1 min
 	TokenUsePeriod time.Duration
 
 	Logger  hclog.Logger         // nil: none

@@ -57,9 +57,9 @@ func restored(t *testing.T, file []byte, size int, how membership.Restore) *clus
 	return c.startAll()
 }
 
-// TestBackupIsRestored holds that a backup which is made while jobs are posted, at any
-// node, has everything that was acknowledged before; that clusters of one, three and
-// five nodes begin with it; and that no token or session from before is valid in them.
+// TestBackupIsRestored makes backups at any node while jobs are posted. Each contains
+// everything that was acknowledged before. Clusters of one, three and five nodes start from
+// it, and no earlier token or session is valid in them.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

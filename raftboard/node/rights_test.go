@@ -100,9 +100,9 @@ var rightEnds = []struct {
 	}},
 }
 
-// TestCallsEndWithTheRight lets each call wait, ends the right to it, and then has happen what would
-// have answered it. The call ends soon, and tells nothing of what happened since. Promise: a right is
-// checked when a call is answered.
+// TestCallsEndWithTheRight lets each call wait, removes the permission for it, and then triggers the
+// event that would have answered it. The call ends soon, and reveals nothing of that event. Promise:
+// a right is checked when a call is answered.
 func TestCallsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

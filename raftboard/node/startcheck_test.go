@@ -413,10 +413,9 @@ func manySnapshots(o *node.Options) {
 	o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 16, 32, 20*time.Millisecond
 }
 
-// A follower is killed when it has kept a snapshot that a leader sent, and has
-// not cleared its log: in between it restores the state, which takes seconds for
-// a large one. It goes on, also under another leader, which begins where the
-// follower's log ends.
+// A follower is killed after it has kept a leader's snapshot and before it has cleared its
+// log; in between it restores the state, which takes seconds if the state is large. After the
+// restart it continues, even under another leader that begins where the follower's log ends.
 func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// secured is how a node listens and dials: with TLS if it has credentials, else in plain text.
+// secured listens and dials for a node: with TLS if it has credentials, else in plain text.
 type secured struct {
 	system  System
 	store   *credentials.Store // nil: none

@@ -24,8 +24,8 @@ type carryStream interface {
 	CloseResponse() error
 }
 
-// clientStream is an open stream at the client's end. One goroutine sends what
-// waits, and one reads; both end with the stream.
+// clientStream is an open stream at the client's end. One goroutine sends waiting calls, and
+// one reads answers; both end with the stream.
 type clientStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -66,8 +66,8 @@ func newClientStream(ctx context.Context, cancel context.CancelFunc, conn carryS
 	}
 }
 
-// serve sends and reads until the stream is over. Over is called before the calls
-// that were on it are settled. Idle: it was closed because it had nothing to do.
+// serve sends and reads until the stream ends. It calls over before it settles the calls on
+// the stream. idle: the stream was closed because it was idle.
 func (s *clientStream) serve(over func()) (idle bool) {
 	var sender sync.WaitGroup
 	sender.Go(s.send)

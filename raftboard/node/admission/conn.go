@@ -34,8 +34,9 @@ const (
 	eventsOfUnit = 64
 )
 
-// Conn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
-// count the frames of HTTP/2, and pays for what comes: while its payer is in debt, it reads nothing.
+// Conn is a connection to the HTTP port. It does the TLS handshake itself, so that it can count the
+// frames of HTTP/2. It pays for everything that it reads: while its payer is in debt, it reads
+// nothing.
 type Conn struct {
 	net.Conn // in plain text
 	raw      *firstByte
@@ -217,7 +218,8 @@ func (c *Conn) Turn(n int64) error {
 	return nil
 }
 
-// pay has the payer pay for units, and a stranger for bytes that were read. It does not wait.
+// pay charges the payer for units, and a stranger also for the bytes that were read. It does
+// not wait.
 func (c *Conn) pay(units int64, read int) {
 	p := c.payer.Load()
 	if p == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Bounds of the connections to the HTTP port. Each costs some tens of kilobytes.
+// Bounds of the connections to the HTTP port. A connection costs some tens of kilobytes.
 const (
 	maxConnections = 4_096 // of callers
 	maxStrangers   = 1_024 // connections on which no caller is authenticated
@@ -83,7 +83,8 @@ func (c *connections) entryOf(host string, now time.Time) *entry {
 	return &c.ofOthers
 }
 
-// pool is connections that have a bound together. Each change costs at most the logarithm of its holders.
+// pool is a set of connections with a common bound. Each change costs at most the logarithm of the number
+// of holders.
 type pool struct {
 	limit, count int
 	holders      map[string]*holder

@@ -118,8 +118,8 @@ func (d *Disk) MayGrow(bytes int) error {
 
 // need is the free space that a node needs to accept new work:
 //
-//   - half of the reserve for the log, and half for the state, each less what its
-//     files can use again;
+//   - half of the reserve for the log, and half for the state, each minus the reusable space
+//     in its files;
 //   - the snapshots after the state has grown by its half. Without snapshots the
 //     log would grow. A snapshot copies the whole file of the state, which never
 //     shrinks, so growth counts once for the state and once for each snapshot.
@@ -149,9 +149,9 @@ func (d *Disk) GiveUpReserve() {
 	}
 }
 
-// Watch looks at the free space of this disk and, while this node leads, asks the
-// peers for theirs. Their askers are its own: a question here must not replace another's.
-// It ends with ctx.
+// Watch looks at the free space of this disk and, while this node leads, asks the peers for
+// theirs. It has its own askers, so that its questions do not replace questions of other
+// users. It ends with ctx.
 func (d *Disk) Watch(ctx context.Context, leads func() bool, peers func() []transport.Peer) {
 	look := time.NewTicker(diskLook)
 	defer look.Stop()

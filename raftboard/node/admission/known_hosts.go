@@ -9,7 +9,8 @@ const (
 	// knownFor is the time that a host stays known after a call of an authenticated caller.
 	// renoteHost is the interval at which a connection renews this time.
 	knownFor, renoteHost = 10 * time.Minute, time.Minute
-	// maxKnownHosts bounds the known hosts. When there are more, the longest silent one is forgotten.
+	// maxKnownHosts bounds the known hosts. Above the limit, the host that was silent longest is
+	// forgotten.
 	maxKnownHosts = 4_096
 )
 
@@ -32,7 +33,8 @@ func (k *knownHosts) note(host string, now time.Time) {
 	k.last[host] = now
 }
 
-// forgetLocked forgets the hosts that are known no more, and the longest silent one in any case.
+// forgetLocked forgets the hosts whose time is over, and in any case the host that was silent
+// longest.
 func (k *knownHosts) forgetLocked(now time.Time) {
 	var silent string
 	for host, last := range k.last {

@@ -42,7 +42,7 @@ func NewSessionShares(known func(jobs.SessionID) bool) *SessionShares {
 }
 
 // Admit counts the opening of a session by its id, or refuses it. If allow refuses the opening, it
-// counts only for the caller, and takes no place of the node that forwarded it.
+// counts only for the caller, and not for the node that forwarded it.
 func (s *SessionShares) Admit(ctx context.Context, opening string, allow func() error) error {
 	client, _ := ctx.Value(clientKey{}).(string)
 	id, err := jobs.ParseSessionID(opening)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Budget is of what holders hold in parallel, such as bytes of bodies. No holder may have
-// more than is left then, so one alone has half at most, and a newcomer finds room. Its first
-// piece may be larger. The empty holder is bounded by the total alone.
+// Budget limits the amounts that holders hold in parallel, such as bytes of bodies. No holder
+// may hold more than is left over, so a single holder gets at most half, and a newcomer finds
+// room. A holder's first piece may be larger. Only the total limits the empty holder.
 type Budget struct {
 	total, each int64 // each: of one holder, instead of as much as is left; 0: unset
 

@@ -24,14 +24,15 @@ func (w *Watchers) Of(principal string) uint64 {
 }
 
 // Bounds of the long polls and of the watches of all principals at a node. Each costs some tens of
-// kilobytes, and each event wakes all watches. No principal has more than are left for others.
+// kilobytes, and each event wakes all watches. No principal may hold more than is left for the
+// others.
 const (
 	maxPolls   = 16_384
 	maxWatches = 1_024
 )
 
-// Admit counts one more until release. If that exceeds the limit, or the principal's part of all, it
-// reports the number instead. A limit of 0 is none.
+// Admit counts one more watch or poll until release. If the count would exceed the limit, or the
+// principal's share of the total, Admit returns the number instead. Limit 0: no limit.
 func (w *Watchers) Admit(principal string, limit uint64, all *Budget) (release func(), over uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

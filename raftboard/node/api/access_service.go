@@ -96,8 +96,8 @@ func (s *accessService) whoAmI(ctx context.Context, _ *connect.Request[conductor
 	return connect.NewResponse(answer), nil
 }
 
-// record writes an act of the caller into the audit log, before the act. It is for acts that are
-// not commands. Without a caller, it records nothing.
+// record writes an action of the caller into the audit log before the action happens. It is for
+// actions that are not commands. Without a caller, it records nothing.
 func (r *Router) record(ctx context.Context, verb, target, change string) error {
 	if admission.CallerOf(ctx) == nil {
 		return nil
@@ -110,8 +110,8 @@ func (r *Router) record(ctx context.Context, verb, target, change string) error 
 	return nil
 }
 
-// RecordSoon is record with a short wait for the leader, for acts that must also be possible
-// without a leader.
+// RecordSoon is record with a short wait for the leader, for actions that must also be
+// possible without a leader.
 func (r *Router) RecordSoon(ctx context.Context, verb, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
@@ -129,8 +129,8 @@ func (r *Router) recordAct(ctx context.Context, message *conductordv1.AuditRecor
 	return &conductordv1.Done{}, index, err
 }
 
-// ReportTokenUses has the leader keep which tokens were used, once a period. It ends with
-// ctx.
+// ReportTokenUses reports used tokens to the leader, which records them, once per period. It
+// ends with ctx.
 func (r *Router) ReportTokenUses(ctx context.Context, period time.Duration) {
 	for range clock.Every(ctx, period) {
 		uses := r.Guard.Uses.Take(r.Guard.Now())

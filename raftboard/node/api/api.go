@@ -90,7 +90,7 @@ func New(p *Parts) *API {
 	}
 }
 
-// OpenSession opens a session for a part of the node itself. The share of no client limits it.
+// OpenSession opens a session for a part of the node itself. No client's share limits it.
 func (a *API) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	row := Call{Name: "SessionService/Open", Permission: command.Work}
 	answer, err := Leading(a.Router, a.sessions.open)(row)(ctx, connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)}))

@@ -42,7 +42,7 @@ const (
 	maxElsewhereBytes = 8 << 20
 )
 
-// Elsewhere knows the boards of other clusters, and forwards postings for them.
+// Elsewhere finds the boards of other clusters in the topology, and forwards postings to them.
 type Elsewhere struct {
 	source   *topology.Source // nil: every board is here
 	cluster  string           // id of this one
@@ -64,8 +64,8 @@ type otherCluster struct {
 	server atomic.Int64 // that answered last
 }
 
-// NewElsewhere knows the boards of other clusters by a topology; nil: every board is here. Without
-// files, addresses without a scheme speak plain text.
+// NewElsewhere makes an Elsewhere for a topology; nil: every board is here. Without files,
+// addresses without a scheme speak plain text.
 func NewElsewhere(source *topology.Source, cluster string, enforced bool, files *credentials.Store, machine *fsm.Machine) *Elsewhere {
 	transport := NewTransport()
 	transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: elsewhereDial}).DialContext, elsewhereDial
@@ -80,7 +80,8 @@ func NewElsewhere(source *topology.Source, cluster string, enforced bool, files 
 	}
 }
 
-// dialElsewhere shows no certificate: this node's own would stand for the caller.
+// dialElsewhere shows no certificate: the other cluster would take this node's certificate for
+// the caller's.
 func dialElsewhere(ctx context.Context, files *credentials.Store, network, address string) (net.Conn, error) {
 	config := files.Client("h2")
 	config.GetClientCertificate = nil
@@ -208,7 +209,7 @@ func (e *Elsewhere) post(
 	answering.Wait()
 }
 
-// forward has another cluster answer, if this call has not been forwarded before.
+// forward lets another cluster answer the call, unless the call was already forwarded once.
 func (e *Elsewhere) forward(
 	ctx context.Context, now *topology.Topology, name string, part *connect.Request[conductordv1.PostRequest],
 ) (*connect.Response[conductordv1.PostResponse], error) {

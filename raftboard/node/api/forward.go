@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Router has each call answered where the leader is, or from this node's own state.
+// Router routes each call: to the leader, or to this node's own state.
 type Router struct {
 	*Parts
 	Submit *Submitter

@@ -71,8 +71,7 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// Make writes a snapshot as a  It calls pause now and then; an error of
-// that ends it.
+// Make writes a snapshot as a backup. It calls pause now and then; an error of pause ends it.
 func Make(to io.Writer, of Manifest, snapshot *fsm.Snapshot, pause func() error) error {
 	digest, err := snapshot.Digest(pause)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
-// TestClockAgreesWithItsModel: while a node leads, the clock never goes back, is
-// never faster or slower than it may be slewed, and comes to what it is corrected
-// to.
+// TestClockAgreesWithItsModel: while a node leads, the clock never goes back, its rate stays
+// within the slew limit, and it reaches the corrected time.
 func TestClockAgreesWithItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var passed time.Duration
@@ -73,9 +72,9 @@ func TestClockAgreesWithItsModel(t *testing.T) {
 	})
 }
 
-// TestAMinorityOfWrongClocksHasNoEffect: a correction brings the cluster's time
-// towards the right clocks and never past them, whatever a minority answers and
-// however many of the others do. With every answer it is between them.
+// TestAMinorityOfWrongClocksHasNoEffect: a correction moves the cluster's time towards the
+// right clocks and never past them, whatever a minority answers. With all answers, the time is
+// between the right clocks.
 func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 7).Draw(t, "nodes")
@@ -136,9 +135,9 @@ func TestAWrongClockIsWarnedOfOnce(t *testing.T) {
 	}
 }
 
-// TestAgreedTime: the cluster's time is at least what a majority of the clocks
-// has reached, and at most what a majority has not passed. Offsets are of the
-// wall clocks from the cluster's time.
+// TestAgreedTime: the cluster's time is at least the time that a majority of the clocks has
+// reached, and at most the time that a majority has not passed. Offsets are relative to the
+// cluster's time.
 func TestAgreedTime(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, row := range []struct {

@@ -71,8 +71,8 @@ func (s *backupService) file(next http.Handler) http.Handler {
 	})
 }
 
-// write writes a backup. One is made at a time: while the state is read, the database
-// keeps all rows that it holds.
+// write writes a backup. Only one backup runs at a time: while the state is read, the database
+// cannot free deleted rows.
 func (s *backupService) write(ctx context.Context, header http.Header, to io.Writer) error {
 	still := func() error { return s.router.Guard.Allow(ctx, backupCall, command.Administer, nil) }
 	if err := still(); err != nil {

@@ -111,8 +111,8 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 	return answer, index, err
 }
 
-// sumsOfAll has the members sum up their tables at an entry: at a later one if a member that
-// runs has none, while ctx lasts.
+// sumsOfAll makes the members sum up their tables at one entry. If a running member has no
+// sums at that entry, it repeats this at a later entry, until ctx ends.
 func (s *verifyService) sumsOfAll(ctx context.Context) (members []membership.Listed, told []toldSums, index uint64, err error) {
 	for range checkRounds {
 		later, err := s.propose(ctx, &conductordv1.StateCheck{})

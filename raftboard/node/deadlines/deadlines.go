@@ -50,8 +50,8 @@ func (d *Deadlines[K]) signal() {
 	}
 }
 
-// Arm gives a full time plus grace from now, which may be another time than
-// before.
+// Arm sets a deadline at a full TTL plus grace from now. The TTL may differ from the previous
+// one.
 func (d *Deadlines[K]) Arm(id K, ttl time.Duration, round int, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -180,7 +180,7 @@ func (g *Guard) WriteRefusal(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 // Recognized wraps the handler of pages so that a request with a known token or certificate has a
-// caller. The others are of strangers, who may sign in.
+// caller. Other requests come from strangers, who may sign in.
 func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
 	if !g.Enforced {
 		return next
@@ -255,7 +255,8 @@ func (g *Guard) identify(r *http.Request) (*admission.Caller, error) {
 
 // holder returns the client or member of a request's certificate, which the handshake has verified;
 // the zero value for a request without a certificate. It refuses the certificate of another
-// cluster's node, of a node that is not a member, and of neither a node nor a client.
+// cluster's node, of a node that is not a member, and a certificate that is neither a node's nor a
+// client's.
 func (g *Guard) holder(r *http.Request) (credentials.Holder, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return credentials.Holder{}, nil
@@ -281,8 +282,8 @@ func (g *Guard) member(node string) error {
 		errNotFound, node, g.Cluster)
 }
 
-// forwardedBy is the caller of a call that comes from a node: the one for which the node
-// forwards it, or the node itself.
+// forwardedBy is the caller of a call that comes from a node: the caller for which the node
+// forwards the call, or the node itself.
 func forwardedBy(node string, header http.Header) (*admission.Caller, error) {
 	name := header.Get(wire.HeaderPrincipal)
 	if name == "" && header.Get(wire.HeaderHops) != "" {
@@ -369,8 +370,8 @@ func (g *Guard) Page(next http.Handler) http.Handler {
 	})
 }
 
-// FromNode reports whether a node of the cluster has sent a request. Without TLS its word for
-// that must do.
+// FromNode reports whether a node of the cluster has sent a request. Without TLS, this is not
+// verified.
 func (g *Guard) FromNode(r *http.Request) bool {
 	if r.TLS == nil {
 		return r.Header.Get(wire.HeaderHops) != ""

@@ -44,7 +44,7 @@ var algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Bounds of fetching keys. A token with an unknown key has them fetched, and strangers can send
+// Limits for fetching keys. A token with an unknown key causes a fetch, and strangers can send
 // any number of such tokens.
 const (
 	keysPatience = 5 * time.Second

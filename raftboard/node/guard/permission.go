@@ -71,9 +71,9 @@ func (g *Guard) Allow(ctx context.Context, verb string, needed command.Permissio
 }
 
 // RefuseElsewhere returns an error for a call about a board of another cluster, if this node does
-// not forward the call. Three calls pass: a conductor may wait for boards of other clusters, a
-// posting is forwarded, and a board that changes clusters is created before the topology names its
-// new cluster.
+// not forward the call. Three calls pass: claims, because a conductor may wait for boards of other
+// clusters; postings, because they are forwarded; and the creation of a board, because a moving
+// board is created before the topology names its new cluster.
 func (g *Guard) RefuseElsewhere(verb string, message any) error {
 	if g.Elsewhere == nil || command.RuleOf(verb).GetElsewhere() {
 		return nil
@@ -250,7 +250,7 @@ func (g *Guard) MayOn(ctx context.Context, needed command.Permission, board stri
 	return err == nil && (p == nil || may(p, needed, board))
 }
 
-// Hide takes the values out of an answer to a principal that may not see them.
+// Hide removes the values from an answer to a principal that may not see them.
 func (g *Guard) Hide(ctx context.Context, answer any) {
 	if g.HidesValuesFrom(ctx) == "" {
 		return
@@ -260,7 +260,8 @@ func (g *Guard) Hide(ctx context.Context, answer any) {
 	}
 }
 
-// HidesValuesFrom is the principal of the caller, if it may not see values; empty: it may.
+// HidesValuesFrom is the caller's principal if it may not see values; empty: the caller may
+// see values.
 func (g *Guard) HidesValuesFrom(ctx context.Context) string {
 	who := admission.CallerOf(ctx)
 	if who == nil {

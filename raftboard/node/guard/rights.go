@@ -31,8 +31,8 @@ type lastingCall struct {
 	end   context.CancelCauseFunc
 }
 
-// While makes the context of a call that lasts. It ends soon after the right to the call, with the
-// refusal as its cause. Before the call answers, it asks still once more.
+// While makes the context of a long call. The context ends soon after the caller loses the
+// permission, with the refusal as its cause. Call still once more before the answer.
 func (g *Guard) While(ctx context.Context, still func() error) (context.Context, context.CancelFunc) {
 	if who := admission.CallerOf(ctx); who == nil || who.Trusted() {
 		return context.WithCancel(ctx)
@@ -85,7 +85,7 @@ func (l *lastingCalls) look(none <-chan struct{}) {
 	}
 }
 
-// WhileKnown ends the exchanges of a handler when their callers are no longer known.
+// WhileKnown ends the calls of a handler when their callers are no longer valid.
 func (g *Guard) WhileKnown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, release := g.While(r.Context(), func() error {

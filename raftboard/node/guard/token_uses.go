@@ -52,7 +52,8 @@ func (u *tokenUses) Take(now time.Time) []*conductordv1.TokenUse {
 	return uses
 }
 
-// Forget has the next use of tokens noted again, because they could not be reported.
+// Forget drops noted uses that could not be reported, so that the next use of these tokens is
+// noted again.
 func (u *tokenUses) Forget(uses []*conductordv1.TokenUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 // refused.
 const leaderPatience = 4
 
-// State is which node leads, and this node's own leadership. Its methods may be
-// called concurrently.
+// State tracks which node leads, and this node's own leadership. Its methods may be called
+// concurrently.
 type State struct {
 	node     string // this one's name
 	election time.Duration
@@ -128,8 +128,8 @@ func (s *State) patience(ctx context.Context) time.Duration {
 	return usual
 }
 
-// Linger waits for a signal or the end of the time; both are no error. The end
-// of the leadership or of the call is one.
+// Linger waits for a signal or the end of the time, and then returns nil. It returns an error
+// if the leadership or the call ends.
 func (s *State) Linger(ctx context.Context, current *Leadership, timeout time.Duration, signal <-chan struct{}) error {
 	select {
 	case <-signal:

@@ -21,7 +21,7 @@ const catchUpPause = 50 * time.Millisecond
 // AskCommit asks another node for its term, and for its commit index if it serves as the leader.
 type AskCommit func(ctx context.Context, node string) (term, commit uint64, err error)
 
-// Readiness is whether this node can serve every call. Its methods may be called
+// Readiness tracks whether this node can serve every call. Its methods may be called
 // concurrently.
 type Readiness struct {
 	Leader  *State

@@ -30,9 +30,9 @@ type keptRule struct {
 	err      error
 }
 
-// serveSchedules posts slots until ctx ends. The state machine takes each slot once,
-// from the present leader and in order. So nothing here has to be exact: what fails is
-// tried again, and a slot that was proposed already is refused.
+// serveSchedules posts slots until ctx ends. The state machine takes each slot once, from the
+// present leader and in order. So nothing here has to be exact: failed proposals are repeated,
+// and a slot that was proposed already is refused.
 func (t *Tasks) serveSchedules(ctx context.Context, current *Leadership) {
 	k := &slotKeeper{Tasks: t, leadership: current, rules: map[schedules.ID]keptRule{}}
 	for {

@@ -45,8 +45,8 @@ func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 		case <-time.After(time.Until(planned)):
 		}
 		now := time.Now()
-		// After a pause a signal may arrive before the timer, and is as late. A
-		// signal delays nothing that is due: signals may come without end.
+		// After a pause, a signal may arrive before the timer and is equally late. A signal
+		// must not delay due work, because signals may come without end.
 		if t.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
 			continue
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/lead"
 )
 
-// TestTimersAreNotPutOff: signals wake the timers of a leader before their time,
-// thousands of times a second where there is much to do, and then it is asked
-// again when to wake. That must not put off what is due.
+// TestTimersAreNotPutOff: under load, signals wake a leader's timers early, thousands of times
+// a second, and each wake-up computes the next one anew. This must not delay due work.
 func TestTimersAreNotPutOff(t *testing.T) {
 	begin := time.Now()
 	after := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }

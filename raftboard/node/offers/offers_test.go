@@ -181,9 +181,8 @@ func TestOnlyWorker(t *testing.T) {
 	}
 }
 
-// TestPromisesTakeSlots holds that an attempt which was promised to a worker, and which its conductor
-// has not recorded yet, takes a slot of the worker's next call, until it is recorded, or offered
-// again, or its conductor has had its time.
+// TestPromisesTakeSlots checks that a promised attempt takes a slot of the worker's next call until
+// the attempt is recorded or offered again, or until the promise lapses.
 func TestPromisesTakeSlots(t *testing.T) {
 	for _, row := range []struct {
 		name  string

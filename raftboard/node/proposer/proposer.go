@@ -21,8 +21,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of the proposer. An entry takes what waits, up to these; a single
-// command may be as large as the limits allow.
+// Bounds of an entry. An entry takes the waiting commands up to these bounds; a single command
+// may be as large as the limits allow.
 const (
 	MaxEntryCommands = 512
 	MaxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection

@@ -29,9 +29,9 @@ func (s *sink) ID() string    { return "" }
 func (s *sink) Cancel() error { return nil }
 func (s *sink) Close() error  { return s.unsynced }
 
-// TestSnapshotsCountOnceTheyAreKept: the log is as long as before after one that
-// could not be written, and another is due; and what is left behind the next
-// reaches back to one that there is.
+// TestSnapshotsCountOnceTheyAreKept: a snapshot that could not be written does not shorten the
+// log, and another is due. After the next snapshot, the log still reaches back to an existing
+// snapshot.
 func TestSnapshotsCountOnceTheyAreKept(t *testing.T) {
 	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(t.TempDir(), "state.db"), Generation: 1, MmapSize: 1 << 20})
 	if err != nil {

@@ -107,8 +107,7 @@ type replicaSnapshot struct {
 	passed   int64 // of the log when the state was noted
 }
 
-// Persist writes the snapshot to raft's sink. Only then does it stand for the
-// log before it.
+// Persist writes the snapshot to raft's sink. Only then does it replace the log before it.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := s.snapshot.WriteTo(sink); err != nil {
 		return errors.Join(fmt.Errorf("cannot write a snapshot: %w", err), sink.Cancel())

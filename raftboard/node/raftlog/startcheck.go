@@ -311,8 +311,8 @@ func (s *savedState) rest(good savedSnapshot) string {
 	return "snapshot " + good.name + " with " + text
 }
 
-// bringSnapshot is the remedy for a lost snapshot. This node's log and votes are
-// whole, so any snapshot of the cluster that is as new will do.
+// bringSnapshot is the remedy for a lost snapshot. This node's log and votes are complete, so
+// any equally new snapshot of the cluster can replace it.
 func (s *savedState) bringSnapshot(wanted uint64) string {
 	return fmt.Sprintf("copy a snapshot of another node of this cluster that reaches entry %d or later (its name is TERM-ENTRY-TIME) to this directory, "+
 		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, SnapshotsDir, s.dir)

@@ -11,9 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// BenchmarkLogAppend writes entries as a busy cluster has them, each durably
-// and alone, as the leader does. Look at cpu-ns/op: the time depends on the
-// disk, and on who else writes to it.
+// BenchmarkLogAppend writes entries as a busy cluster has them, each durably and alone, as the
+// leader does. Look at cpu-ns/op: the elapsed time depends on the disk and on other writers.
 func BenchmarkLogAppend(b *testing.B) {
 	for _, kind := range logstore.Kinds {
 		for _, size := range []int{600, 16 << 10, 256 << 10} {

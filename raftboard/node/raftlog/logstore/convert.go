@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A data directory holds one log store; the caller knows which kind. A conversion
-// keeps others beside it for a while:
+// A data directory holds one log store; the caller knows its kind. A conversion keeps other
+// stores beside it for a while:
 //
 //	raft.db.new, raft-wal.new   a store that is being written: not valid yet
 //	raft.db.old, raft-wal.old   the store from before the conversion

@@ -332,9 +332,8 @@ func (l *loggedModel) check(t *rapid.T) {
 	}
 }
 
-// A write that was cut off at any byte is gone, what was before it is there,
-// and the log can be written to: also where the write would have closed a
-// segment.
+// A write that was cut off at any byte is gone, earlier entries remain, and the log accepts
+// further writes. This includes a write that would have closed a segment.
 func TestWALForgetsACutOffWrite(t *testing.T) {
 	for _, row := range []struct {
 		name string

@@ -126,9 +126,9 @@ func (r *running) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// behind looks for anything but zeros, and for a whole batch, from a place to
-// the end of a file. A batch begins with the frame of an entry; the others of
-// its entries are tried in vain, since its checksum is not theirs.
+// behind looks for non-zero bytes, and for a whole batch, from a position to the end of a
+// file. It tries each frame of an entry as the start of a batch. Only the true first entry
+// succeeds, because the checksum covers the whole batch.
 func behind(file io.ReaderAt, from, size int64) (something, batch bool, err error) {
 	const chunk = 64 << 10
 	from = (from + walAlignment - 1) / walAlignment * walAlignment

@@ -291,9 +291,9 @@ func (m *Members) Admit(other transport.Hello) error {
 // SetPort gives the raft port; it comes before Probe.
 func (m *Members) SetPort(port *transport.Port) { m.port = port }
 
-// Probe calls the other nodes before this one takes part in raft. It refuses the start
-// when all others refuse this node, or when another process of the same node answers
-// At its raft address.
+// Probe calls the other nodes before this one takes part in raft. It refuses the start when
+// all others refuse this node, or when another process of the same node answers at its raft
+// address.
 func (m *Members) Probe() error {
 	if m.self.Raft != m.listen {
 		var refused *transport.RefusedError

@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipelinePatience is longer than a healthy call waits: for the answer to the
-// one before, which takes raftTimeout at most.
+// pipelinePatience is longer than the wait of a healthy call, which waits at most raftTimeout
+// for the previous answer.
 const pipelinePatience = 2 * raftTimeout
 
 // AppendEntriesPipeline opens a pipeline that cannot hang. raft's own can: when a peer refuses an

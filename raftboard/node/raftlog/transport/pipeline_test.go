@@ -38,10 +38,9 @@ func (s *oneStream) Accept() (net.Conn, error) {
 func (s *oneStream) Close() error   { close(s.closed); return nil }
 func (s *oneStream) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestPipelineThatNobodyReadsEnds holds that replication goes on after a peer has
-// refused an entry. raft reads no more answers then, and may send before it looks
-// whether it still should; with its own pipeline the third call never returned,
-// so that the peer got no entries until another node led.
+// TestPipelineThatNobodyReadsEnds checks that replication continues after a peer has refused
+// an entry. raft then reads no more answers, but may still send. With raft's own pipeline the
+// third call never returned, so the peer got no entries until another node led.
 func TestPipelineThatNobodyReadsEnds(t *testing.T) {
 	for _, row := range []struct {
 		name    string

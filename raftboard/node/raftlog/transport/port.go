@@ -283,8 +283,8 @@ func (c *trackedConn) cut() {
 	_ = under.Close()
 }
 
-// Read reads. The end of the node is the end of the stream, and no fault. The same holds for the
-// end of the other node's membership.
+// Read returns io.EOF, and no other error, when the node ends or when the other node's
+// membership ends.
 func (c *trackedConn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
 	if c.accepted && !c.port.options.Hears(c.other) {

@@ -22,9 +22,10 @@ const (
 	quietShare = 0.4
 )
 
-// Transport waits for a peer that is down where raft would count a failure. raft backs off, in
-// the end for ten seconds: a node that returns would get no entries for as long, and with one of
-// three away the next stop of another would block every write. It implements raft.Transport.
+// Transport waits for a peer that is down, where raft would count a failure. raft backs off,
+// finally for ten seconds, and a returning node would get no entries in that time. In a cluster
+// of three, the next stop of another node would then block every write. Transport implements
+// raft.Transport.
 type Transport struct {
 	*raft.NetworkTransport
 	self    raft.ServerAddress                     // of this node

@@ -28,7 +28,7 @@ type Node struct {
 	// Lead makes the node lead, and StepDown ends its leadership. They return when the change is
 	// complete.
 	Lead, StepDown func()
-	// Snapshot has the log keep a snapshot instead of the entries before it; nil: the log has none.
+	// Snapshot makes the log replace its entries by a snapshot; nil: the log has no snapshots.
 	Snapshot func() error
 	// Reopen ends the node and starts it again with an empty machine; nil: the log is not durable.
 	Reopen func(machine replication.Machine) Node
@@ -128,7 +128,8 @@ func posting(t *testing.T) (id jobs.JobID, entry []byte) {
 	return id, entry
 }
 
-// posted appends an entry that posts a job, in as many leaderships as that takes.
+// posted appends an entry that posts a job, and repeats this in later leaderships until it
+// succeeds.
 func posted(t *testing.T, n Node) (id jobs.JobID, index uint64) {
 	t.Helper()
 	id, entry := posting(t)
