@@ -16,9 +16,9 @@ func ageBoard(board string, step time.Duration) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: board, Step: lasting(step)}}}
 }
 
-// TestAgeing: a job for each word, "name:priority", posted a second after the
-// one before, or what stands there instead; and then the order in which all are
-// claimed. "+5" lets five seconds pass, "age:3" says how long a step takes.
+// TestAgeing: each word "name:priority" posts a job, one second after the previous word. "+5"
+// lets five seconds pass instead, and "age:3" sets the length of a step. The row ends with the
+// expected claim order.
 func TestAgeing(t *testing.T) {
 	for _, row := range []struct{ name, script, want string }{
 		{"without it, priority counts alone", "a:0 +60 b:1 c:0", "b a c"},

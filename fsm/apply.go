@@ -136,8 +136,8 @@ func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 		t.postWaiting()
 	}
 	if err != nil && t.writes != before {
-		// Every command decides before its first write. Otherwise a refused command would leave a
-		// part of its writes.
+		// Every command decides before its first write. Otherwise a refused command would leave
+		// some of its writes behind.
 		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
 	}
 	t.audit(c, err)

@@ -14,9 +14,8 @@ import (
 // benchSessions share the jobs of a round, as the conductors of a cluster do.
 const benchSessions = 16
 
-// lives is so many jobs with a flow of three steps that live through
-// everything a job usually comes by, all at the same stage. Each stage is one
-// entry of as many commands.
+// lives is a number of jobs with a flow of three steps that go through a job's usual life, all
+// in step. Each stage is one entry with a command per job.
 type lives struct {
 	*rig
 	round  int

@@ -238,9 +238,9 @@ func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) [][]byte
 	return stored
 }
 
-// shorten removes the long fields of an attempt, and returns about the remaining size. The attempt keeps its
-// action, its end and the kind of its failure. Values of a retry are short and stay: a retry would use
-// values again that it does not see.
+// shorten removes the long fields of an attempt, and returns its approximate remaining size. The attempt
+// keeps its action, its end and the kind of its failure. Values of a retry are short and stay: a retry would
+// reuse values that are missing from its history.
 func shorten(a *logbook.Attempt, kind logbook.AtomKind) int {
 	const about = 128 // bytes of numbers, token and times
 	a.Shortened, a.StderrTruncated = true, a.StderrTruncated || a.Stderr != ""

@@ -63,9 +63,9 @@ func recorded(job string, token logbook.Token) *v1.Ending {
 	return e
 }
 
-// TestFlowsThatMayHaveBegun: however a claim ends whose owner begins flows at
-// once, it is noted that the flow may have begun, unless its owner says that all
-// of it is recorded. Where that was noted, nothing but an owner can undo the job.
+// TestFlowsThatMayHaveBegun: if a claim has Begins, every end of the claim notes that the flow
+// may have begun, unless the owner reports that everything is recorded. After that note, only
+// an owner can undo the job.
 func TestFlowsThatMayHaveBegun(t *testing.T) {
 	for _, row := range []struct {
 		end    string

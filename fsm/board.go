@@ -103,8 +103,8 @@ func decodeBoard(name string, value []byte) jobs.BoardStatus {
 	})
 }
 
-// roomForBoard refuses a new board over the limit of the cluster, or of the principal that makes it. A principal
-// may make half of the boards that others have left, so further principals can always make some.
+// roomForBoard refuses a new board over the limit of the cluster, or of the principal that makes it. A
+// principal may make at most half of the remaining boards, so other principals can always make some.
 func (t *txn) roomForBoard(name, by string) error {
 	if len(name) > maxKeyName {
 		return &logbook.LimitError{Field: "board", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}

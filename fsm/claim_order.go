@@ -214,7 +214,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 			}
 			key, _ = cursor.Seek(afterQueue(queue))
 		case next != "":
-			// Seek behind the keys of this text too, because the next text can begin with this text.
+			// Seek past the keys of this text too, because the next text can begin with this text.
 			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
 		case queue[size] == maxKeyName:
 			return true

@@ -8,9 +8,8 @@ import (
 	"github.com/conductord/conductord/fsm"
 )
 
-// TestUpdateWritesWhatItChanges: the rows that an update writes, and their
-// bytes, do not depend on how large the flow is, whether it changes a step or
-// the flow alone.
+// TestUpdateWritesWhatItChanges: the number and bytes of the rows that an update writes do not
+// depend on the flow's size. This applies to updates of a step and of the flow alone.
 func TestUpdateWritesWhatItChanges(t *testing.T) {
 	type cost struct{ rows, bytes int }
 	measure := func(t *testing.T, steps int) (costs []cost) {

@@ -28,8 +28,8 @@ func (m *Machine) reader() (*tables.Reader, error) {
 	return m.database.Reader()
 }
 
-// read calls do with a view of the current state. do must keep only copies: the memory that it reads is valid until
-// it returns.
+// read calls do with a view of the current state. do may keep only copies: the memory that it reads is
+// invalid after it returns.
 func (m *Machine) read(do func(*view) error) (err error) {
 	reader, err := m.reader()
 	if err != nil {

@@ -4,13 +4,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// expireJob cancels a job whose deadline has passed, and has its flow undone. This includes a job that an operator has
-// reopened. A job that is being cancelled stays unchanged. So does a job whose flow has ended and that waits for its
-// consume.
+// expireJob cancels a job whose deadline has passed, and requests the undo of its flow. This includes a job
+// that an operator has reopened. A job that is being cancelled stays unchanged. A job whose flow has ended
+// and that waits for its consume also stays unchanged.
 func (t *txn) expireJob(j *jobRecord) {
 	j.watched = false
 	if j.State == jobs.StateClaimable {
-		// Callers that skipped the job since its deadline wait for it, or for the jobs behind it.
+		// Callers that skipped the job after its deadline wait for this job or for the jobs
+		// behind it.
 		t.becameClaimable(queueOf(&j.jobFacts))
 	}
 	if j.isUnder(jobs.RequestCancel) {

@@ -10,10 +10,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestATokenStandsForOneThing: all claims and interventions of one entry share a token.
-// So in one entry a flow gets one owner or one intervention, never both and never two.
-// Job "a" waits with a flow that will run again, or has finished. What the entry refuses
-// or skips at its end happens in the next one.
+// TestATokenStandsForOneThing: all claims and interventions of one entry share a token. So in
+// one entry a flow gets one owner or interventions, never both and never two owners. Job "a"
+// waits with a flow that will run again, or has finished. A command that the entry refuses or
+// skips succeeds in the next entry.
 func TestATokenStandsForOneThing(t *testing.T) {
 	byAnn := func(job string) *v1.Command { return claim("ann", id(job), "of this entry") }
 	next := claimNext("ann", "of this entry", 1, nil, nil)

@@ -32,9 +32,8 @@ func FindEnds(m *Machine, prefix jobs.IDPrefix, latest int) (found jobs.IDMatche
 	return found, err
 }
 
-// DigestBut is Digest without what every entry moves, even one that changes
-// nothing: index, term and time. Two machines with the same one differ in
-// nothing that anybody can see.
+// DigestBut is Digest without the fields that every entry changes: index, term and time. Two
+// machines with equal sums have no visible difference.
 func DigestBut(m *Machine) (digest [32]byte, err error) {
 	sum := sha256.New()
 	err = m.read(func(v *view) error {
@@ -72,9 +71,8 @@ func Rows(m *Machine) (map[string]string, error) {
 	return rows, err
 }
 
-// Verify checks what must hold after every entry: counters and indexes say the
-// same as the jobs themselves, a claim is known to both its sides, and nothing
-// refers to what is not there.
+// Verify checks the invariants after every entry: counters and indexes match the jobs, job and
+// session agree on each claim, and no row refers to a missing row.
 func Verify(m *Machine) error {
 	m.applying.Lock()
 	defer m.applying.Unlock()

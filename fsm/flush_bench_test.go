@@ -11,10 +11,10 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// BenchmarkPostFlushed posts jobs of 512 bytes, a hundred to a command and two
-// commands to an entry, as many callers with a hundred postings each make them,
-// with all that flushing the tables costs. Few events are kept, so that one is
-// dropped for each new one. The ids are in order, or as random as can be.
+// BenchmarkPostFlushed posts jobs of 512 bytes, including the cost of flushing the tables. An
+// entry has two commands of a hundred postings, as many callers with such commands produce.
+// Few events are kept, so that each new event drops an old one. The ids are in order, or
+// random.
 func BenchmarkPostFlushed(b *testing.B) {
 	const postings, commands = 100, 2
 	details := &v1.Value{Json: []byte(`"` + strings.Repeat("x", 510) + `"`)}

@@ -71,9 +71,9 @@ func (r *rig) sweepable() bool {
 	return found
 }
 
-// TestLargeBooksAreRemovedBitByBit: no entry removes more than its share,
-// however much a book holds; what is left is seen by nobody, is kept by a
-// snapshot, stands in the way of its ids only, and is removed by sweeps.
+// TestLargeBooksAreRemovedBitByBit: no entry removes more than its share of a large book. The
+// remaining rows are invisible, survive a snapshot, block only the reuse of their ids, and are
+// removed by sweeps.
 func TestLargeBooksAreRemovedBitByBit(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// maxIDsExamined bounds the ids that one search reads while it may show none: a longer prefix reads fewer.
+	// maxIDsExamined bounds the ids that one search reads, even if the caller may see none of them. A longer
+	// prefix reads fewer ids.
 	maxIDsExamined = 100_000
-	// maxEndsExamined bounds the ids whose last digits one search compares. There is no index for
-	// them: the search takes about 10 ms. It begins with the latest ids.
+	// maxEndsExamined bounds the ids whose last digits one search compares. Last digits have no
+	// index, so the search takes about 10 ms. It begins with the latest ids.
 	maxEndsExamined = 100_000
 )
 
@@ -54,8 +55,8 @@ func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal stri
 	return found, err
 }
 
-// findEnds adds the ids that end with the digits, of the latest ids of a number. There can be more
-// if no id begins with the digits, and older ids have not been compared.
+// findEnds adds the ids that end with the digits, of the latest ids of a number. more: no id
+// begins with the digits, and older ids were not compared.
 func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(board, principal string) bool, found *jobs.IDMatches, latest int) {
 	if n := len(prefix.Digits); n < jobs.MinIDEnd || n == 2*idSize {
 		return

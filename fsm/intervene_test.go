@@ -335,9 +335,9 @@ func stuckUnder(t *testing.T, order *v1.Command) *rig {
 	return r
 }
 
-// TestInterventionInOneEntry: its token must be newer than that of the flow's
-// last update, and older than those of all claims after it, also where all of
-// them were packed into one entry.
+// TestInterventionInOneEntry: an intervention's token is newer than the token of the flow's
+// last update, and older than the tokens of later claims, even if one entry contained all of
+// them.
 func TestInterventionInOneEntry(t *testing.T) {
 	r := stuck(t, "failure")
 	results := r.do(intervene(asked("skip", "x")), claim("bob", id("a"), "at once"), intervene(asked("rerun", "")))
@@ -368,9 +368,9 @@ func TestInterventionInOneEntry(t *testing.T) {
 	r.ok(intervene(asked("complete", "y")))
 }
 
-// TestReopenedJobsNeedRoom: a full board refuses to reopen a job, by the name of its
-// limit, as it refuses to restore one. It does not refuse an intervention that only
-// undoes further, nor one that reopens nothing.
+// TestReopenedJobsNeedRoom: a full board refuses to reopen or restore a job, and names its
+// limit. It accepts an intervention that only continues the undo, and an intervention that
+// reopens no job.
 func TestReopenedJobsNeedRoom(t *testing.T) {
 	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
 	ended := func(t *testing.T) *rig { return stuck(t, "failure") }
@@ -469,9 +469,8 @@ func (r *rig) carryOut(n int) {
 	r.ok(consume(e))
 }
 
-// TestReopenedAmongManyFinished: the row of a job among the finished ones is
-// found wherever it is, also among those of one moment, and after others have
-// been taken out.
+// TestReopenedAmongManyFinished: the row of a finished job is found at every place, even among
+// jobs that finished at the same time, and after other rows were removed.
 func TestReopenedAmongManyFinished(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

@@ -46,7 +46,7 @@ var (
 	tableJobIndex    = named("job_index")    // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
 
 	// The claim order: claimable jobs by board and kind, and by board alone for conductors of any
-	// kind; jobs that want labels have tables of their own.
+	// kind. Jobs that require labels have their own tables.
 
 	tableClaimable       = named("claimable")         // board, kind, inverted priority, sequence → nothing
 	tableLabelled        = named("labelled")          // board, kind, labels, inverted priority, sequence → nothing

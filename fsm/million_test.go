@@ -74,9 +74,9 @@ func claimPacked(b *testing.B, r *rig, request *v1.ClaimNextCommand, many int) t
 	return took / time.Duration(many)
 }
 
-// BenchmarkClaimNextOfMany claims in turns from a board where a thousand jobs of a
-// thousand kinds wait, and from one where a million do. It reports the median of each
-// and their ratio, whose goal is 1.2. Posting the million takes about a minute.
+// BenchmarkClaimNextOfMany claims alternately from a board with a thousand waiting jobs of a
+// thousand kinds, and from a board with a million. It reports both medians and their ratio;
+// the goal for the ratio is 1.2. Posting the million takes about a minute.
 func BenchmarkClaimNextOfMany(b *testing.B) {
 	small := mixedBoard(b, 1_000)
 	began, before := time.Now(), heap()

@@ -59,9 +59,8 @@ func (m *model) ageing(name string) jobs.BoardAgeing {
 	return jobs.BoardAgeing{Step: last.step, Since: last.from, Steps: m.raised(name, last.from)}
 }
 
-// age notes which jobs the present command has made claimable for the first
-// time. One that was claimed before its board aged jobs has waited from the
-// beginning.
+// age notes the jobs that the present command made claimable for the first time. A job that
+// was claimed before its board had ageing has waited from the beginning.
 func (m *model) age() {
 	for _, j := range m.jobs {
 		if j.State != jobs.StateClaimable || j.lag != nil || len(m.spans(j.Board)) == 0 {

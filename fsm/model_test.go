@@ -454,9 +454,8 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 	return grants(found...), nil
 }
 
-// isSpent reports whether a job cannot be claimed in the present entry, whose
-// token has gone to an owner of it or of its flow, or to something that was said
-// of that.
+// isSpent reports whether a job cannot be claimed in the present entry, because an owner of
+// the job or its flow, or an intervention in the flow, already has the entry's token.
 func (m *model) isSpent(j *modelJob) bool {
 	return m.tokens[j.ID.String()] == m.token() || m.isOwned(j) || m.tokens["said of "+j.Flow.String()] == m.token()
 }

@@ -600,10 +600,9 @@ func (w *walker) saveBook() *v1.Command {
 // walkTime bounds the walks, also on a busy machine; longWalkTime does when all tests run.
 const walkTime, longWalkTime = 5 * time.Second, 20 * time.Second
 
-// TestBoardAgreesWithItsModel walks with 200 commands at a time through a model
-// of the board in plain maps and through the machine: after each entry both
-// have answered the same, and list the same. It takes 100 walks, if there is
-// time for them, or as many as -rapid.checks says.
+// TestBoardAgreesWithItsModel applies random walks of 200 commands to a model of the board in
+// plain maps and to the machine. After each entry, both have given the same answers and list
+// the same. It makes 100 walks if there is time, or the number in -rapid.checks.
 func TestBoardAgreesWithItsModel(t *testing.T) {
 	const length = 200
 	checks := flag.Lookup("rapid.checks")

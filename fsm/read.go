@@ -129,14 +129,14 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 type Part struct {
 	Skip      int  // atoms to leave out, in the order in which they were first recorded
 	AtomsOnly bool // leave out the plan, the cause, the definition and the interventions too
-	// MaxBytes limits the stored bytes of the part. Beyond it, atoms are left out; Unbounded for
-	// all.
+	// MaxBytes limits the stored bytes of the part; further atoms are left out. Unbounded: no
+	// limit.
 	MaxBytes int
 }
 
-// Flow reads a part of a flow with its atoms and their attempts: at least one
-// atom, unless the rest of the flow alone takes MaxBytes. More reports whether
-// atoms follow. ErrNotFound.
+// Flow reads a part of a flow with its atoms and their attempts. It reads at least one atom,
+// unless the flow without atoms already takes MaxBytes. More reports whether atoms follow.
+// ErrNotFound.
 func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
 		record := v.flow(id)
@@ -178,8 +178,8 @@ func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Actio
 	return attempt, latest, err
 }
 
-// FailedWorkers are the sessions of the workers whose attempts at a step have failed, or were
-// lost, in the present round: since the step was last reset or the other action was begun.
+// FailedWorkers returns the sessions of the workers with failed or lost attempts at a step in
+// the present round. A round starts when the step is reset or its other action begins.
 func (m *Machine) FailedWorkers(flow logbook.FlowID, step string, action logbook.Action) (workers []string, err error) {
 	if step == "" || len(step) > maxKeyName {
 		return nil, nil
@@ -204,10 +204,9 @@ func (m *Machine) FailedWorkers(flow logbook.FlowID, step string, action logbook
 	return workers, err
 }
 
-// wholeFlow reads a flow with its atoms in the order in which they were first
-// recorded: after those to skip, as many as fit, but not fewer than least,
-// where the rest of the flow fits. They are stored by name, so their places are
-// read first.
+// wholeFlow reads a flow with its atoms, in the order of their first record. It skips the
+// given number of atoms and then reads as many as fit, at least least if the rest of the flow
+// fits. Atoms are stored by name, so wholeFlow reads their places first.
 func (v *view) wholeFlow(record *flowRecord, part Part, least int) (flow logbook.FlowDetail, more bool) {
 	whole, total := v.flowHead(record, part.AtomsOnly)
 	values := v.atomValues(record)
@@ -240,8 +239,7 @@ func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetai
 	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:]))
 }
 
-// atomValues are the stored atoms of a flow by their numbers. They are bbolt's
-// memory.
+// atomValues returns the stored atoms of a flow by number. The values are in bbolt's memory.
 func (v *view) atomValues(record *flowRecord) [][]byte {
 	values := make([][]byte, record.atoms)
 	v.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) bool {
@@ -266,10 +264,9 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 	return book, err
 }
 
-// BookPart reads a book with a part of its flows, without their atoms: it skips the first
-// ones, and reads the next in the order in which they were added, up to maxBytes as
-// stored, but at least one. More
-// reports whether flows follow. ErrNotFound.
+// BookPart reads a book with a part of its flows, without their atoms. It skips a number of
+// flows and reads the next ones in posting order, up to maxBytes of stored size, but at least
+// one. more reports whether flows follow. ErrNotFound.
 func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.Book, more bool, err error) {
 	err = m.read(func(v *view) error {
 		found := false
@@ -294,9 +291,9 @@ func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.
 	return book, more, err
 }
 
-// Books reads up to limit books, the one with the highest id first, without their flows,
-// from the page's cursor on; fewer where they are long. A limit of 0 or over
-// logbook.MaxPage means logbook.MaxPage.
+// Books reads a page of books without their flows, highest id first, from the page's cursor.
+// It reads up to limit books, or fewer if they are long. A limit of 0 or over logbook.MaxPage
+// means logbook.MaxPage.
 func (m *Machine) Books(after string, limit int) (page logbook.Page[logbook.Book], err error) {
 	var last logbook.BookID
 	if after != "" {

@@ -22,9 +22,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// author writes a log: it draws commands from small sets of names, so that
-// they meet, and takes tokens and numbers from a machine that has applied what
-// was written so far, so that most of them are right.
+// author writes a log. It draws commands from small sets of names, so that commands concern
+// the same objects. It takes tokens and numbers from a machine that has applied the log so
+// far, so most of them are valid.
 type author struct {
 	*rapid.T
 	machine *fsm.Machine
@@ -518,10 +518,9 @@ func TestReplayGivesTheSameState(t *testing.T) {
 	})
 }
 
-// settled reports whether a command has happened, so that repeating it must change
-// nothing. A claim that found nothing may find something when it is repeated: that is
-// why callers repeat it. Commands that replace or remove by name (books, entities) may
-// be repeated at once, but not after others.
+// settled reports whether a command has happened, so that a repeat must change nothing. An
+// empty claim is not settled: its repeat may find a job. Commands that replace or remove by
+// name (books, entities) may be repeated at once, but not after other commands.
 func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	if result.GetError() != nil {
 		return false, false
@@ -556,9 +555,9 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	return false, false
 }
 
-// TestRepeatsAreHarmless repeats commands that have taken place, at once and
-// later, alone in an entry of their own. Nothing may change, no event be told
-// twice, and nobody be given a job.
+// TestRepeatsAreHarmless repeats commands that have happened, at once and later, each in its
+// own entry. The state must not change, no event may appear twice, and no session may get a
+// job.
 func TestRepeatsAreHarmless(t *testing.T) {
 	openMachine := openMachines(t)
 	rapid.Check(t, func(t *rapid.T) {

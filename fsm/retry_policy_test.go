@@ -286,9 +286,9 @@ func TestParkedJobsKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// TestAnAttemptEndsInOneEntry: whatever is in the entry besides, a job that is
-// tried again is given to nobody in it, since its token would not be newer than
-// what has its flow run again.
+// TestAnAttemptEndsInOneEntry: a job that will be tried again is never granted in the same
+// entry. The token of that claim would not be newer than the intervention that reruns the
+// flow.
 func TestAnAttemptEndsInOneEntry(t *testing.T) {
 	r := retrying(t, patient(3, ""))
 	e := r.attempt("reverted")

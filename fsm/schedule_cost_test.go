@@ -9,9 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// TestBackfillCostsWhatItHolds: the cost of a slot does not grow with the number
-// of slots, whether they are new, have records that are dropped, or were filled
-// before.
+// TestBackfillCostsWhatItHolds: the cost per slot does not grow with the number of slots, for
+// new slots, slots with dropped records, and slots that were backfilled before.
 func TestBackfillCostsWhatItHolds(t *testing.T) {
 	costs := func(slots int) (costs [3]uint64) {
 		r := newRig(t)

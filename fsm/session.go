@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxSessions bounds the open sessions. The leader has a timer for each, and gets the
-	// keep-alives of each.
+	// maxSessions bounds the open sessions. The leader has a timer and receives keep-alives
+	// for each session.
 	maxSessions = 10_000
 	// maxEntities bounds the entities of a session, so that the end of a session is a small write.
 	maxEntities = 256

@@ -189,9 +189,8 @@ func TestSweepLeavesABookSavedAnew(t *testing.T) {
 	}
 }
 
-// TestOwnRetention: a job with a retention of its own is swept after that time, before or
-// after others, however it has ended. Its book goes with it. Such jobs are counted
-// apart.
+// TestOwnRetention: a job with its own retention is swept after that time, before or after
+// other jobs, whatever its end. Its book is removed with it. Such jobs are counted separately.
 func TestOwnRetention(t *testing.T) {
 	for _, row := range []struct {
 		name  string

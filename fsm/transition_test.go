@@ -11,9 +11,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// transitions are all changes of state that there are, as the doc of jobs.State
-// draws them, but for the reopening of what has failed. A second state is that
-// of a job whose flow has begun.
+// transitions lists all changes of state, as drawn in the doc of jobs.State, except the
+// reopening of failed jobs. A second state applies to a job whose flow has begun.
 var transitions = map[string]string{
 	"held suspend":      "suspended",
 	"held stop":         "completed",

@@ -5,8 +5,8 @@ import v1 "github.com/conductord/conductord/api/conductord/v1"
 // applier applies a command. An error is a refusal.
 type applier func(*txn, *v1.Command) (*v1.Result, error)
 
-// appliers is the state machine's half of the table of commands: how each is
-// applied, by the name that command.Verbs has for it.
+// appliers is the state machine's half of the table of commands: the function that applies
+// each command, by its name in command.Verbs.
 var appliers = map[string]applier{
 	"post":                answered((*v1.Command).GetPost, (*txn).post),
 	"claim":               answered((*v1.Command).GetClaim, (*txn).claim),

@@ -17,15 +17,16 @@ import (
 const (
 	// maxTarget bounds the target of a record, in bytes.
 	maxTarget = 1 << 10
-	// enoughChange ends the change of a record, in bytes; only grants are always whole.
+	// enoughChange is the size in bytes at which the change of a record is cut; only grants
+	// are always complete.
 	enoughChange = 2 << 10
 	// maxAuditText bounds one text in a record, such as a reason, in bytes.
 	maxAuditText = 512
-	// maxChange holds the grants of a principal, as many and as long as they may be.
+	// maxChange is the largest change: the most and longest grants of a principal fit.
 	maxChange = 128 << 10
 )
 
-// unseen are the spaces and the marks of format and direction, from the first to the last of each span.
+// unseen are the ranges of spaces and of format and direction marks: first and last character.
 var unseen = [][2]rune{
 	{0xa0, 0xa0}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x1680, 0x1680}, {0x180b, 0x180f}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f},
 	{0x3000, 0x3000}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
@@ -114,9 +115,9 @@ func changedItem(field protoreflect.FieldDescriptor, value protoreflect.Value) s
 	return "{" + strings.Join(changes(value.Message(), func(protoreflect.FieldDescriptor) bool { return false }), " ") + "}"
 }
 
-// auditText is a text that cannot be taken for another field: quoted, unless it has only
-// ASCII characters of ids and names. Characters that are not seen, or change the direction of writing, are escaped. The
-// tables of package unicode change with its version, and records must not.
+// auditText formats a text so that it cannot be taken for another field: it quotes the text, unless it has
+// only ASCII characters of ids and names. It escapes invisible characters and marks of writing direction. It
+// does not use package unicode, whose tables change between versions, because records must not change.
 func auditText(said string) string {
 	if len(said) > maxAuditText {
 		said = strings.ToValidUTF8(said[:maxAuditText], "") + "…"

@@ -130,7 +130,7 @@ func checkAgeBoard(limits logbook.Limits, c *v1.AgeBoardCommand) error {
 	return jobs.CheckAgeing(step)
 }
 
-// checkBoardName checks a command that only names a board. By is the node's to set.
+// checkBoardName checks a command that only names a board. Only the node sets By.
 func checkBoardName(limits logbook.Limits, c *v1.BoardCommand) error {
 	if c.GetReason() != "" {
 		return &logbook.InvalidError{Field: "board reason", Reason: "is set; only that of a pause and its end is kept"}

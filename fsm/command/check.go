@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxPostings bounds the postings of one command, so that no command keeps
-// the others waiting for long.
+// MaxPostings bounds the postings of one command, so that no command delays the others for
+// long.
 const MaxPostings = 1_000
 
 // MaxTimerWork limits the jobs that one wake_due or sweep changes. The next command handles the
@@ -154,8 +154,8 @@ func checkExtend(_ logbook.Limits, c *v1.ExtendClaimCommand) error {
 	return jobs.CheckExpiry(expiry)
 }
 
-// converted is the check of a message that stands for a value of the domain: it
-// converts, and the value passes its own check.
+// converted checks a message that represents a domain value: the message must convert, and the
+// value must pass its own check.
 func converted[M, D any](from func(M) (D, error), check func(logbook.Limits, *D) error) func(logbook.Limits, M) error {
 	return func(limits logbook.Limits, message M) error {
 		value, err := from(message)

@@ -31,9 +31,9 @@ func messageKinds(t testing.TB) []protoreflect.MessageType {
 	return kinds
 }
 
-// decodesAlike compares the decoder with protobuf's own, for bytes that protobuf has
-// written, and reports whether it has. Other bytes must not crash the decoder, which may
-// accept them or not: where it matters, protobuf itself decodes.
+// decodesAlike compares the generated decoder with protobuf's own, for bytes that protobuf has
+// written, and reports whether they agree. Other bytes must not crash the generated decoder.
+// It may accept them, because protobuf itself decodes all input from outside.
 func decodesAlike(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -94,10 +94,9 @@ func unknownByReflection(m protoreflect.Message) (name string, found bool) {
 	return name, found
 }
 
-// TestGeneratedDecodingIsProtobufs fills every message of the wire and of the
-// log, and compares what the generated code reads of it with what protobuf
-// does: as it is written, with a field that nobody knows, and changed in ways
-// that must not bring it down.
+// TestGeneratedDecodingIsProtobufs fills every message of the wire and of the log, and
+// compares the generated decoder with protobuf's. It decodes each message unchanged, with an
+// unknown field, and with damage that must not crash the decoder.
 func TestGeneratedDecodingIsProtobufs(t *testing.T) {
 	for _, kind := range messageKinds(t) {
 		t.Run(string(kind.Descriptor().Name()), func(t *testing.T) {

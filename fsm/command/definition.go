@@ -11,16 +11,16 @@ import (
 // DefinitionID stands for a definition in an update. Zero: for none.
 type DefinitionID [16]byte
 
-// DefinitionIDField is the field that is invalid when an update names a definition that
-// the state machine does not have. The writer sends the definition itself then.
+// DefinitionIDField is the name of the invalid field if an update names a definition that the
+// state machine lacks. The writer then sends the definition itself.
 const DefinitionIDField = "update definition_id"
 
 // IsZero reports whether the id stands for no definition.
 func (id DefinitionID) IsZero() bool { return id == DefinitionID{} }
 
-// DefinitionIDOf is the beginning of the SHA-256 of the hash's length (a varint), the hash
-// and the packed steps. The hash alone would not do: a writer makes it, so it could give
-// the hash of a flow that is not its own to other steps.
+// DefinitionIDOf is the beginning of the SHA-256 of the hash's length (a varint), the hash and
+// the packed steps. The hash alone is not enough: the writer supplies it, and could combine
+// another flow's hash with its own steps.
 func DefinitionIDOf(d *logbook.Definition) DefinitionID {
 	var memory [512]byte
 	content := append(append(binary.AppendUvarint(memory[:0], uint64(len(d.Hash))), d.Hash...), d.Packed...)

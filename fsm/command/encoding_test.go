@@ -13,10 +13,9 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// TestGeneratedEncodingIsProtobufs fills every message of the wire and of the
-// log, and compares what the generated code makes of it with protobuf's own
-// deterministic encoding. It fails when "make api" was not run after a change
-// of a .proto file, for then a new field is missing.
+// TestGeneratedEncodingIsProtobufs fills every message of the wire and of the log, and
+// compares the generated encoding with protobuf's deterministic one. It fails if "make api"
+// was not run after a change of a .proto file, because a new field is then missing.
 func TestGeneratedEncodingIsProtobufs(t *testing.T) {
 	for _, file := range []protoreflect.FileDescriptor{
 		v1.File_conductord_v1_types_proto, v1.File_conductord_v1_command_proto, v1.File_conductord_v1_service_proto,

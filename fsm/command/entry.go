@@ -15,17 +15,15 @@ import (
 // a version only after a command has raised it to this version; see Needs.
 const Version = 1
 
-// magic is the first byte of every entry, so that bytes which were never an
-// entry are known as such.
+// magic is the first byte of every entry. It identifies bytes that are no entry.
 const magic = 'C'
 
-// Why an entry of the log cannot be decoded. Each stops the node: an entry
-// must never be skipped.
+// Reasons why an entry of the log cannot be decoded. Each stops the node: an entry must never
+// be skipped.
 var (
 	// ErrUnknownVersion: the entry was written by a newer program.
 	ErrUnknownVersion = errors.New("unknown version of the log's commands")
-	// ErrUnknownCommand: the version is known, but a command or a field of one
-	// is not.
+	// ErrUnknownCommand: the version is known, but the entry has an unknown command or field.
 	ErrUnknownCommand = errors.New("unknown command in the log")
 	// ErrCorrupt: the bytes are not an entry.
 	ErrCorrupt = errors.New("corrupt log entry")

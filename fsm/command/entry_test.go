@@ -100,9 +100,8 @@ func TestEncodeEntryRefusesWhatIsNotText(t *testing.T) {
 	}
 }
 
-// FuzzDecodeEntry: whatever the bytes, decoding answers with an entry that is
-// encoded again to an equal one, or with one of the three errors; and no
-// command that was decoded makes Check or a digest panic.
+// FuzzDecodeEntry: for any bytes, decoding returns an entry that survives encoding and
+// decoding, or one of the three errors. No decoded command makes Check or a digest panic.
 func FuzzDecodeEntry(f *testing.F) {
 	for _, c := range samples() {
 		f.Add(encode(f, entryOf(c)))

@@ -25,8 +25,8 @@ const (
 	CodeSessionExpired = "session_expired"
 	CodeCompacted      = "compacted"
 	CodeWrongCluster   = "wrong_cluster"
-	// CodeInternal is for every error that callers do not need to distinguish. It does not show
-	// whether the call happened.
+	// CodeInternal is for all other errors, which callers need not distinguish. It does not
+	// show whether the call happened.
 	CodeInternal = "internal"
 )
 
@@ -88,10 +88,10 @@ func ErrorToProto(err error) *v1.Error {
 	return message
 }
 
-// ErrorFromProto converts an error; nil stays nil. The result has the text of the error
-// that was sent, and matches the same sentinel; errors.As finds *InvalidError,
-// *LimitError and *CompactedError in it. A code that this program does not know, from a
-// newer one, matches no sentinel, like internal.
+// ErrorFromProto converts an error; nil stays nil. The result has the text of the original
+// error, and matches the same sentinel; errors.As finds *InvalidError, *LimitError and
+// *CompactedError in it. A code that this program does not know, from a newer one, matches no
+// sentinel, like internal.
 func ErrorFromProto(message *v1.Error) error {
 	if message == nil {
 		return nil
@@ -99,8 +99,7 @@ func ErrorFromProto(message *v1.Error) error {
 	return &answer{text: message.GetMessage(), kind: kindOf(message)}
 }
 
-// answer is an error as it was answered by another process: the text as it was
-// there, and the kind for those who ask.
+// answer is an error from another process: its text, and its kind for errors.Is.
 type answer struct {
 	text string
 	kind error // nil: one that nobody is meant to tell apart
@@ -138,8 +137,8 @@ func kindOf(message *v1.Error) error {
 	return nil
 }
 
-// reasonOf finds the reason of an InvalidError at the end of the text, where
-// wrapping leaves it. Without it, the whole text is the reason.
+// reasonOf finds the reason of an InvalidError, which is at the end of a wrapped error's text.
+// If it is not there, the whole text is the reason.
 func reasonOf(message *v1.Error) string {
 	_, reason, found := strings.Cut(message.GetMessage(), message.GetField()+" is invalid: ")
 	if !found {

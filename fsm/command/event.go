@@ -51,7 +51,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 }
 
 // PositionToProto converts a position. It also sets the zero position, because a request without a
-// position means something else: the events from now on.
+// position means the events from now on.
 func PositionToProto(p jobs.Position) *v1.Position {
 	return &v1.Position{Index: p.Index, Item: p.Item}
 }

@@ -31,8 +31,8 @@ func failuresToProto(failures []logbook.Failure) []*v1.Failure {
 	return messages
 }
 
-// FailureFromProto converts a failure and its causes; nil stays nil. Any kind
-// will do, since programs add their own.
+// FailureFromProto converts a failure and its causes; nil stays nil. Every kind is accepted,
+// because programs add their own.
 func FailureFromProto(message *v1.Failure) *logbook.Failure {
 	if message == nil {
 		return nil

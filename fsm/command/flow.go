@@ -16,6 +16,6 @@ func factoryFromProto(message *v1.Factory) logbook.Factory {
 	return logbook.Factory{Name: message.GetName(), Args: ValueFromProto(message.GetArgs())}
 }
 
-// knownFlowState uses the table of transitions, which is the only list of states: every known state
-// can stay.
+// knownFlowState looks a state up in the table of transitions, which is the only list of states:
+// every known state has a transition to itself.
 func knownFlowState(s logbook.FlowState) bool { return s.Move(s) == nil }

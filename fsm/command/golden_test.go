@@ -252,9 +252,8 @@ func readable(t *testing.T, entry *v1.Entry) string {
 	return compact.String()
 }
 
-// TestGoldenLines holds the encoding still, so that a change of it is seen: then
-// Version is raised. A line is the command's name, its entry as JSON, " → " and
-// the entry's bytes in hex.
+// TestGoldenLines pins the encoding: a change of it requires a new Version. A line has the
+// command's name, its entry as JSON, " → " and the entry's bytes in hex.
 func TestGoldenLines(t *testing.T) {
 	path := filepath.Join("testdata", "golden.txt")
 	var lines strings.Builder

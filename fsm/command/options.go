@@ -72,7 +72,7 @@ func readOptions(message protoreflect.MessageDescriptor) *Options {
 	return o
 }
 
-// OptionsOf are the options of a message of the API or the log; of another message there are none.
+// OptionsOf returns the options of a message of the API or the log; other messages have none.
 func OptionsOf(message protoreflect.MessageDescriptor) *Options {
 	if known := options()[message.FullName()]; known != nil {
 		return known
@@ -82,7 +82,7 @@ func OptionsOf(message protoreflect.MessageDescriptor) *Options {
 
 var noOptions = new(Options)
 
-// ClassOf is HIDDEN or REDUCED for a field with texts of programs. Clients with keys for values encrypt both.
+// ClassOf returns HIDDEN or REDUCED for a field with texts of programs. Clients with value keys encrypt both.
 func ClassOf(field protoreflect.FieldDescriptor) v1.Class {
 	if classes := OptionsOf(field.ContainingMessage()).classes; len(classes) > 0 {
 		return max(classes[field.Index()], v1.Class_SHOWN)
@@ -95,7 +95,7 @@ func HasValues(field protoreflect.FieldDescriptor) bool {
 	return field.Message() != nil && OptionsOf(field.Message()).IsValue
 }
 
-// Text is the text of the field to which a path of the options leads; empty without a path, and of a list.
+// Text is the text of the field at a path of the options. It is empty without a path, and for a list.
 func (o *Options) Text(message protoreflect.Message, path string) string {
 	value, isList := o.value(message, path)
 	if !value.IsValid() || isList {

@@ -38,8 +38,8 @@ func PlanSave(given, known *schedules.Schedule, id schedules.ID, now time.Time) 
 	return &v1.Command{Kind: &v1.Command_SaveSchedule{SaveSchedule: c}}, nil
 }
 
-// spanOf are the slots of a schedule that have come and are not decided, to be
-// skipped, and the next one after them.
+// spanOf returns the past undecided slots of a schedule, which must be skipped, and the next
+// slot after them.
 func spanOf(schedule *schedules.Schedule, now time.Time, why string) (*v1.SlotDecision, time.Time, error) {
 	rule, err := schedules.ParseRule(schedule)
 	if err != nil {
@@ -49,8 +49,8 @@ func spanOf(schedule *schedules.Schedule, now time.Time, why string) (*v1.SlotDe
 	return SlotDecisionToProto(span), next, nil
 }
 
-// PlanResume finds the slots that a pause has covered. Nil: the schedule is not paused,
-// and there is nothing to do.
+// PlanResume finds the slots that passed during a pause. Nil: the schedule is not paused, and
+// there is nothing to do.
 func PlanResume(known *schedules.Schedule, now time.Time) (*v1.Command, error) {
 	if known.Pause == nil {
 		return nil, nil

@@ -35,7 +35,8 @@ func readRules() (rules map[string]*v1.Rule, callOf map[string]string) {
 // RuleOf returns the rule of a command or a call; nil if the name has no rule.
 func RuleOf(name string) *v1.Rule { return rules[name] }
 
-// PermissionOf is the permission that a command or a call needs. No role has the one of an unknown name.
+// PermissionOf returns the permission that a command or a call needs. For an unknown name, it returns a
+// permission that no role has.
 func PermissionOf(name string) Permission {
 	return Permission(strings.ToLower(RuleOf(name).GetNeeds().String()))
 }

@@ -159,7 +159,7 @@ func (v *Verb) Command(message proto.Message) *v1.Command {
 	return c
 }
 
-// Answer makes an empty message of the type that the verb's call answers with.
+// Answer makes an empty message of the answer type of the verb's call.
 func (v *Verb) Answer() proto.Message {
 	service, method, _ := strings.Cut(v.Call, "/")
 	services := v1.File_conductord_v1_service_proto.Services()

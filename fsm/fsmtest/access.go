@@ -75,5 +75,5 @@ func (b *Board) ReadLogs(context.Context, steplog.Query) (steplog.Page, error) {
 	return steplog.Page{}, nil
 }
 
-// WhoAmI answers as a cluster does that does not ask its callers who they are.
+// WhoAmI answers like a cluster without access control.
 func (b *Board) WhoAmI(context.Context) (access.Identity, error) { return access.Identity{}, nil }

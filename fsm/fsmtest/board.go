@@ -390,8 +390,8 @@ func (b *Board) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Ses
 	return command.SessionFromProto(result.GetSession())
 }
 
-// KeepAlive finds out whether the session is open. It has no time to give: no
-// session of this board expires by itself.
+// KeepAlive checks whether the session is open. It extends nothing: no session of this board
+// expires by itself.
 func (b *Board) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	if err := ctx.Err(); err != nil {
 		return err

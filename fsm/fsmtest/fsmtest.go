@@ -247,8 +247,7 @@ func (b *Board) proposeLocked(commands ...*v1.Command) ([]*v1.Result, error) {
 	case b.broken != nil:
 		return nil, b.broken
 	}
-	// Entries are stamped with times that differ, so that a test can tell
-	// what came first.
+	// All entries have different times, so that a test can see their order.
 	now := b.now()
 	if !now.After(b.clock) {
 		now = b.clock.Add(time.Nanosecond)
@@ -315,8 +314,8 @@ type waiter struct {
 	woken chan struct{} // holds one signal, so that none is lost
 }
 
-// wait registers a waiter. It must be registered before the caller looks
-// whether it has to wait, and removed by forget.
+// wait registers a waiter. Register the waiter before you check whether a wait is necessary,
+// and remove it with forget.
 func (b *Board) wait(wants func(fsm.Changes) bool) *waiter {
 	w := &waiter{wants: wants, woken: make(chan struct{}, 1)}
 	b.waitersMu.Lock()

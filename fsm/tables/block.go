@@ -94,8 +94,8 @@ func (b block) get(key []byte) []byte {
 // errBadBlock: the value is no block.
 var errBadBlock = errors.New("its rows are not where they should be")
 
-// check reports whether a value is a block that may stand under a key, and behind a
-// block under another key.
+// check reports whether a value is a valid block for its key and follows the previous block's
+// key.
 func (b block) check(before, under []byte) error {
 	if len(b) < blockHeader || b.rows() == 0 || len(b) < blockHeader+b.rows()*rowHeader {
 		return errBadBlock
@@ -157,8 +157,8 @@ func firstBlock(rows []row, about int) int {
 	return len(rows)
 }
 
-// CheckBlocks reads all blocks of a table, in a bucket of a file that is about to
-// be opened. In a bad block, a cursor would panic, or skip rows that are there.
+// CheckBlocks reads all blocks of a table, in a bucket of a file that is about to be opened.
+// In a bad block, a cursor would panic or skip existing rows.
 func CheckBlocks(bucket *bolt.Bucket) error {
 	var before []byte
 	return bucket.ForEach(func(key, value []byte) error {

@@ -72,9 +72,8 @@ func TestBadBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksAreFull: rows that are added in order fill their blocks, those that
-// are added anywhere half of them, and what deletions leave does not stay in as
-// many as there were.
+// TestBlocksAreFull: rows added in order fill their blocks completely, and rows added in
+// random order fill them by half. Blocks that deletions have emptied are merged.
 func TestBlocksAreFull(t *testing.T) {
 	const rows, size = 20_000, 12 + 8 + 4 // key, value, and what a block says of them
 	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same each time is what is wanted

@@ -6,9 +6,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Cursor goes through the rows of one table in the order of their keys. Keys
-// and values are good as long as the Reader, and must not be changed. A key is
-// nil where there are no more rows.
+// Cursor goes through the rows of one table in the order of their keys. Keys and values are
+// valid as long as the Reader, and must not be changed. A nil key means that no rows follow.
 type Cursor struct {
 	reader *Reader
 	table  Table

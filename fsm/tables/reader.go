@@ -43,8 +43,8 @@ func (r *Reader) Get(t Table, key []byte) []byte {
 	return block(found).get(key)
 }
 
-// Cursor goes through a table. Where a Writer's cursor stands is undefined once
-// the Writer has written to the table, until it seeks again.
+// Cursor goes through a table. After the Writer has written to the table, the position of its
+// cursor is undefined until the next seek.
 func (r *Reader) Cursor(t Table) *Cursor {
 	c := &Cursor{reader: r, table: t, file: fileCursor{blocks: r.file(t).blocks.Cursor()}, recent: r.recent.trees[t]}
 	c.layers[0].iter, c.layers[1].iter = r.recent.iter(t), r.frozen.iter(t)

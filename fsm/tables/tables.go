@@ -86,14 +86,13 @@ func (o Options) validate() error {
 // Table is the number of a table in Options.Names.
 type Table int
 
-// DB is a set of tables. All methods but Begin and Snapshot may be called from
-// several goroutines at once; those two take turns with each other and with the
-// Writer that is open.
+// DB is a set of tables. All methods except Begin and Snapshot may be called concurrently.
+// Begin and Snapshot must not overlap each other or an open Writer.
 type DB struct {
 	options Options
 	file    *bolt.DB
-	// users counts the open reads, and the DB itself; the last one closes the file.
-	// bbolt's Close would wait for open reads, and then the caller would, too.
+	// users counts the open reads, and the DB itself; the last one closes the file. bbolt's
+	// Close waits for open reads, so the caller would wait too.
 	users atomic.Int64
 
 	// mu protects the fields that a read uses. No lock of mu is held during a write to the file.
@@ -159,8 +158,8 @@ func (db *DB) makeTables(tx *bolt.Tx) error {
 	return err
 }
 
-// Close closes the file after the flush and the last read that are under way; it waits
-// for the flush only. Rows in memory are lost. Closing twice is harmless.
+// Close closes the file after the current flush and the last open read; it waits only for the
+// flush. Rows in memory are lost. Closing twice is harmless.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	closed, flushed := db.closed, db.flushed

@@ -135,9 +135,8 @@ const keyCount = 40
 
 func keyOf(n int) string { return fmt.Sprintf("key-%02d", n) }
 
-// TestAgreesWithMaps: whatever is written, committed, rolled back, flushed and
-// restored, reads see what plain maps hold; and a read that began earlier, what
-// they held then.
+// TestAgreesWithMaps: after any writes, commits, rollbacks, flushes and restores, reads agree
+// with plain maps. An earlier read agrees with the maps at its start.
 func TestAgreesWithMaps(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		db := open(t, rapid.IntRange(1, 60).Draw(rt, "rows in memory"))

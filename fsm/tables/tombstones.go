@@ -14,10 +14,9 @@ const (
 	maxTombstones = 4_096
 )
 
-// tombstones caches ranges of keys that are known to hold only deleted rows, so that
-// taking the first row of a queue again and again does not scan every row that was
-// taken since the last flush. Only the Writer uses them; a nil one knows nothing and
-// learns nothing.
+// tombstones caches ranges of keys that are known to hold only deleted rows. Without it, each
+// read of a queue's first row would scan every row taken since the last flush. Only the Writer
+// uses it; nil is an empty cache that learns nothing.
 type tombstones struct {
 	of []*btree.Map[string, rangeEnd] // by table; by where a range begins
 }
@@ -53,7 +52,6 @@ func (g *tombstones) end(t Table, key []byte) (end []byte, found bool) {
 	return bytesOf(to.key), true
 }
 
-// learn remembers that the range from key to next contains only deleted rows, and how many. next is
 // learn remembers that the range from key to next contains only deleted rows. next is the next row
 // that exists; nil if there is none. deleted is the number of deleted rows.
 func (g *tombstones) learn(t Table, key, next []byte, deleted int) {

@@ -112,7 +112,8 @@ func (db *DB) publish(next *layer) error {
 	return nil
 }
 
-// freezeLocked has a layer flushed, and begins another. The one before has been.
+// freezeLocked starts the flush of a layer, and begins a new layer. The previous layer is
+// already flushed.
 func (db *DB) freezeLocked(full *layer) {
 	db.frozen, db.recent = full, newLayer(len(db.options.Names))
 	db.tombstones.forget() // of rows that are about to be gone from memory

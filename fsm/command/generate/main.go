@@ -3,8 +3,8 @@
 //
 //	go run ./fsm/command/generate > fsm/command/conversions.go
 //
-// The table in pairs.go lists the pairs of types and what differs between them. A field that has
-// no partner on the other side is an error, so that no new field is forgotten.
+// The table in pairs.go lists the pairs of types and their differences. A field without a
+// partner on the other side is an error, so that no new field is forgotten.
 package main
 
 import (
@@ -265,7 +265,8 @@ func (g *generator) read(p *pair, l leaf, body *strings.Builder) {
 	}
 }
 
-// readPair writes a field that is another pair: one, several, or an optional one.
+// readPair writes the conversion of a field whose type is another pair: single, repeated or
+// optional.
 func (g *generator) readPair(l leaf, other *pair, body *strings.Builder) {
 	x, m := "x."+l.path, "m."+l.message.Name
 	many := l.typ.Kind() == reflect.Slice
