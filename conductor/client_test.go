@@ -101,9 +101,9 @@ func simple(t *testing.T) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
 }
 
-// TestLateTryOfAClaim holds that no claim is lost when an earlier try reaches the
-// board only after the conductor was told that there is no job: the conductor
-// runs what that try has claimed, and goes on when that claim has ended before.
+// TestLateTryOfAClaim: no claim is lost if an earlier try reaches the board only after the
+// conductor got the answer "no job". The conductor runs the job that the late try has claimed,
+// and continues if that claim has already ended.
 func TestLateTryOfAClaim(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -169,9 +169,8 @@ func TestClaimOfAnotherStartsNothing(t *testing.T) {
 	})
 }
 
-// A claim that is made while its session is lost, or while the conductor
-// drains, or whose answer is lost, starts no step under it; and the job is
-// neither stuck nor run twice.
+// No step starts under a claim that is made while its session is lost or the conductor drains,
+// or whose answer is lost. The job is neither stuck nor run twice.
 func TestClaimsOnTheirWay(t *testing.T) {
 	for _, row := range []struct {
 		name          string

@@ -11,9 +11,9 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestRecordsHaveTheClustersTime: a conductor on a machine whose wall clock is a
-// year off records the cluster's time, and a step that another such machine has
-// put off is tried again when it should be.
+// TestRecordsHaveTheClustersTime: a conductor on a machine whose wall clock is a year off
+// records the cluster's time, and a step that another such machine has delayed is tried again
+// at the right time.
 func TestRecordsHaveTheClustersTime(t *testing.T) {
 	const (
 		year = 365 * 24 * time.Hour

@@ -11,7 +11,7 @@
 //	err := flow.Register(registry, "trip", trip) // see package flow
 //	err = conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})
 //
-// In a test, the client can be a board in memory: fsmtest.New, in fsm/fsmtest.
+// In a test, the client can be a board in memory: see fsmtest.New, in fsm/fsmtest.
 //
 // A Conductor holds its claims in a session. While the session is kept alive, the conductor waits
 // on the board for jobs and takes as many as it has free worker slots. Each flow writes to the
@@ -33,7 +33,7 @@
 //   - It starts no step while it does not know that its session lives. It stops its steps before
 //     others may claim its jobs.
 //   - It is safe without a watch. If a watch breaks, it finds a missed stop request later.
-//   - A job whose run goes wrong gets an ending (outcome.go has the table) or stays claimable.
+//   - A job whose run fails gets an ending (outcome.go has the table) or stays claimable.
 //   - No error of the board or the logbook ends the conductor.
 //
 // It assumes that a step stops soon after its context has ended. A step that does not can still
@@ -69,10 +69,10 @@ const (
 	// DefaultMaxIdle is far longer than a release and a new claim of a job take. It is short
 	// enough that waiting flows do not hold worker slots for long.
 	DefaultMaxIdle = 30 * time.Second
-	// DefaultSteps is the lowest default: half of what the default jobs could run if each used
-	// all of its workers, which few flows do for long. With more jobs, the default is half of
-	// theirs. A step that waits for a free worker costs one more write: its mark and its end are
-	// recorded apart.
+	// DefaultSteps is the lowest default of Steps: half of the steps that the default jobs can
+	// run together. Few flows use all their workers for long. With a higher MaxJobs, the default
+	// grows with it. A step that waits for a free worker costs one more write, because its mark
+	// and its end are recorded separately.
 	DefaultSteps = 64
 	// maxDefaultSteps is the maximum of conductor.steps in a daemon.
 	maxDefaultSteps = 4_096
@@ -125,12 +125,12 @@ type Options struct {
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
 	Grace time.Duration // time for running steps to finish in a drain, before it stops them; 0: DefaultGrace
 
-	// A job that ends in trouble that is not its flow's fault is abandoned with a delay that
-	// doubles every time, between these two.
+	// A job with a problem that is not its flow's fault is abandoned with a delay. The delay
+	// doubles each time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries limits how often a job may end in such trouble: the last time it is trashed with
-	// its evidence. A hand-over does not count. 0: DefaultMaxTries.
+	// MaxTries limits how often a job may have such a problem: at the limit, the job is trashed
+	// with its evidence. A hand-over does not count. 0: DefaultMaxTries.
 	MaxTries int
 
 	// Metadata returns the metadata of its entity on the board. One goroutine at a time calls it,

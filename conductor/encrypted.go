@@ -23,7 +23,7 @@ func (o *Options) loggable(text any) any {
 var errEncrypted = errors.New("a value is encrypted")
 
 // checkDecrypted returns an errEncrypted for a value that is still encrypted: board and logbook
-// decrypt all that they have keys for.
+// have no key for it.
 func checkDecrypted(detail *logbook.FlowDetail, store logbook.Values) error {
 	if err := checkValue(detail.Factory.Args, "the arguments of its flow"); err != nil {
 		return err

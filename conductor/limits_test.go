@@ -38,9 +38,8 @@ func claims(t *testing.T, c cluster) int {
 	return sum
 }
 
-// TestMaxDispatches: one Run takes exactly so many jobs, however many wait and
-// however many it may have at once, and returns when they are done; the next Run
-// takes as many again.
+// TestMaxDispatches: one Run takes exactly MaxDispatches jobs, whatever the numbers of waiting
+// and parallel jobs, and returns when they are done. The next Run takes as many again.
 func TestMaxDispatches(t *testing.T) {
 	for _, row := range []struct{ most, atOnce, after, again int }{
 		{1, 1, 1, 2}, {1, 8, 1, 2}, {7, 3, 7, 14}, {8, 8, 8, 16}, {10, 4, 10, 20},

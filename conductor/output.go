@@ -5,7 +5,7 @@ import (
 	"github.com/conductord/conductord/jobs/steplog"
 )
 
-// textEncrypter is a logbook that encrypts values. What steps write may hold them.
+// textEncrypter is a logbook that encrypts values. The output of steps can contain values.
 type textEncrypter interface{ EncryptText(text string) string }
 
 // output returns what keeps the lines of the job's steps; nil: nothing does.

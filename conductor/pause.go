@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// pauses says whether a program has paused its conductor, across all calls of Run.
+// pauses records whether a program has paused its conductor, across all calls of Run.
 type pauses struct {
 	mu   sync.Mutex
 	over chan struct{} // closed when the pause ends; nil: there is none

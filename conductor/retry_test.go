@@ -54,9 +54,8 @@ func (k *killer) Update(ctx context.Context, updates ...logbook.Update) (verdict
 	return verdicts, err
 }
 
-// TestAttemptsOutliveTheirOwner: a flow that is reverted twice, and succeeds at
-// the third attempt, is tried three times, whichever write of all these its
-// owner dies at: no attempt is lost, and none is counted twice.
+// TestAttemptsOutliveTheirOwner: a flow that is reverted twice and then succeeds has three
+// attempts, at whichever write its owner dies. No attempt is lost, and none is counted twice.
 func TestAttemptsOutliveTheirOwner(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		writes := 1

@@ -90,7 +90,7 @@ func (r *run) traceRun(ctx context.Context) context.Context {
 	return ctx
 }
 
-// end ends the span of a run: with how the claim ended, the job's outcome and the reason.
+// end ends the span of a run, with the end of the claim, the job's outcome and the reason.
 func (t *runTrace) end(how string, outcome jobs.Outcome, reason any, failed bool) {
 	if t == nil {
 		return

@@ -18,15 +18,15 @@ const (
 	// tellEvery is the interval at which a running attempt reports progress and lines, if there
 	// are any.
 	tellEvery = 500 * time.Millisecond
-	// tellWait limits how long such a report waits for the conductor: while a flow changes its
-	// owner, it has none.
+	// tellWait limits the wait of such a report for the conductor: a flow that changes its
+	// owner has no conductor for a moment.
 	tellWait = 2 * time.Second
 	// reportWait limits one report of an end.
 	reportWait = 10 * time.Second
 )
 
-// heldStep is an attempt that a worker has been given. stopping, which is also true of one that has ended
-// and is being reported, is under stepWorker.mu.
+// heldStep is an attempt that the worker has got. stopping is also true while an ended attempt is being
+// reported; stepWorker.mu guards it.
 type heldStep struct {
 	work     *steps.Work
 	ctx      context.Context

@@ -141,7 +141,7 @@ func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
 
 // mustStop reports whether the worker must stop: the step's time is up, or the step was
 // interrupted. Otherwise the context has ended because this conductor releases the flow, and the
-// worker continues for the next one.
+// worker continues for the next conductor.
 func mustStop(ctx context.Context) bool {
 	return flow.InterruptionOf(ctx) != nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
@@ -176,7 +176,7 @@ func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 			return answer, nil
 		}
 		if ctx.Err() == nil {
-			// Also when the call is fenced: the run then ends when it learns that its claim has
+			// This also covers a fenced call: the run ends when it learns that its claim has
 			// ended.
 			o.run.logger.Warn("cannot offer a step to workers", "step", o.call.Step, "error", o.run.loop.options.loggable(err))
 		}

@@ -50,7 +50,7 @@ var Calls = sync.OnceValue(func() map[string]Call {
 	return calls
 })
 
-// unquoted is the text of a shell's argument, with the values of its variables.
+// unquoted is the text of a shell argument, with variables replaced by their values.
 func unquoted(argument string, values map[string]string) string {
 	var text strings.Builder
 	for _, word := range shellWord.FindAllString(argument, -1) {

@@ -1,5 +1,5 @@
-// Package docs holds the pages of error codes and of the protocol, so that the binary shows them on a
-// machine that has nothing else.
+// Package docs holds the pages of error codes and of the protocol, so that the binary can show them
+// without other files.
 package docs
 
 import (

@@ -1,5 +1,5 @@
-// Package examples holds the example flows and their handlers, so that the
-// one binary can show them on a machine that has nothing else.
+// Package examples holds the example flows and their handlers, so that the one binary can show
+// them without other files.
 //
 // The handlers are POSIX shell scripts. Embedding loses their mode: write
 // them to a disk with 0755.

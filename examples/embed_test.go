@@ -51,9 +51,9 @@ func handlers(t *testing.T) *handler.Set {
 	return set
 }
 
-// run runs a flow document step by step, without an engine, and then reverts
-// the steps up to the one that failed. It gives what each step returned (or
-// its failure), and what each action said on stderr.
+// run runs a flow document step by step, without an engine, and then reverts the steps up to
+// the one that failed. It returns the result or failure of each step, and the stderr of each
+// action.
 func run(t *testing.T, file string, given logbook.Values) (results map[string]string, said map[string]string, failure error) {
 	t.Helper()
 	text, err := fs.ReadFile(examples.Files, file)

@@ -24,9 +24,9 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// TestAccess is the runbook "Who may do what" of docs/security.md: a first administrator by the
-// socket of a node, tokens for a poster, a worker and a viewer on two boards, what each sees,
-// and the exchange of a token. The conductors of the daemons work meanwhile.
+// TestAccess follows the runbook "Who may do what" of docs/security.md: a first administrator
+// through a node's socket, tokens for a poster, a worker and a viewer on two boards, the view
+// of each, and the replacement of a token. The daemons' conductors work meanwhile.
 func TestAccess(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

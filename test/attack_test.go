@@ -35,9 +35,9 @@ const (
 	moreGoroutines, moreDescriptors, moreSeries, moreMemory = 60, 40, 120, 96 << 20
 )
 
-// TestAttack: hostile clients and would-be members attack a cluster in which honest clients
-// post. None gets in, nothing of theirs is in the log, all honest calls succeed, no node ends or
-// panics, and afterwards no node has more connections, goroutines, memory or metrics than before.
+// TestAttack: hostile clients and false members attack a cluster while honest clients post. No
+// attack succeeds, the log has nothing from attackers, all honest calls succeed, and no node ends
+// or panics. Afterwards no node has more connections, goroutines, memory or metrics than before.
 func TestAttack(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

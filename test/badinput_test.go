@@ -39,9 +39,8 @@ func command(t *testing.T, stdin string, args ...string) said {
 	return said{out.String(), err.String(), run.ProcessState.ExitCode()}
 }
 
-// TestBadInput sends three real servers what users get wrong and what the
-// hostile try, from the command line and by HTTP. Each must be answered
-// clearly, and cost nobody else anything.
+// TestBadInput sends users' mistakes and hostile input to three real servers, from the command
+// line and by HTTP. Each must get a clear answer and must not affect other callers.
 func TestBadInput(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -71,9 +70,9 @@ func appliedBy(t *testing.T, client *raftboard.Client, node *local.Node) uint64 
 	return status.AppliedIndex
 }
 
-// grows reports whether the log has grown by what a function does. The log of a
-// busy machine grows by itself now and then, when a session expires or the
-// leader changes; what belongs to the function does each time.
+// grows reports whether a function makes the log grow. The log sometimes grows by itself, when
+// a session expires or the leader changes. Growth counts only if it happens in each of several
+// tries.
 func grows(t *testing.T, client *raftboard.Client, node *local.Node, do func()) bool {
 	t.Helper()
 	const tries = 5

@@ -57,9 +57,8 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// TestDevRestarted holds that jobs which run when dev is stopped or killed go
-// on when it is started again in the same directory, and that a second dev
-// says what is in its way.
+// TestDevRestarted checks that jobs continue when dev is stopped or killed and then started
+// again in the same directory. A second dev in the same directory names the conflict.
 func TestDevRestarted(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -1,4 +1,3 @@
-// Package test holds what needs the whole of conductord: the order of the
-// packages, the story of jobs on real processes that are killed, and the
-// programs and calls that the documents show.
+// Package test has the tests that need all of conductord: the order of packages, jobs on real
+// processes that are killed, and the programs and calls in the documents.
 package test

@@ -11,9 +11,9 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestHandlersElsewhere: one of three real servers has a handler. The others release jobs
-// that need it, until that one has them. A job whose handler no server has is trashed at
-// once.
+// TestHandlersElsewhere: one of three real servers has a handler. The other servers release
+// jobs that need it, until the first server has them. A job whose handler no server has is
+// trashed at once.
 func TestHandlersElsewhere(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

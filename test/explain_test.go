@@ -69,9 +69,9 @@ func TestReasons(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) { row.check(r.of(t)) })
 	}
 	for _, cause := range jobs.Causes {
-		// Overdue is for the moment that the cancelling takes, and reserved for that in which
-		// the conductor claims the job: no command is quick enough to see them. `jobs/explain`
-		// TestExplain has both.
+		// Overdue lasts only until the job is cancelled, and reserved only until the conductor
+		// claims the job: no command is quick enough to see them. `jobs/explain` TestExplain
+		// has both.
 		if !seen[cause] && cause != jobs.CauseOverdue && cause != jobs.CauseReserved {
 			t.Errorf("no job is %s", cause)
 		}

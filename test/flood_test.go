@@ -33,9 +33,9 @@ const (
 	floodProgram = 16 << 20
 )
 
-// TestFlood: while clients post, list, watch, and open sessions, boards and schedules as
-// fast as they can, no node takes more memory than its budget, and a session that is
-// kept alive, and its claim, stay. -flood 10m for as long as a night's worst hour.
+// TestFlood: clients post, list, watch, and open sessions, boards and schedules as fast as
+// they can. No node exceeds its memory budget, and a session with keep-alives keeps its claim.
+// Use -flood 10m for a longer flood.
 func TestFlood(t *testing.T) {
 	longtest.Skip(t)
 	if runtime.GOOS != "linux" {

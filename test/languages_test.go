@@ -120,9 +120,9 @@ func (f *trips) effects(dir string) (lines [][]string) {
 	return lines
 }
 
-// TestFourLanguages kills a worker in each of four languages in the middle of its step, in a trip
-// of its own: the step is made again with the same key once the worker has been started again, and
-// all is booked. Then a trip fails at its last step, and each worker undoes its own.
+// TestFourLanguages kills a worker in each of four languages in the middle of a step, each in its
+// own trip. After the worker's restart, the step runs again with the same key, and everything is
+// booked. Then a trip fails at its last step, and each worker undoes its own steps.
 func TestFourLanguages(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

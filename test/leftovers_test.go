@@ -31,9 +31,9 @@ func zombies(t *testing.T, parent int) int {
 	return count
 }
 
-// TestHandlersLeaveNothing holds that a daemon, here as the first process of a
-// PID namespace, as in a container, waits for the orphans of its handlers, and
-// that it removes at its start what handlers of a killed daemon have left.
+// TestHandlersLeaveNothing runs a daemon as the first process of a PID namespace, as in a
+// container. The daemon waits for the orphans of its handlers, and at its start removes
+// leftovers of a killed daemon's handlers.
 func TestHandlersLeaveNothing(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a PID namespace")

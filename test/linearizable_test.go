@@ -21,9 +21,9 @@ import (
 // linearizableTimeEnv makes TestProcessesAreLinearizable longer, such as 3m.
 const linearizableTimeEnv = "CONDUCTORD_LINEARIZABLE_TIME"
 
-// TestProcessesAreLinearizable kills the leader every 5 s while workers post,
-// claim, consume, abandon, change and read the same jobs through all nodes: the
-// answers about each job fit into one order of all calls about it.
+// TestProcessesAreLinearizable kills the leader every 5 s while workers post, claim, consume,
+// abandon, change and read the same jobs through all nodes: the answers about each job are
+// consistent with one order of all calls about it.
 func TestProcessesAreLinearizable(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -61,9 +61,9 @@ func runsAt(t *testing.T, cluster *local.Cluster, job, server string) (holder *l
 	return holder, others
 }
 
-// TestLogsWhileAStepRuns holds that what a handler writes is read at another node while it
-// runs, without the secrets that it has; that the reader goes on with the next owner when the
-// node dies; and that the logbook's end of it is printed afterwards.
+// TestLogsWhileAStepRuns reads the output of a running handler at another node, without its
+// secrets. When the node dies, the reader continues with the next owner. Afterwards, the end
+// of the output is read from the logbook.
 func TestLogsWhileAStepRuns(t *testing.T) {
 	t.Parallel()
 	handlers, outside := filepath.Join(t.TempDir(), "handlers"), t.TempDir()

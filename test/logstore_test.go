@@ -17,9 +17,9 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestLogStores runs a cluster whose nodes have different log stores, kills
-// each of them under load, changes the one with raft-boltdb over to raft-wal,
-// and kills all at once: what was acknowledged is there at the end.
+// TestLogStores runs a cluster whose nodes have different log stores. It kills each node under
+// load, converts one node from raft-boltdb to raft-wal, and kills all nodes together.
+// Everything acknowledged exists at the end.
 func TestLogStores(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

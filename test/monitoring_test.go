@@ -134,9 +134,9 @@ func TestMonitoringIsOfThisProgram(t *testing.T) {
 	}
 }
 
-// TestPrometheusWatchesACluster has a Prometheus scrape three nodes with the files of
-// deploy/prometheus. No rule and no query of the dashboard may fail, and the alert for a member
-// that is down must fire when a node is killed, and for no other one.
+// TestPrometheusWatchesACluster lets Prometheus scrape three nodes with the files of
+// deploy/prometheus. No rule and no dashboard query may fail. When a node is killed, the alert
+// for a member that is down must fire for that node only.
 func TestPrometheusWatchesACluster(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -162,9 +162,9 @@ func pythonField(t *testing.T) (f *field, worker func() *following) {
 	}
 }
 
-// TestPythonSteps holds that steps in Python give and take values as they are, fail, are tried
-// again, asked again and undone, tell of themselves while they run, end when they must, and
-// that the worker ends well.
+// TestPythonSteps checks steps in Python: they pass values unchanged, fail, are retried,
+// return "not yet", are undone, report progress while they run, and end when they must. The
+// worker ends cleanly.
 func TestPythonSteps(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -231,9 +231,9 @@ func TestPythonSteps(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
-// TestPythonOutlivesConductors holds that a step in Python which must run at most once goes on
-// when the node of its conductor is killed, and is reported to the flow's next owner; and that
-// another worker gets the step of one that is killed.
+// TestPythonOutlivesConductors: an at-most-once step in Python continues when its conductor's
+// node is killed, and is reported to the flow's next owner. If a worker is killed, another
+// worker gets its step.
 func TestPythonOutlivesConductors(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -19,9 +19,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestSecretsStayOutOfTheCluster is docs/secrets.md: handlers are given
-// secrets from a file, the environment and a command, and print them wherever they can. Then no
-// file of the cluster has one: no data directory, log or backup, and no command prints one.
+// TestSecretsStayOutOfTheCluster follows docs/secrets.md: handlers get secrets from a file, the
+// environment and a command, and print them wherever they can. No file of the cluster may
+// contain a secret (data directory, log, backup), and no command may print one.
 func TestSecretsStayOutOfTheCluster(t *testing.T) {
 	t.Parallel()
 	handlers, outside := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
@@ -102,9 +102,9 @@ requires = ["account"]
 	}
 }
 
-// TestHandlersThatPrintTheirSecrets holds that whatever form a handler prints its secret in, no part
-// of eight bytes is recorded: as a result, in failures, progress, stderr and lines. The secrets are
-// documents and texts that quoting changes.
+// TestHandlersThatPrintTheirSecrets: in whatever form a handler prints its secret, no part of eight
+// bytes is recorded in results, failures, progress, stderr or lines. The secrets are documents, and
+// texts that quoting changes.
 func TestHandlersThatPrintTheirSecrets(t *testing.T) {
 	t.Parallel()
 	const document, odd = `{"user":"joe-of-shop","pass":"hunter2hunter2"}`, "k\"9\\x\"7\\q\"5\\z\"3\t\u200b\\w\"1"

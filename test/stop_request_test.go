@@ -65,9 +65,8 @@ func (d *desk) waits(id string) jobs.Job {
 
 func (d *desk) shows(id string) string { return d.says("", "flow", "show", id) }
 
-// TestTrashedJobsAreStopped holds that the handler of a running job is killed
-// as soon as somebody else ends the job, and not when it next has something to
-// record, which here would be never.
+// TestTrashedJobsAreStopped checks that the handler of a running job is killed as soon as
+// another caller ends the job. It must not wait for the next record, which here never comes.
 func TestTrashedJobsAreStopped(t *testing.T) {
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	note := filepath.Join(t.TempDir(), "pid")
@@ -95,9 +94,9 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 	}
 }
 
-// TestCancelReachesTheStep holds that a cancelled job's handlers are ended with what they have
-// started, killed after the grace if they must be, and undone then; and that steps finish
-// first if they must not be interrupted, or if the operator waits for them.
+// TestCancelReachesTheStep: the handlers of a cancelled job and their child processes are
+// stopped, killed after the grace if necessary, and then undone. Steps finish first if they
+// are uninterruptible, or if the operator requests it.
 func TestCancelReachesTheStep(t *testing.T) {
 	t.Parallel()
 	handlers, notes := filepath.Join(t.TempDir(), "handlers"), t.TempDir()

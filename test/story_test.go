@@ -22,10 +22,9 @@ import (
 
 const storySteps = 20
 
-// story is one job of many steps on a cluster whose nodes are killed. Each
-// step writes a line to a diary, which is the outside world's memory of it. The
-// file limit has the number of the last step that may end, so that the job
-// cannot be over before the test is where it wants to be.
+// story is one job of many steps on a cluster whose nodes are killed. Each step writes a line
+// to a diary, outside the cluster. The file limit has the number of the last step that may
+// end, so that the job cannot finish too early for the test.
 type story struct {
 	*testing.T
 	cluster *local.Cluster
@@ -174,9 +173,9 @@ func (s *story) executions() map[string]int {
 	return counts
 }
 
-// TestStoryOfKills holds promises 1, 2 and 3: a job of twenty steps, whose
-// claimant is killed and then the leader, ends with every step recorded once,
-// and no step whose result was recorded runs again.
+// TestStoryOfKills checks promises 1, 2 and 3. A job has twenty steps; first its claimant is
+// killed, then the leader. The job ends with every step recorded once, and no step with a
+// recorded result runs again.
 func TestStoryOfKills(t *testing.T) {
 	t.Parallel()
 	s := beginStory(t, 250*time.Millisecond)

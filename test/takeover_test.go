@@ -17,8 +17,8 @@ import (
 )
 
 // TestTakeoverUndoesLast kills a conductor while one step of a flow runs and another has finished:
-// with the policy, the next conductor undoes the one that was cut off, and the finished one if the
-// other does not follow it. Then it executes them again.
+// with the policy undo_last, the next conductor undoes the step that was cut off. It also undoes
+// the finished step, unless the other step follows it. Then it executes the undone steps again.
 func TestTakeoverUndoesLast(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -61,9 +61,9 @@ func takeOver(t *testing.T, pattern string, want map[string]int) {
 	}
 }
 
-// TestBenchTakeoverOfAServer holds that `conductord bench takeover` measures what a
-// leader's own timers do: a silent owner loses its job, and not before its TTL,
-// the grace and the cool-down have passed.
+// TestBenchTakeoverOfAServer checks that `conductord bench takeover` measures a leader's
+// timers: a silent owner loses its job, but not before its TTL, the grace and the cool-down
+// have passed.
 func TestBenchTakeoverOfAServer(t *testing.T) {
 	out, err := exec.CommandContext(within(t), binary, "bench", "takeover", "--server", startDev(t),
 		"--clients", "4", "--rounds", "4", "--ttl", "500ms", "-o", "json").Output()

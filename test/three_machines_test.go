@@ -29,9 +29,9 @@ type machine struct {
 // linesMark stands above a block whose lines each run until they are interrupted.
 const linesMark = "<!-- each line in another terminal -->"
 
-// TestThreeMachines types the blocks of docs/three-machines.md: on four machines made of
-// namespaces where it may make them, and else on three addresses of loopback. ssh and scp are
-// scripts that go to them.
+// TestThreeMachines runs the blocks of docs/three-machines.md: on four machines made of
+// namespaces if it may make them, otherwise on three loopback addresses. Scripts replace ssh
+// and scp.
 func TestThreeMachines(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -19,9 +19,9 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// TestCertificates is the runbook of docs/security.md: an authority, a certificate for each node,
-// a cluster that speaks TLS alone, its command line and conductor, and the exchange of the
-// certificates while it works.
+// TestCertificates follows the runbook of docs/security.md: an authority, a certificate for each
+// node, a cluster with TLS only, its command line and conductor, and the replacement of
+// certificates while it runs.
 func TestCertificates(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -149,9 +149,9 @@ func noneDiffers(t *testing.T, client *raftboard.Client) {
 	})
 }
 
-// TestPreviousCommit: while jobs are posted, each node goes back to the program of the commit
-// before and forward again; each program leads. Nothing is lost, and no node differs. A commit
-// that changes a format raises its number, and is not tested.
+// TestPreviousCommit: while jobs are posted, each node changes to the program of the previous
+// commit and back; both programs lead for a time. Nothing is lost, and no node differs. A
+// commit that raises the number of a format is not tested.
 func TestPreviousCommit(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

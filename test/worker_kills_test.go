@@ -29,10 +29,10 @@ var (
 	killTime    = flag.Duration("kill-time", 3*time.Minute, "how long all may take")
 )
 
-// TestWorkersAreKilled holds, while workers and nodes (with their conductors) are killed at random and
-// started again, that every flow succeeds, that no attempt is started twice, that a step is started again only
-// after the attempt before has lost its worker, and that what was recorded does not change. The flags make it
-// larger: -worker-jobs 1000 -worker-steps 10 -workers 10 -kills 10000 -kill-every 3s -kill-time 1h.
+// TestWorkersAreKilled kills and restarts random workers and nodes (with their conductors). Every flow
+// succeeds, no attempt starts twice, a step starts again only after its previous attempt has lost its worker,
+// and recorded results do not change. Flags make the test larger: -worker-jobs 1000 -worker-steps 10 -workers
+// 10 -kills 10000 -kill-every 3s -kill-time 1h.
 func TestWorkersAreKilled(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -55,9 +55,9 @@ func TestSameWorker(t *testing.T) {
 	}
 }
 
-// TestSameWorkerRestarts holds that a step which is bound to a worker waits when that is killed, also
-// under another leader and while another worker is free; that explain names the worker; that the wait
-// is bounded by no_worker_timeout; and that a worker started under the same name gets the step.
+// TestSameWorkerRestarts: a step that is bound to a worker waits when that worker is killed, even
+// under another leader and while another worker is free. explain names the worker, no_worker_timeout
+// bounds the wait, and a new worker with the same name gets the step.
 func TestSameWorkerRestarts(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

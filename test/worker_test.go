@@ -183,10 +183,10 @@ func TestWorkerDiesAtMostOnce(t *testing.T) {
 	}
 }
 
-// TestBadWorker holds that a worker which lies, repeats itself, or is not the one that has the
-// attempt is refused by name, and changes nothing; that what an answer was lost for is given
-// again; that a call which waits gets the slot of an attempt once its end is recorded; and that a step
-// whose worker never answers ends with its time.
+// TestBadWorker: a worker that sends false or repeated reports, or that does not have the attempt, is
+// refused with the reason and changes nothing. After a lost answer, the same attempts are given again.
+// A waiting call gets the slot of an attempt when the attempt's end is recorded. A step whose worker
+// never answers ends at its timeout.
 func TestBadWorker(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -385,9 +385,9 @@ func TestWorkerStops(t *testing.T) {
 	}
 }
 
-// TestWorkerLimits holds that a worker takes no more than its limits allow, finishes what it has,
-// and ends with exit code 0; and that it refuses a type that it does not have, and names those
-// that it has.
+// TestWorkerLimits checks that a worker takes no more attempts than its limits allow, finishes
+// its attempts, and ends with exit code 0. It refuses an unknown type, and names the types that
+// it has.
 func TestWorkerLimits(t *testing.T) {
 	t.Parallel()
 	f := openField(t)

@@ -16,8 +16,8 @@ import (
 const (
 	// lookInterval is how often the file is looked at, while it is used.
 	lookInterval = time.Second
-	// freshTime is how long an answer of DNS is used without another question, and staleTime
-	// how long it is used while DNS does not answer.
+	// freshTime is how long a DNS answer is used without another query. staleTime is how long
+	// it is used while DNS does not answer.
 	freshTime = 30 * time.Second
 	staleTime = 10 * time.Minute
 	// lookupTime bounds one question to DNS.
@@ -33,8 +33,9 @@ type Options struct {
 	Failed func(error)
 }
 
-// Source follows a file. A file that cannot be used leaves the topology before in use. A
-// Source may be used concurrently; a cluster whose DNS is slow holds up its own callers only.
+// Source follows a file. If a changed file cannot be used, the previous topology stays in use.
+// A Source may be used concurrently; slow DNS for one cluster delays only callers of that
+// cluster.
 type Source struct {
 	options Options
 
@@ -114,8 +115,8 @@ func (s *Source) Current() *Topology {
 	return s.now
 }
 
-// Servers are the addresses of a cluster: those of the file, or those of its SRV name, by
-// priority and weight. ErrUnavailable if DNS has not answered for long.
+// Servers returns the addresses of a cluster: from the file, or from its SRV name, by priority
+// and weight. ErrUnavailable if DNS has not answered for longer than staleTime.
 func (s *Source) Servers(ctx context.Context, name string) ([]string, error) {
 	cluster, known := s.Current().Clusters[name]
 	if !known {

@@ -1,5 +1,5 @@
-// Package topology maps boards to clusters. Clusters that share a topology have no consensus
-// between them: the file is the only thing that they have in common.
+// Package topology maps boards to clusters. Clusters that share a topology share nothing but
+// this file; there is no consensus between them.
 //
 // A Topology is one file's content, and never changes. A Source follows the file. A board has
 // one cluster: that of its exact name, or of the longest prefix that matches, or the default.
@@ -27,7 +27,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Limits of a file. A call without a board may ask every cluster, so there are few of them.
+// Limits of a file. The number of clusters is small, because a call without a board may query
+// every cluster.
 const (
 	MaxBytes    = 256 << 10
 	MaxClusters = 64
@@ -212,7 +213,8 @@ func (t *Topology) ruleFaults(rule string) (faults []error) {
 	return faults
 }
 
-// Digest is the same for two files exactly if they say the same: 16 hexadecimal digits.
+// Digest is equal for two files if and only if they have the same meaning: 16 hexadecimal
+// digits.
 func (t *Topology) Digest() string { return t.digest }
 
 // Route finds the cluster of a board; an empty name is the default board's.
@@ -229,10 +231,10 @@ func (t *Topology) Route(board string) Route {
 	return Route{Cluster: t.Default}
 }
 
-// Spread picks one of several clusters for a board by rendezvous hashing: the cluster whose
-// score is highest, and of equal scores the one whose name sorts first. The score is the first
-// 8 bytes, as a big-endian number, of the SHA-256 of the cluster's name, a zero byte and the
-// board's name. So a cluster that is added takes boards from the others, and moves none between
+// Spread picks one of several clusters for a board by rendezvous hashing: the cluster with the
+// highest score or, at equal scores, the first name in sort order. The score is the first 8
+// bytes, as a big-endian number, of the SHA-256 of the cluster's name, a zero byte and the
+// board's name. An added cluster therefore takes boards from the others and moves none between
 // them, whatever the order of the list.
 func Spread(clusters []string, board string) (best string) {
 	var highest uint64

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of a file. With a new key each month that is five years.
+	// maxKeys bounds the keys of a file. With a new key each month, it is enough for five
+	// years.
 	maxKeys = 64
 	// maxID bounds an id, which stands in every encrypted value.
 	maxID     = 32
@@ -34,11 +35,11 @@ var (
 	line    = regexp.MustCompile(`^(\S+)\s*=\s*"([^"]*)"\s*(?:#.*)?$`)
 )
 
-// Open reads a file of keys, in lines like
+// Open reads a file of keys, with lines like
 //
 //	2026-11 = "BASE64 of 32 bytes"
 //
-// ErrInvalid names everything that is wrong. A file that others can read is refused.
+// ErrInvalid names all faults. A file that other users can read is refused.
 func Open(path string) (*Keys, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -126,8 +127,8 @@ func (k *Keys) add(id string, secret []byte) error {
 	return nil
 }
 
-// Add makes a key and writes it to a file, behind the keys that the file has. A file that does not
-// exist is made, and then the key is the current one.
+// Add makes a key and appends it to the keys of a file. If the file does not exist, Add creates
+// it, and the key is the current one.
 func Add(path, id string) (*Keys, error) {
 	if !validID.MatchString(id) {
 		return nil, &logbook.InvalidError{Field: "key id", Reason: badID(id)}
@@ -166,8 +167,8 @@ func Use(path, id string) (*Keys, error) {
 	return keys, keys.write(path)
 }
 
-// write replaces a file in one step, so that no reader and no crash finds half of the keys. Comments
-// of the old file are lost.
+// write replaces a file in one step, so that no reader and no crash finds an incomplete file.
+// Comments of the old file are lost.
 func (k *Keys) write(path string) error {
 	text := heading
 	for i := range k.keys {

@@ -2,18 +2,18 @@
 // backups hold none in plain text.
 //
 // Keys are read from a file that only its owner can read. The first key encrypts, and all decrypt.
-// So a new key is put in front of the old ones, and these stay as long as something encrypted with
-// them is kept. An encrypted value is a text
+// To replace a key, put the new key first, and keep an old key as long as any value encrypted with
+// it exists. An encrypted value is the text
 //
 //	$encrypted:1:KEY:BASE64$
 //
-// of the format's number, the key's id, and a nonce with the ciphertext of AES-256-GCM. Where the
-// value was JSON, the text is a JSON string.
+// with the number of the format, the key's id, and the base64 of a nonce and the ciphertext of
+// AES-256-GCM. For a JSON value, the text is a JSON string.
 //
 // Guarantees: equal values in the same Place have equal texts, so a call that is repeated writes the
 // same bytes. A text that was changed, or moved to another Place, is refused. Without the key, a text
-// reveals the key's id, the length of the value, and whether two values in one Place are equal.
-// Texts of one Place can be exchanged for each other.
+// reveals the key's id, the length of the value, and whether two values in one Place are equal. Texts
+// of one Place can be swapped without detection.
 //
 // It assumes that fewer than 2^48 different values are encrypted with one key.
 package valuekeys
@@ -44,8 +44,9 @@ var (
 	ErrRefused = errors.New("the encrypted value was changed or moved, or its key is another one of the same id")
 )
 
-// Place is where a value stands. It is part of what the encryption protects: a value that is moved to
-// another place is refused there, and does not look equal to the same value in its own.
+// Place identifies the position of a value, such as a field of a job. The encryption covers it: a
+// value that is moved to another place is refused there, and equal values in different places have
+// different texts.
 type Place struct {
 	Owner string // id of the job, book or flow; empty where the value is written before there is one
 	Step  string // of a flow
@@ -116,7 +117,8 @@ func (k *Keys) EncryptJSON(place Place, plain json.RawMessage) json.RawMessage {
 	return json.RawMessage(`"` + k.Encrypt(place, plain) + `"`) // nothing in the text needs an escape
 }
 
-// Decrypt is the opposite of Encrypt. The value may be of any of the places. ErrNoKey, ErrRefused.
+// Decrypt is the inverse of Encrypt. The value may belong to any of the places. ErrNoKey,
+// ErrRefused.
 func (k *Keys) Decrypt(text string, places ...Place) ([]byte, error) {
 	match := pattern.FindStringSubmatch(text)
 	if match == nil || match[0] != text {
@@ -139,8 +141,8 @@ func (k *Keys) DecryptJSON(value json.RawMessage, places ...Place) (json.RawMess
 	return k.Decrypt(text, places...)
 }
 
-// DecryptWithin decrypts what is encrypted within a text: nodes make texts of others. What it cannot
-// decrypt stays.
+// DecryptWithin decrypts the encrypted values within a text, because nodes combine texts. Values
+// that it cannot decrypt stay encrypted.
 func (k *Keys) DecryptWithin(text string, places ...Place) string {
 	if !strings.Contains(text, prefix) {
 		return text
@@ -168,8 +170,8 @@ func (k *key) decrypt(encoded string, places []Place) ([]byte, error) {
 	return nil, ErrRefused
 }
 
-// protected is what the ciphertext is bound to: each part with its length in front, so that no two
-// places give the same bytes.
+// protected is the additional data of the encryption: each part of the place, preceded by its
+// length, so that no two places have the same bytes.
 func (k *key) protected(place Place) []byte {
 	var bound []byte
 	for _, part := range []string{k.id, place.Owner, place.Step, place.Field, place.Name} {
@@ -179,8 +181,8 @@ func (k *key) protected(place Place) []byte {
 	return bound
 }
 
-// nonce is a function of the value and its place. A random one would make a repeated call another
-// call, and the state machine compares repeats to the byte.
+// nonce is a function of the value and its place. With a random nonce, a repeated call would
+// differ, and the state machine compares repeats byte by byte.
 func (k *key) nonce(protected, plain []byte) []byte {
 	mac := hmac.New(sha256.New, k.nonces)
 	mac.Write(binary.BigEndian.AppendUint32(nil, uint32(len(protected))))
@@ -189,13 +191,14 @@ func (k *key) nonce(protected, plain []byte) []byte {
 	return mac.Sum(nil)[:k.aead.NonceSize()]
 }
 
-// pattern finds an encrypted text. What follows it is no part of it: base64 has no $.
+// pattern finds an encrypted text. It ends at the closing $, because base64 has no $.
 var pattern = regexp.MustCompile(`\$encrypted:1:(` + idPattern + `):([A-Za-z0-9+/=]+)\$`)
 
 // shortened finds one also where its end was cut off.
 var shortened = regexp.MustCompile(`"?\$encrypted:1:(` + idPattern + `):[A-Za-z0-9+/=]*(\$"?|…)?`)
 
-// KeyID is the id of the key with which a JSON value was encrypted, and false for a plain value.
+// KeyID returns the id of the key with which a JSON value was encrypted; false for a plain
+// value.
 func KeyID(value json.RawMessage) (id string, encrypted bool) {
 	text, ok := textOf(value)
 	if !ok {
@@ -217,8 +220,8 @@ func textOf(value json.RawMessage) (string, bool) {
 	return string(value[1 : len(value)-1]), true
 }
 
-// Shown is a text for people: what is encrypted in it stands as "[encrypted with key ID]". Nodes cut
-// long texts where they make one of several, and then no key decrypts the rest.
+// Shown makes a text for display: it replaces encrypted values by "[encrypted with key ID]". Nodes
+// cut long texts when they combine several, and no key decrypts a cut value.
 func Shown(text string) string {
 	if !strings.Contains(text, prefix) {
 		return text
@@ -235,15 +238,16 @@ func Shown(text string) string {
 // overhead is how much longer than base64 an encrypted JSON value is at most.
 const overhead = len(`"`+prefix+":"+suffix+`"`) + maxID
 
-// PlainSize is how long a value may be so that its text is not longer than a size.
+// PlainSize is the maximum size of a plain value whose encrypted text has at most the given
+// size.
 func PlainSize(size int) int {
 	const nonceAndTag = 12 + 16
 	return max(0, (size-overhead)/4*3-nonceAndTag)
 }
 
-// PlainLimits are the limits for plain values whose encrypted ones keep to the limits of a cluster. An
-// update of a flow may have many small values, which grow most, so less of a command is left to it.
-// Nil keys leave the limits as they are.
+// PlainLimits returns the limits for plain values, so that the encrypted values stay within the limits
+// of a cluster. Small values grow most, and an update of a flow can have many, so the limit of a
+// command shrinks most. With nil keys, the limits are unchanged.
 func (k *Keys) PlainLimits(limits logbook.Limits) logbook.Limits {
 	if k == nil {
 		return limits

@@ -13,7 +13,7 @@ import (
 // ours is the package of the messages that are checked, and of their options.
 const ours = "conductord.v1"
 
-// checker finds messages that do not state their role. Each fault is an error of its own, so that
+// checker finds messages that do not state their role. Each fault is a separate error, so that
 // one run names all of them.
 type checker struct {
 	options linker.Resolver
@@ -23,8 +23,8 @@ type checker struct {
 }
 
 // check returns an error for each call and command without a rule, for each of their messages without
-// a scope, and for each text in them without a class. Else it returns the names of the messages that
-// are encoded by generated code.
+// a scope, and for each text in them without a class. Without errors, it returns the names of the
+// messages that are encoded by generated code.
 func check(files linker.Files) (fast []string, err error) {
 	c := &checker{options: files.AsResolver(), seen: map[protoreflect.FullName]bool{}, kinds: map[string]protoreflect.FieldDescriptor{}}
 	for _, file := range files {
@@ -68,7 +68,8 @@ func (c *checker) option(of protoreflect.Descriptor, name string) protoreflect.V
 	return options.ProtoReflect().Get(kind.TypeDescriptor())
 }
 
-// rule is the rule of a call or a command: what it needs, what it applies, and whether it is audited.
+// rule is the rule of a call or a command: the needed permission, the applied command, and whether it
+// is audited.
 func (c *checker) rule(of protoreflect.Descriptor, name string) (needs protoreflect.Name, applies string, audited bool) {
 	rule := c.option(of, name).Message()
 	field := func(name protoreflect.Name) protoreflect.FieldDescriptor {
@@ -92,7 +93,8 @@ func (c *checker) call(call protoreflect.MethodDescriptor) {
 	}
 }
 
-// commands checks the commands of the log. The leader makes its own for calls that were allowed.
+// commands checks the commands of the log. The leader makes its own commands for calls that were
+// allowed.
 func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
 	for i := range kinds.Len() {
 		kind := kinds.Get(i)
@@ -127,7 +129,7 @@ func (c *checker) scope(message protoreflect.MessageDescriptor) {
 	}
 }
 
-// paths checks that the paths in the options of a message lead to fields that are no messages.
+// paths checks that the paths in the options of a message lead to scalar fields.
 func (c *checker) paths(message protoreflect.MessageDescriptor) {
 	for _, option := range []string{"scope", "place"} {
 		c.option(message, option).Message().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

@@ -1,6 +1,6 @@
-// Command generate writes the Go code of the .proto files beside it. It
-// compiles them in Go and runs the protobuf plugins that go.mod pins as tools,
-// so that nobody needs to install protoc. Run it by "make api".
+// Command generate writes the Go code of the .proto files beside it. It compiles them in Go
+// and runs the protobuf plugins that go.mod pins as tools, so that protoc need not be
+// installed. Run it with "make api".
 package main
 
 import (
@@ -177,8 +177,8 @@ func write(root string, files []*pluginpb.CodeGeneratorResponse_File) error {
 	return nil
 }
 
-// withoutUnused removes the methods of vtproto that nobody here calls: messages are
-// written into memory of the caller's, by MarshalToSizedBufferVT.
+// withoutUnused removes unused methods of vtproto: all messages are written into the caller's
+// memory, by MarshalToSizedBufferVT.
 func withoutUnused(content string) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", content, parser.ParseComments)

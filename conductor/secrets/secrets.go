@@ -44,13 +44,15 @@ import (
 const (
 	// commandTimeout bounds a call of the command: a step waits for it.
 	commandTimeout = 10 * time.Second
-	// outputDelay bounds the wait for the output of what a killed command has started.
+	// outputDelay bounds the wait for the output of processes that a killed command has
+	// started.
 	outputDelay = time.Second
-	// readLimit shows that a secret is over its limit, also with a line break at its end.
+	// readLimit is one byte more than a secret of the largest size with a line break, so that
+	// a longer secret is detected.
 	readLimit = int64(engine.MaxSecret + len("\r\n") + 1)
 )
 
-// validName is what secrets are called: a name is a part of a path and of a variable.
+// validName matches the names of secrets. A name is part of a path and of a variable.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
 
 // Options are the sources. An empty one has no secrets.
@@ -145,8 +147,8 @@ func trimLineBreak(secret []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
 }
 
-// fileOfBoard reads the file in a board's directory. The name of a board may have any characters. One that means
-// another path when it is cleaned, such as a/../b, must not reach the secrets of that board.
+// fileOfBoard reads the file in a board's directory. The name of a board may have any characters. A name such
+// as a/../b, which changes when its path is cleaned, must not reach the secrets of another board.
 func (s *Source) fileOfBoard(_ context.Context, board, name string) ([]byte, error) {
 	if !filepath.IsLocal(board) || filepath.Clean(board) != board || board == "." {
 		return nil, nil

@@ -1,5 +1,6 @@
-// Command man writes a manual page for each command of conductord into a directory, and
-// the completions of its command line for three shells. The packages hold them.
+// Command man writes a manual page for each command of conductord into a directory, and the
+// completions of its command line for three shells. Packages of conductord contain these
+// files.
 //
 //	go run ./deploy/man DIR
 package main
@@ -53,8 +54,8 @@ func write(dir string) error {
 	return writeCompletions(root, filepath.Join(dir, "completions"))
 }
 
-// defaultsOnce makes the pages show a flag as its help does: the kind of its value behind the name, and
-// a default that is not empty behind the text.
+// defaultsOnce makes the pages show a flag like its help: the type of its value after the name, and a
+// non-empty default after the text.
 func defaultsOnce(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		defaultsOnce(below)

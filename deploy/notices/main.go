@@ -1,5 +1,5 @@
-// Command notices writes the licences of all that is in a binary: of Go, and of each module that was linked, with its
-// notices. It reads the modules from the binary, and their files from the module cache.
+// Command notices writes the licences and notices of everything in a binary: of Go, and of each linked
+// module. It reads the modules from the binary, and their files from the module cache.
 //
 //	go run ./deploy/notices BINARY >THIRD-PARTY-NOTICES
 package main
@@ -57,12 +57,14 @@ func notices(binary string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// escaped is a path as the module cache writes it: "!" and a small letter for each capital one.
+// escaped is a path in the form of the module cache: each capital letter becomes "!" and the
+// small letter.
 func escaped(path string) string {
 	return regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(path, func(c string) string { return "!" + strings.ToLower(c) })
 }
 
-// add writes the licences in a directory. A module without one is an error: nobody has looked at how it may be used.
+// add writes the licences in a directory. A module without a licence is an error: its terms of use are
+// unknown.
 func add(text *bytes.Buffer, name, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -37,7 +37,7 @@ func (booking) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	if failAt == call.Step {
 		return nil, &logbook.Failure{Kind: "refused", Message: "no seats left", Permanent: true}
 	}
-	// A real step shows call.Key() to the airline, which makes one booking of all attempts.
+	// A real step passes call.Key() to the airline, which makes one booking for all attempts.
 	return "FL-189", note(dir, call, "books")
 }
 
@@ -56,7 +56,8 @@ func arguments(call *flow.Call) (dir, failAt string, err error) {
 	return dir, failAt, flow.Permanent(call.Arguments.Decode("fail_at", &failAt))
 }
 
-// note adds a line to the log of the trip: one write, which others do not mix with theirs.
+// note adds a line to the log of the trip, in one write, so that lines of other processes do
+// not mix with it.
 func note(dir string, call *flow.Call, what string) error {
 	file, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

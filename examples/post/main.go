@@ -1,5 +1,5 @@
-// Command post gives the worker beside it something to do: it posts a job with
-// a flow, and waits for its result.
+// Command post posts a job with a flow for the worker in examples/worker, and waits for its
+// result.
 //
 //	go run ./examples/post 127.0.0.1:7070
 package main

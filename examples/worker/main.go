@@ -1,6 +1,5 @@
-// Command worker is a conductor with a flow of its own, written in Go. It
-// claims the jobs of kind "greet" from a cluster and runs them until it is
-// interrupted:
+// Command worker is a conductor with its own flow, written in Go. It claims the jobs of kind
+// "greet" from a cluster and runs them until it is interrupted:
 //
 //	go run ./examples/worker 127.0.0.1:7070
 package main

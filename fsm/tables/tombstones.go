@@ -52,8 +52,8 @@ func (g *tombstones) end(t Table, key []byte) (end []byte, found bool) {
 	return bytesOf(to.key), true
 }
 
-// learn remembers that the range from key to next contains only deleted rows. next is the next row
-// that exists; nil if there is none. deleted is the number of deleted rows.
+// learn remembers that the range from key to next contains only deleted rows. next is the next
+// existing row; nil if there is none. deleted is the number of deleted rows.
 func (g *tombstones) learn(t Table, key, next []byte, deleted int) {
 	if g == nil {
 		return

@@ -1,14 +1,13 @@
-// Package boottime measures how long something takes by a clock that counts
-// the time for which the machine was suspended, and that nobody can set: on
-// Linux it is CLOCK_BOOTTIME. Go's own monotonic clock stands still while the
-// machine sleeps, and the wall clock jumps.
+// Package boottime measures elapsed time, including the time for which the machine was
+// suspended. Its clock cannot be set; on Linux it is CLOCK_BOOTTIME. Go's own monotonic clock
+// stops while the machine sleeps, and the wall clock jumps.
 package boottime
 
 import "time"
 
-// Now is a reading for Sub, Before, After and Add among readings of this
-// process; it never goes back. Its wall time means nothing: do not show it, and
-// do not compare it with times from elsewhere.
+// Now reads the clock, which never goes back. Use Sub, Before, After and Add only between
+// readings of this process. The wall time of a reading means nothing: do not show it, and do
+// not compare it with other times.
 func Now() time.Time {
 	slept := suspended()
 	return time.Now().Add(slept)

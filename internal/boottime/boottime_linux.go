@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fresh is how long, by Go's monotonic clock, a reading of the clocks is used again: a reading
-// takes two system calls. A caller can be suspended for any time after its reading, so it
-// must bear that a reading misses the last moment.
+// fresh is how long, by Go's monotonic clock, a reading is reused, because a reading takes two
+// system calls. The machine can be suspended right after any reading, so callers must tolerate
+// a slightly old reading anyway.
 const fresh = time.Millisecond
 
 var (
@@ -29,7 +29,7 @@ func suspended() time.Duration {
 		return time.Duration(longest.Load())
 	}
 	var boot, monotonic unix.Timespec
-	// Neither fails on a Linux that Go supports; if one does, no suspension is seen.
+	// Neither call fails on a Linux that Go supports. If one fails, no suspension is detected.
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil && unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic) == nil {
 		measured := boot.Nano() - monotonic.Nano()
 		for before := longest.Load(); measured > before && !longest.CompareAndSwap(before, measured); before = longest.Load() {

@@ -27,8 +27,8 @@ func Calls(file protoreflect.FileDescriptor) iter.Seq2[string, protoreflect.Meth
 	}
 }
 
-// Messages are filled messages of a type: one, or one for each field of its oneof. Their texts come
-// from text. Lists and maps have one item.
+// Messages returns filled messages of a type: one, or one for each field of its oneof. text
+// supplies their texts. Lists and maps have one item.
 func Messages(of protoreflect.MessageType, text func(protoreflect.FieldDescriptor) string) (all []proto.Message) {
 	variants := 1
 	if oneofs := of.Descriptor().Oneofs(); oneofs.Len() > 0 {
@@ -89,7 +89,7 @@ func one(of protoreflect.FieldDescriptor) protoreflect.Value {
 	return protoreflect.ValueOfInt64(1)
 }
 
-// Texts calls do for each text in a message: strings, bytes and the keys of maps.
+// Texts calls do for each text in a message: strings, bytes and map keys.
 func Texts(message protoreflect.Message, do func(field protoreflect.FieldDescriptor, text string)) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		scalar := func(value protoreflect.Value) {

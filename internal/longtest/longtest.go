@@ -1,8 +1,8 @@
 // Package longtest keeps long tests out of a plain `go test ./...`, which a newcomer runs.
 //
-// A long test repeats, measures, kills for a while, or holds a rarer case of what a quick test
-// holds. Each promise keeps a quick test. CONDUCTORD_TEST=all adds the long tests, as CI does,
-// and so does -run, because it names the tests to run.
+// A long test repeats, measures, kills processes for a while, or covers a rarer case of a
+// quick test. Each promise has at least one quick test. CONDUCTORD_TEST=all adds the long
+// tests, as in CI. -run adds them too, because it names the tests to run.
 package longtest
 
 import (

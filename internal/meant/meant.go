@@ -1,4 +1,4 @@
-// Package meant finds the known word that a misspelt one was perhaps meant to be.
+// Package meant finds the known word that is most similar to a misspelt word.
 package meant
 
 import (
@@ -10,13 +10,13 @@ import (
 const (
 	// maxMisspelt bounds the words that are compared letter by letter.
 	maxMisspelt = 40
-	// maxCandidates bounds with how many: a name that stands nowhere may have
-	// to be compared with ten thousand, and fifty times over.
+	// maxCandidates bounds the number of compared words: an unknown name could be compared
+	// with ten thousand words, up to fifty times.
 	maxCandidates = 500
 )
 
-// Hint names the known word that was perhaps meant by one that is not among them, as the
-// end of a sentence; nothing if none is like it.
+// Hint suggests the known word that is similar to an unknown word, as the end of a sentence;
+// empty if no word is similar.
 func Hint(word string, known []string) string {
 	if best := Word(word, known); best != "" {
 		return "; did you mean " + strconv.Quote(best) + "?"
@@ -54,8 +54,8 @@ func Word(word string, known []string) string {
 	return best
 }
 
-// distance is how many letters must be changed, added, removed or exchanged
-// with their neighbours to make one word of another.
+// distance is the number of letters that must be changed, added, removed or swapped with a
+// neighbour to turn one word into the other.
 func distance(from, to []rune) int {
 	before, previous := make([]int, len(to)+1), make([]int, len(to)+1)
 	for j := range previous {

@@ -1,9 +1,8 @@
-// Package tomlpos finds where the keys of a TOML document stand, for messages about
-// its meaning: the decoder gives the place of a syntax error only.
+// Package tomlpos finds the positions of the keys in a TOML document, for messages about its
+// meaning: the decoder gives positions of syntax errors only.
 //
-// It reads the document with go-toml's own parser, which its authors call unstable:
-// this package is the one place that uses it. Where a text is not TOML, positions are
-// known up to the first error.
+// It uses go-toml's own parser, whose API its authors call unstable, so only this package uses
+// it. If a text is not TOML, positions are known up to the first error.
 package tomlpos
 
 import (
@@ -85,7 +84,7 @@ func (x *Index) header(text string, node *unstable.Node) string {
 	return path
 }
 
-// latest is the path of a table: in an array of tables its last element is meant.
+// latest is the path of a table. For an array of tables, it is the path of the last element.
 func (x *Index) latest(path string) string {
 	if count := x.tables[path]; count > 0 {
 		return fmt.Sprintf("%s[%d]", path, count-1)
@@ -142,8 +141,8 @@ func (x *Index) note(path string, offset int) {
 	x.Positions[path] = Position{Line: line, Column: offset - x.lines[line-1] + 1}
 }
 
-// maxPath bounds the paths whose positions are known. Without it a document of long
-// names, one within the other, would cost its size squared in memory.
+// maxPath bounds the length of paths with known positions. Without it, a document of long
+// nested names would need memory quadratic in its size.
 const maxPath = 400
 
 // Join is the path of a part; beyond maxPath it is that of the whole.
@@ -157,8 +156,8 @@ func Join(path, part string) string {
 	return path + "." + part
 }
 
-// brackets is the deepest nesting of brackets in a text that is not TOML, also in its
-// strings.
+// brackets is the deepest nesting of brackets in a text that is not TOML, including brackets
+// in its strings.
 func brackets(text string) int {
 	depth, deepest := 0, 0
 	for i := range len(text) {

@@ -21,8 +21,8 @@ const (
 // size is that of version 00-TRACE-SPAN-FLAGS.
 const size = 2 + 1 + 32 + 1 + 16 + 1 + 2
 
-// Parse reads a traceparent. It accepts version 00 in small letters only. The error is
-// a logbook.ErrInvalid or, of a longer text, a logbook.ErrLimit, and names the field.
+// Parse reads a traceparent. It accepts version 00 in small letters only. The error is a
+// logbook.ErrInvalid, or a logbook.ErrLimit for a text that is too long, and names the field.
 func Parse(field, text string) (trace.SpanContext, error) {
 	if len(text) > size {
 		return trace.SpanContext{}, &logbook.LimitError{Field: field, Limit: size, Size: int64(len(text)), Unit: "bytes"}

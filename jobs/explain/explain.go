@@ -1,6 +1,6 @@
-// Package explain says why a job does not run now: from everything that decides about
-// it, a Situation, it finds the first cause that holds, and what would help. A board
-// gathers the situation in one read, so that its parts agree.
+// Package explain explains why a job does not run now. A Situation has all facts that decide
+// about the job; Explain finds the first matching cause and a remedy. A board gathers the
+// situation in one read, so that its parts agree.
 package explain
 
 import (

@@ -30,10 +30,10 @@ func ruleOf(t testing.TB, rule, zone string) *schedules.Rule {
 	return r
 }
 
-// TestRulesThroughClockChanges: what does not exist is moved to the end of the
-// gap, what exists twice is taken once, and rules of every hour go on evenly.
-// Berlin goes from 2 to 3 on 2026-03-29, and from 3 back to 2 on 2026-10-25;
-// New York from 2 to 3 on 2026-03-08, and from 2 back to 1 on 2026-11-01.
+// TestRulesThroughClockChanges: a local time that does not exist moves to the end of the gap,
+// a time that exists twice counts once, and hourly rules continue evenly. Berlin goes from 2
+// to 3 on 2026-03-29, and from 3 back to 2 on 2026-10-25; New York from 2 to 3 on 2026-03-08,
+// and from 2 back to 1 on 2026-11-01.
 func TestRulesThroughClockChanges(t *testing.T) {
 	const berlin, newYork = "Europe/Berlin", "America/New_York"
 	for _, row := range []struct {

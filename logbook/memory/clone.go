@@ -2,7 +2,7 @@ package memory
 
 import "reflect"
 
-// clone copies a value with all that it points to. Unexported fields, of times and ids, are copied as they are.
+// clone copies a value deeply. Unexported fields, which only times and ids have, are copied shallowly.
 func clone[T any](value T) T {
 	deepen(reflect.ValueOf(&value).Elem())
 	return value

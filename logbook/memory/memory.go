@@ -36,8 +36,8 @@ type book struct {
 	flows []logbook.FlowID
 }
 
-// flow is a flow without its atoms, and those by order and by name: so the cost of an update depends
-// on what it changes, not on the size of the flow.
+// flow has a flow without its atoms, and the atoms by order and by name. The cost of an update
+// therefore depends on its changes, not on the size of the flow.
 type flow struct {
 	head  logbook.FlowDetail
 	atoms []*logbook.AtomDetail
@@ -53,8 +53,8 @@ func New(limits logbook.Limits) *Connection {
 	}
 }
 
-// checkSize refuses what would not fit into one command. Nothing is encoded for a wire here, so it
-// measures the JSON form.
+// checkSize refuses input that would not fit into one command. It measures the JSON form, because
+// this package has no wire encoding.
 func (c *Connection) checkSize(command any) error {
 	encoded, err := json.Marshal(command)
 	if err != nil {

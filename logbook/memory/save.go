@@ -13,7 +13,7 @@ import (
 )
 
 // SaveBook writes a book and its flows, or merges them into the existing book. A new flow is pending
-// and without atoms, whatever the argument holds: only updates change that.
+// and without atoms, regardless of the argument: only updates change its state and atoms.
 func (c *Connection) SaveBook(ctx context.Context, given logbook.Book) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -25,14 +25,14 @@ const (
 	holdTime = 500 * time.Millisecond
 	// atOnce bounds the tries under way; beyond it, a try is left out.
 	atOnce = 64
-	// pipelined is how many requests a flood sends at once on its connection, and opened how
-	// many connections or streams a try opens.
+	// pipelined is the number of requests that a flood sends together on its connection;
+	// opened is the number of connections or streams that one try opens.
 	pipelined = 100
 	opened    = 20
 )
 
-// attacks are tries at a node. An error says which attack got in; every kind of refusal returns nil.
-// A try chooses its node and its variant by its number, counted from 0.
+// attacks are tries against a node. An error means that the attack succeeded; every kind of refusal
+// returns nil. A try chooses its node and its variant by its number, counted from 0.
 var attacks = []struct {
 	name string
 	try  func(ctx context.Context, c *Cluster, n int) error
@@ -151,8 +151,8 @@ func member(certificate string, version uint16) func(context.Context, *Cluster, 
 	}
 }
 
-// Control makes the greeting of a would-be member with the right certificate. It is heard, so
-// the others are refused for their certificates.
+// Control sends the hello of a member with the right certificate. It is accepted, which shows
+// that the others are refused because of their certificates.
 func (c *Cluster) Control(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -162,7 +162,7 @@ func (c *Cluster) Control(ctx context.Context) error {
 	return nil
 }
 
-// greet sends the hello of a member. A welcome reveals the cluster, also one that refuses.
+// greet sends the hello of a member. Any welcome, even a refusal, reveals the cluster.
 func (c *Cluster) greet(ctx context.Context, n int, config *tls.Config) error {
 	conn, err := dial(ctx, raftPort(c, n))
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *Cluster) greet(ctx context.Context, n int, config *tls.Config) error {
 	return nil
 }
 
-// raw sends bytes, each a part of the time of slow after the one before, and reads what is said.
+// raw sends bytes spread over the time slow, and reads the answer.
 func raw(where port, said string, slow time.Duration) func(context.Context, *Cluster, int) error {
 	return func(ctx context.Context, c *Cluster, n int) error {
 		conn, err := dial(ctx, where(c, n))
@@ -246,7 +246,7 @@ func setBody(r *http.Request, body io.Reader) {
 	r.Body, r.ContentLength = io.NopCloser(body), -1
 }
 
-// vouch says that the call comes from a node, for somebody who may do everything.
+// vouch claims that the call comes from a node, for a principal with all permissions.
 func vouch(n int, r *http.Request) {
 	for name, values := range map[string][]string{
 		wire.HeaderPrincipal: {"node/node1", "local/0", "shop", "", "node/"},
@@ -287,7 +287,7 @@ func manyConnections(ctx context.Context, c *Cluster, n int) error {
 	return nil
 }
 
-// manyWatches holds watches of the guest's board, which it may have, on one connection.
+// manyWatches holds watches of the guest's board, which the guest may have, on one connection.
 func manyWatches(ctx context.Context, c *Cluster, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, holdTime)
 	defer cancel()

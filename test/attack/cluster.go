@@ -1,9 +1,9 @@
 // Package attack sets hostile clients and would-be members on a cluster with TLS and access
 // control, at a bounded rate and on loopback alone.
 //
-// A Cluster has an honest client beside what attackers can have: the addresses, certificates
-// that are not right for what they try, and tokens that are wrong, over, or of a principal
-// that may do little. Run makes one try after another and reports those that got in.
+// A Cluster has an honest client, and everything that an attacker can have: the addresses,
+// certificates of the wrong kind, and tokens that are wrong, expired, or of a principal with
+// few permissions. Run makes one try after another and reports the tries that succeeded.
 package attack
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Flood is one client that does its worst at a node, from several hosts of this machine.
+// Flood is one client that floods a node, from several addresses of this machine.
 type Flood struct {
 	Name     string
 	Token    bool // of a principal that may read one board, on each connection
@@ -24,7 +24,8 @@ type Flood struct {
 	run      func(ctx context.Context, f *flooder)
 }
 
-// Floods are all kinds. Each takes connections that are open already, unless it opens its own.
+// Floods are all kinds of flood. Each uses connections that are open already, unless it opens
+// its own.
 var Floods = slicesOf(
 	frames("PING", false, strings.Repeat(frame(6, 0, 0, strings.Repeat("\x00", 8)), 200)),
 	frames("SETTINGS", false, strings.Repeat(frame(4, 0, 0, "\x00\x04\x00\x00\xff\xff\x00\x03\x00\x00\x00\x64"), 200)),
@@ -72,7 +73,8 @@ var Floods = slicesOf(
 	}},
 )
 
-// slicesOf makes each flood one of one host and one of a hundred; principals have one.
+// slicesOf makes two floods of each: from one host and from a hundred. Floods of principals
+// use one host.
 func slicesOf(kinds ...Flood) (all []Flood) {
 	for _, kind := range kinds {
 		one, many := kind, kind
@@ -142,7 +144,7 @@ func (f *flooder) header(method, path string) string {
 	return header
 }
 
-// frames sends the same frames again and again beside one request, whose token says who it is.
+// frames repeats the same frames beside one request, whose token authenticates the connection.
 func frames(name string, token bool, part string) Flood {
 	return Flood{Name: name, Token: token, run: func(ctx context.Context, f *flooder) {
 		for ctx.Err() == nil {
@@ -187,7 +189,7 @@ func requests(name string, token bool, atOnce int, request func(f *flooder, id u
 	}}
 }
 
-// readAnswers takes a slot for each stream that ends, until the connection does.
+// readAnswers releases a slot for each stream that ends, until the connection ends.
 func readAnswers(conn net.Conn, slots <-chan struct{}) {
 	const headers, reset, ends = 1, 3, 1
 	var head [9]byte
@@ -232,7 +234,7 @@ func literal(name, value string) string {
 
 func newID() string { return jobs.NewSessionID().String() }
 
-// Alone is no flood: so many goroutines compute for the time that a flood would take.
+// Alone is no flood: a number of goroutines compute for the duration of a flood.
 func Alone(ctx context.Context, n int) {
 	var all sync.WaitGroup
 	for range n {

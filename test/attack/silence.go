@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// reopenPause is how soon a silent connection that was closed is opened again.
+// reopenPause is the pause before a closed silent connection is reopened.
 const reopenPause = 2 * time.Millisecond
 
-// Silence holds connections to each raft port that say nothing, and opens them again when a node
-// closes them, until the result is called.
+// Silence holds silent connections to each raft port, and reopens them when a node closes them,
+// until the returned function is called.
 func (c *Cluster) Silence(perPort int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var held sync.WaitGroup

@@ -5,10 +5,9 @@
 //
 //	go run ./test/chaos -minutes 5 -seed 7
 //
-// The same seed makes the same faults again. As root it has a network and disks
-// of its own to break; otherwise it names the nemeses that it leaves out. It
-// ends with status 1 when a promise was broken, and keeps everything there is to
-// look at.
+// The same seed makes the same faults. As root, it has its own network and disks to break;
+// otherwise it names the nemeses that it leaves out. If a promise is broken, it ends with
+// status 1 and keeps all files for inspection.
 package main
 
 import (
@@ -71,8 +70,7 @@ const mixed = "mixed"
 // dirEnv hands the folder, with the daemon in it, to the process in the lab.
 const dirEnv = "CONDUCTORD_CHAOS_DIR"
 
-// run builds the daemon, goes into the lab if there can be one, and breaks the
-// cluster there.
+// run builds the daemon, enters the lab if one is possible, and breaks the cluster there.
 func run(o options) (status int, err error) {
 	if dir := os.Getenv(dirEnv); dir != "" {
 		o.dir = dir

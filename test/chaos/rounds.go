@@ -8,20 +8,20 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// takeover is how long after the TTL of a silent owner its job may be claimable:
-// several times the grace, the cool-down and the second that are promised.
+// takeover limits the time after the TTL of a silent owner until its job is claimable. It is
+// several times the promised grace, cool-down and second.
 const takeover = 10 * time.Second
 
-// longest is how long no write may be acknowledged while one kind of fault
-// lasts: several times what is promised, for machines that are slow.
+// longest limits the time without an acknowledged write during one kind of fault. It is
+// several times the promise, for slow machines.
 var longest = map[cluster.Nemesis]time.Duration{
 	cluster.NemesisKill:     12 * time.Second,
 	cluster.NemesisHungDisk: 14 * time.Second, // the leader gives up after 5 s
 	cluster.NemesisClock:    8 * time.Second,
 }
 
-// shortRounds has a round for each nemesis, made so that a daemon without the
-// guard against it is found out.
+// shortRounds has a round for each nemesis, which detects a daemon without the guard against
+// that nemesis.
 func shortRounds(plan cluster.Plan) [][]cluster.Fault {
 	var rounds [][]cluster.Fault
 	for _, kind := range plan.Kinds {

@@ -14,9 +14,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// TestOnlyRepeatableStepsRunAhead cuts off one owner of flows after the other, and holds that
-// the ledger then finds steps that took results which the record has lost, and that all of
-// them are repeatable.
+// TestOnlyRepeatableStepsRunAhead cuts off one owner of flows after another. The ledger must
+// find steps that used results missing from the record, and all of them must be repeatable.
 func TestOnlyRepeatableStepsRunAhead(t *testing.T) {
 	longtest.Skip(t)
 	dir, err := os.MkdirTemp(memory(), "conductord-ahead-")

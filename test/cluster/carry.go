@@ -18,9 +18,8 @@ type moment struct {
 	end   bool
 }
 
-// carryOut does to the cluster what the faults say, each at its time. It returns
-// when the last one has ended, or an error if a node has ended itself although
-// nothing was done to its disk.
+// carryOut injects the faults into the cluster, each at its time. It returns when the last one
+// has ended. It returns an error if a node has ended itself without a fault of its disk.
 func (r *Runner) carryOut(ctx context.Context, faults []Fault) error {
 	began := time.Now()
 	var moments []moment
@@ -125,8 +124,8 @@ func (r *Runner) begin(ctx context.Context, f Fault) int {
 	return node
 }
 
-// flicker cuts one direction after the other, for less than a leader's lease. Messages
-// from before arrive late, and look like news.
+// flicker cuts one direction after the other, each for less than a leader's lease. Earlier
+// messages arrive late and look new.
 func (r *Runner) flicker(ctx context.Context, f Fault) {
 	cutter, size := r.Cluster.(Cutter), r.Cluster.Size()
 	draw := rand.New(rand.NewPCG(uint64(f.At), uint64(f.Lasts)))

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// check checks a round whose faults are mended. ctx ends when every job must
+// check checks a round after its faults are repaired. ctx ends at the time when every job must
 // have ended.
 func (r *Runner) check(ctx context.Context, history *History, sessions []jobs.SessionID, p *posted) error {
 	flows, err := r.awaitFlows(ctx, p)
@@ -91,8 +91,8 @@ func (r *Runner) stuck(id jobs.JobID, err error) error {
 	return fmt.Errorf("%w\n%s", fault, strings.Join(lines, "\n"))
 }
 
-// endPlain closes the workers' sessions, claims every plain job that is left, and
-// consumes it: so each of them can be claimed, and none is held by nobody.
+// endPlain closes the workers' sessions, and claims and consumes every remaining plain job.
+// This shows that each job can be claimed, and that no dead owner holds one.
 func (r *Runner) endPlain(ctx context.Context, history *History, sessions []jobs.SessionID) error {
 	for _, session := range sessions {
 		if err := r.client.CloseSession(ctx, session); err != nil {
@@ -154,8 +154,8 @@ func (r *Runner) checkFlows(ctx context.Context, ended []jobs.Job) error {
 	return r.ledger.Faults()
 }
 
-// equal waits until all nodes stand at one index, and compares their states
-// there. Conductors go on, so the nodes may have to be asked again.
+// equal waits until all nodes are at one index, and compares their states there. Conductors
+// continue to write, so equal may have to query the nodes repeatedly.
 func (r *Runner) equal(ctx context.Context) error {
 	for {
 		indexes, sums := map[uint64]bool{}, map[[32]byte]bool{}

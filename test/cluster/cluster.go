@@ -1,6 +1,5 @@
-// Package cluster breaks a cluster on purpose and checks what is left of the
-// promises. A variant of it runs the nodes: within the test's process under
-// testing/synctest, or as real processes.
+// Package cluster breaks a cluster on purpose and checks its promises. The nodes run within
+// the test's process under testing/synctest, or as real processes.
 //
 // A Plan makes a list of faults from a seed; the same seed makes the same list.
 // A Runner goes through it in rounds: it starts a workload, carries out the
@@ -40,11 +39,9 @@ type Cluster interface {
 	Kill(i int)
 	// Running reports whether a node runs. A node that has ended itself does not.
 	Running(i int) bool
-	// Ended is why a node that does not run has ended itself; nil if it was
-	// killed.
+	// Ended returns why a stopped node has ended itself; nil if it was killed.
 	Ended(i int) error
-	// Digest sums up the state of a node that runs, and says up to which log
-	// index.
+	// Digest returns the digest of a running node's state, and the log index of that state.
 	Digest(ctx context.Context, i int) (index uint64, sum [32]byte, err error)
 	// Close ends all nodes. The error names what they have left behind.
 	Close() error
@@ -57,8 +54,8 @@ type (
 		Pause(i int)
 		Resume(i int)
 	}
-	// Cutter cuts the network in one direction. Bytes that are under way wait,
-	// and arrive after HealCuts. Both may be called concurrently.
+	// Cutter cuts the network in one direction. Bytes in transit wait, and arrive after
+	// HealCuts. Both methods may be called concurrently.
 	Cutter interface {
 		Cut(from, to int)
 		HealCuts()
@@ -77,9 +74,9 @@ type (
 	PowerCutter interface {
 		PowerCut(i int)
 	}
-	// Damager makes something wrong in the files of one node, which it kills before
-	// and starts again, until Repair, which does both too. The error is a node that
-	// neither started nor refused in words.
+	// Damager damages a file of one node: it kills the node, changes the file, and starts the
+	// node again. Repair undoes the damage in the same way. The error is a node that neither
+	// started nor refused with a message.
 	Damager interface {
 		Damage(i int, seed uint64) error
 		Repair(i int) error

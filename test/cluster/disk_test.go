@@ -17,9 +17,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// disk stands between a node and its log, and can be faulty. A write that the
-// log has acknowledged is synced: a copy of the directory between two writes is
-// what a loss of power leaves of the log.
+// disk stands between a node and its log, and can be faulty. An acknowledged write of the log
+// is synced, so a copy of the directory between two writes equals the log after a power loss.
 type disk struct {
 	mu     sync.Mutex // held by each write, and while the directory is copied
 	fault  cluster.DiskFault
@@ -89,9 +88,8 @@ func (e *engine) SetUint64(key []byte, value uint64) error {
 	return e.disk.write(func() error { return e.Engine.SetUint64(key, value) })
 }
 
-// copyTo copies a data directory between two writes of the log. Other files are
-// copied as they are at some moment, as SIGKILL leaves them; with powerless, the
-// files that are never synced are cut short.
+// copyTo copies a data directory between two writes of the log. Other files are copied as they
+// are at some moment, as SIGKILL leaves them; with powerless, unsynced files are truncated.
 func (d *disk) copyTo(from, to string, powerless bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

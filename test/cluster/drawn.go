@@ -10,16 +10,17 @@ import (
 // StepKind is how often a step may be executed.
 type StepKind string
 
-// The kinds. Only a RetriedStep has a revert. A step that runs at most once has one attempt at
-// its revert too, and on a full disk that fails: then the flow ends in failure, as it must.
+// The kinds. Only a RetriedStep has a revert. A step that runs at most once has only one
+// attempt at its revert. On a full disk that revert fails, and the flow correctly ends in
+// failure.
 const (
 	RetriedStep    StepKind = "retried"    // tried again after it failed
 	RepeatableStep StepKind = "repeatable" // see flow.Repeatable
 	OnceStep       StepKind = "once"       // see flow.AtMostOnce
 )
 
-// The sides between which a result picks. A step that stands behind a decider has the name of
-// a side, and runs if the result that it needs has picked that one.
+// The sides that a result can pick. A step behind a decider is named after a side, and runs if
+// the required result has picked that side.
 const (
 	Left  = "left"
 	Right = "right"
@@ -43,7 +44,8 @@ type DrawnStep struct {
 func (s *DrawnStep) Sided() bool { return s.Name == Left || s.Name == Right }
 
 // DrawFlow draws a flow. Half of them have steps of one kind, which share no results. In the
-// others, every second step is repeatable and each takes a result of a step before.
+// other half, every second step is repeatable, and each step takes a result of an earlier
+// step.
 func DrawFlow(draw *rand.Rand) DrawnFlow {
 	if draw.IntN(2) == 0 {
 		return drawGraph(draw)
@@ -59,8 +61,8 @@ func DrawFlow(draw *rand.Rand) DrawnFlow {
 	return drawn
 }
 
-// drawGraph draws mostly a line of steps. One flow in four is doomed, and half of them have
-// a decider between two steps at their end.
+// drawGraph usually draws a line of steps. One flow in four is doomed, and half of the flows
+// have a decider between two steps at their end.
 func drawGraph(draw *rand.Rand) DrawnFlow {
 	drawn := DrawnFlow{Pattern: flow.PatternGraph}
 	add := func(name string, needs ...string) {

@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Executions counts the executions of repeatable steps, and those that no other step may have.
+// Executions counts the executions of repeatable steps, including early executions, which
+// other steps must not have.
 type Executions struct {
 	Begun       int
 	Ahead       int // began before what led to them was durable; only the harness's conductors know
@@ -32,10 +33,10 @@ func (e *Executions) add(more Executions) {
 	e.LeftOut += more.LeftOut
 }
 
-// checkExecutions checks that no step began before what led to it was durable, unless it is
-// repeatable: the record must have its attempt and the results that it took. For every step, a
-// recorded result must be made of recorded results. These flows never begin anew, so each step
-// has one result at most.
+// checkExecutions checks that no step began before its causes were durable, unless it is
+// repeatable: the record must have its attempt and its inputs. For every step, the inputs of a
+// recorded result must be recorded too. These flows never start again, so each step has at
+// most one result.
 func checkExecutions(entries []Entry, detail *logbook.FlowDetail, fault func(string, ...any)) (counted Executions) {
 	results, states := map[string]Result{}, map[string]logbook.AtomState{}
 	for i := range detail.Atoms {

@@ -48,8 +48,8 @@ func newPosting(draw *rand.Rand) (jobs.Posting, error) {
 	return jobs.Posting{ID: jobs.NewJobID(), Name: "ledger", Book: &book, Flow: detail.ID, MaxCrashes: jobs.MaxMaxCrashes}, nil
 }
 
-// Conductor is a conductor in the test's process, at a place. It can be killed:
-// then its connections are gone, and its steps write nothing more.
+// Conductor is a conductor in the test's process, at a place. When it is killed, its
+// connections are gone and its steps write nothing more.
 type Conductor struct {
 	place  string
 	ledger *Ledger
@@ -73,7 +73,7 @@ type ConductorOptions struct {
 	Logger    hclog.Logger // nil: none
 }
 
-// StartConductor sets a conductor to work. It returns when a node has answered.
+// StartConductor starts a conductor. It returns when a node has answered.
 func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error) {
 	c := &Conductor{place: o.Name, ledger: o.Ledger, link: newLink(o.Dial), work: o.Work}
 	var err error
@@ -169,8 +169,8 @@ func (r *ledgerReverter) Revert(ctx context.Context, call *flow.Call) error {
 	return err
 }
 
-// run is one execution or one revert. One that may be tried again takes a while, and fails now
-// and then. The others are quick: then several of them run before anything is recorded.
+// run is one execution or one revert. Steps with retries take a while and sometimes fail.
+// Other steps are quick, so that several of them run before anything is recorded.
 func (c *Conductor) run(ctx context.Context, call *flow.Call, step *DrawnStep) (Result, error) {
 	number := c.runs.Add(1)
 	result := Result{Run: fmt.Sprintf("%s/%d", c.place, number), Pick: []string{Left, Right}[number%2]}
@@ -217,8 +217,8 @@ func startedEarly() bool {
 	return bytes.Contains(stack, []byte("created by github.com/conductord/conductord/flow/engine.(*loop).startEarly "))
 }
 
-// link makes connections that can all be cut at once, as those of a killed
-// process are.
+// link makes connections that can all be cut together, like the connections of a killed
+// process.
 type link struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 

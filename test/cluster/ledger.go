@@ -16,8 +16,8 @@ import (
 // Event is what a step says to the ledger.
 type Event string
 
-// The events of one execution, or one revert. One that is stopped, or whose
-// program is killed, has only begun.
+// The events of one execution or revert. If it is stopped, or its program is killed, it has
+// only a begin event.
 const (
 	EventBegun  Event = "begun"
 	EventDone   Event = "done"
@@ -34,12 +34,12 @@ type Entry struct {
 	Attempt int
 	Key     string
 	Token   logbook.Token
-	// Run names one execution, or one revert. It is the result of the step, so
-	// that the logbook says which one it has recorded.
+	// Run names one execution or revert. It is the result of the step, so the logbook shows
+	// which run it has recorded.
 	Run   string
 	Event Event
 	Kind  StepKind // of the step
-	// Inputs are the runs whose results were given to this one, by the steps that provide them.
+	// Inputs are the runs whose results this run received, by the providing step.
 	Inputs map[string]string
 	Ahead  bool // it began before what led to it was durable
 }
@@ -72,8 +72,8 @@ func InputsOf(arguments logbook.Values) map[string]string {
 
 // Ledger is a system outside the cluster that steps have their effects on.
 type Ledger struct {
-	// Strict says that no two owners of a flow ever overlap: a conductor stops its
-	// steps before another can begin, unless its process was paused.
+	// Strict: no two owners of a flow may overlap. A conductor stops its steps before another
+	// can begin, unless its process was paused.
 	Strict bool
 
 	mu      sync.Mutex
@@ -136,10 +136,10 @@ type Result struct {
 	Pick string `json:"pick"` // a side, for a decider
 }
 
-// Check compares what a finished flow has recorded with what its steps did: each
-// result is that of a run that was made, and the last of its key; a flow that
-// has reverted has undone all that had begun, one that succeeded has undone
-// nothing. What checkExecutions allows to repeatable steps is counted.
+// Check compares the record of a finished flow with the ledger of its steps. Each result
+// belongs to an existing run, the last one of its key. A reverted flow has undone every begun
+// step, and a successful flow none. Early executions of repeatable steps, which
+// checkExecutions allows, are counted.
 func (l *Ledger) Check(detail logbook.FlowDetail) (Executions, error) {
 	entries := l.Entries(detail.ID)
 	var faults []string
@@ -180,8 +180,8 @@ func (l *Ledger) Check(detail logbook.FlowDetail) (Executions, error) {
 	return counted, fmt.Errorf("flow %s: %s\nthe ledger:%s\nthe logbook: %s", detail.ID, strings.Join(faults, "; "), lines.String(), recorded)
 }
 
-// checkResult checks a recorded success: its run was made in this attempt, and
-// no other run of its key began after it.
+// checkResult checks a recorded success: its run belongs to this attempt, and no later run of
+// its key exists.
 func checkResult(entries []Entry, step string, attempt logbook.Attempt, fault func(string, ...any)) {
 	var result Result
 	if err := json.Unmarshal(attempt.Result, &result); err != nil {

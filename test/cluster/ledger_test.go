@@ -68,9 +68,9 @@ func TestLedgersCanDisagree(t *testing.T) {
 	}
 }
 
-// TestLedgersJudgeExecutions holds that a repeatable step may begin before what led to it is
-// durable, and that no other may. Step "a" hands its result to step "left", which stands behind
-// a decider; the runs are named after their steps.
+// TestLedgersJudgeExecutions checks that only a repeatable step may begin before its causes are
+// durable. Step "a" hands its result to step "left", which stands behind a decider; the runs
+// are named after their steps.
 func TestLedgersJudgeExecutions(t *testing.T) {
 	id, lost, kept := logbook.NewFlowID(), logbook.Token{Generation: 1, Index: 1}, logbook.Token{Generation: 1, Index: 2}
 	ran := func(kind StepKind, step, run string, attempt int, token logbook.Token, inputs map[string]string) []Entry {

@@ -12,8 +12,8 @@ import (
 )
 
 // network is a network in memory between places: the machines of the nodes, and
-// cluster.Outside. A direction between two places can be cut; then bytes wait,
-// as those that TCP sends again do.
+// cluster.Outside. A direction between two places can be cut; then bytes wait, as with TCP
+// retransmission.
 type network struct {
 	latency time.Duration
 

@@ -73,8 +73,7 @@ func (h *History) Posted() []jobs.JobID {
 	return ids
 }
 
-// Answers counts calls by what was asked and answered, such as "post
-// refused=false unknown=false".
+// Answers counts calls by request and answer, such as "post refused=false unknown=false".
 func (h *History) Answers() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +84,7 @@ func (h *History) Answers() map[string]int {
 	return answers
 }
 
-// Unserved is the longest time without a write that was acknowledged, until now.
+// Unserved is the longest time without an acknowledged write so far.
 func (h *History) Unserved() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +98,8 @@ func (h *History) Calls() int {
 	return len(h.operations)
 }
 
-// Check returns an error unless all answers fit into one order of the calls. It
-// names the first job whose answers don't.
+// Check returns an error unless all answers are consistent with one order of the calls. The
+// error names the first job with inconsistent answers.
 func (h *History) Check(timeout time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +128,8 @@ func (h *History) tell(operations []porcupine.Operation) string {
 	return lines.String()
 }
 
-// call makes a call and writes it down, unless it is known that it did not
-// happen. A refusal is one of these errors.
+// call makes a call and records it, unless the call certainly did not happen. refusals are the
+// errors that count as an answer.
 func (h *History) call(worker int, in asked, do func() (jobs.Job, error), refusals ...error) (jobs.Job, error) {
 	called := time.Since(h.began)
 	job, err := do()
@@ -163,10 +162,9 @@ func (h *History) call(worker int, in asked, do func() (jobs.Job, error), refusa
 	return job, err
 }
 
-// Worker works on the jobs of a history. Its client must give up before another
-// leader can be there, and no session of a worker may expire: a client that
-// repeats a change may make it a second time after those of others, and the
-// history would have to know of each try.
+// Worker works on the jobs of a history. Its client must give up before another node can lead,
+// and no session of a worker may expire. Otherwise a repeated change could take effect again
+// after changes of others, and the history would have to record each try.
 type Worker struct {
 	*raftboard.Client
 	Number  int

@@ -82,8 +82,8 @@ type Plan struct {
 // Offsets are those at which clocks stand: some seconds to a year.
 var Offsets = []time.Duration{time.Second, time.Minute, time.Hour, 365 * 24 * time.Hour}
 
-// Faults are those of one round, in their order. A round draws a few nemeses
-// first, so that some rounds have one kind of fault alone and some have a mixture.
+// Faults returns the faults of one round, in order. A round first draws a few nemeses, so that
+// some rounds have one kind of fault and others a mixture.
 func (p Plan) Faults(round int) []Fault {
 	if len(p.Fixed) > 0 {
 		return p.Fixed[round%len(p.Fixed)]

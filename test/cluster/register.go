@@ -35,8 +35,7 @@ type (
 // tokenUnknown is that of a claim whose claimant never heard of it.
 var tokenUnknown = jobs.Token{Generation: math.MaxUint64}
 
-// jobModel says what the answers about one job may be, in one order of all
-// calls about it.
+// jobModel defines the valid answers about one job, for one order of all calls about it.
 func jobModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -56,8 +55,8 @@ func jobModel() porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns the registers that a call may leave: none if it cannot have been
-// answered so. Where it is unknown whether it happened, both are possible.
+// step returns the possible registers after a call: none if the answer was impossible. If it
+// is unknown whether the call happened, both results are possible.
 func step(now register, in asked, out answered) []any {
 	can, next := effect(now, in, out)
 	switch {

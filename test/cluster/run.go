@@ -27,8 +27,8 @@ type Runner struct {
 	FlowEvery time.Duration // a job with a flow is posted once in so long; 0: a second
 	Work      time.Duration // the longest that a step takes; 0: 500 ms
 	Settle    time.Duration // from the end of the faults until every job has ended; 0: 60 s
-	// In a healthy cluster, the job of a silent owner is claimable so long after the
-	// TTL: no earlier than Cooled, and no later than Takeover; 0: whenever it is.
+	// In a healthy cluster, the job of a silent owner becomes claimable between Cooled and
+	// Takeover after the TTL; 0: no bound.
 	Cooled   time.Duration
 	Takeover time.Duration
 	Lenient  bool // conductors may be paused: see Ledger.Strict
@@ -37,11 +37,11 @@ type Runner struct {
 	// Posting draws a job with a flow that the nodes' own conductors run, and whose
 	// steps write to the ledger; nil: the runner's conductors run all flows.
 	Posting func(draw *rand.Rand) (jobs.Posting, error)
-	// Gather has the ledger hear what the steps of such flows have written; nil:
-	// there are none.
+	// Gather passes the lines of such flows' steps to the ledger; nil: there are no such
+	// flows.
 	Gather func(*Ledger) error
-	// Longest is how long plain clients may go without a write that is
-	// acknowledged, in a round whose faults are all of one kind.
+	// Longest limits the time that plain clients may be without an acknowledged write, in a
+	// round with one kind of fault.
 	Longest map[Nemesis]time.Duration
 	// Keep is given the histories of a round that has failed.
 	Keep func(name, content string)
@@ -303,7 +303,7 @@ type hired struct {
 	link *link
 }
 
-// hire makes plain workers, each with a session and a node that it asks first.
+// hire makes plain workers, each with a session and a preferred node.
 func (r *Runner) hire(ctx context.Context, round int, history *History) ([]jobs.SessionID, []*hired, error) {
 	var sessions []jobs.SessionID
 	var workers []*hired

@@ -9,9 +9,9 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// checkTakeover checks what becomes of the job of an owner that falls silent in a
-// healthy cluster: another owner gets it, not before the session's TTL has passed
-// and not after the promise, and the first one can't end it any more.
+// checkTakeover makes the owner of a job silent in a healthy cluster. Another owner must get
+// the job, after the session's TTL and within the promised time. The first owner must no
+// longer be able to end the job.
 func (r *Runner) checkTakeover(ctx context.Context) error {
 	const ttl = time.Second
 	posting := jobs.Posting{ID: jobs.NewJobID(), Name: "silent", Kind: "silent"}

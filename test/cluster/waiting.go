@@ -9,12 +9,12 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// farOff is longer than it takes to check a round, and with the round shorter
-// than the jumps of clocks that matter.
+// farOff is longer than the check of a round. Round and farOff together are shorter than the
+// clock jumps under test.
 const farOff = 40 * time.Minute
 
-// postWaiting posts jobs to which time alone may happen, but not in this round:
-// one that is due later, and one that must be done later.
+// postWaiting posts jobs whose time comes only after this round: one with a later due time,
+// and one with a later deadline.
 func (r *Runner) postWaiting(ctx context.Context) ([]jobs.Job, error) {
 	later := time.Now().Add(r.Plan.Round + farOff)
 	var waiting []jobs.Job
@@ -49,8 +49,8 @@ func (r *Runner) checkWaiting(ctx context.Context, waiting []jobs.Job) error {
 	return errors.Join(faults...)
 }
 
-// diskPatience is how long a cluster may refuse postings after its disks have
-// room again: nodes look once a second, and tell the leader by and by.
+// diskPatience limits the time for which a cluster refuses postings after its disks have room
+// again: nodes check once a second and then report to the leader.
 const diskPatience = 10 * time.Second
 
 // postHealthy posts a job on a cluster in which no fault is left.

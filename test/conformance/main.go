@@ -1,5 +1,5 @@
 // Command conformance is the step worker in Go that `conductord step test` tests. Its argument
-// names a fault that it has on purpose, for the test of the tests.
+// names a deliberate fault, to test the tests themselves.
 package main
 
 import (

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestGuardsAreFound holds that every guard still stands where the list says,
-// that its test exists, and that docs/guarantee-tests.md has its row. Whether the
-// test fails without the guard is shown by running the command.
+// TestGuardsAreFound checks that every guard is at its listed place, that its test exists, and
+// that docs/guarantee-tests.md has its row. Run the command to check that the test fails
+// without the guard.
 func TestGuardsAreFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	documented, err := os.ReadFile("docs/guarantee-tests.md")

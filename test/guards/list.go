@@ -1,7 +1,7 @@
 package main
 
-// guard is one check of the product on which a promise rests, how to remove
-// it, and the test that must fail when it is gone.
+// guard is one check in the product that a promise depends on, with the edit that removes it
+// and the test that must then fail.
 type guard struct {
 	name   string
 	holds  string // the promise that rests on it

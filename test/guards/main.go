@@ -53,9 +53,8 @@ type outcome struct {
 	took time.Duration
 }
 
-// checkAll checks one guard on each processor, because building a test and
-// waiting in it leaves the others idle. The channels are in the order of the
-// guards, and each gets one outcome.
+// checkAll checks one guard per processor, because a single build or waiting test leaves
+// processors idle. The channels are in the order of the guards, and each gets one outcome.
 func checkAll(ctx context.Context, chosen []guard) []chan outcome {
 	outcomes := make([]chan outcome, len(chosen))
 	free := make(chan struct{}, runtime.NumCPU())
@@ -72,8 +71,8 @@ func checkAll(ctx context.Context, chosen []guard) []chan outcome {
 	return outcomes
 }
 
-// check removes the guard and wants its test to fail, by the test's own word:
-// a copy that does not build, or a test that does not exist, proves nothing.
+// check removes the guard and requires the test itself to report a failure: a copy that does
+// not build, or a missing test, proves nothing.
 func (g guard) check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "conductord-guard-")
 	if err != nil {

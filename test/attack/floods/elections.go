@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/test/attack"
 )
 
-// measureElections kills the leader while each flood strikes the two other nodes, and prints how
-// long the cluster is then without a leader, beside the same without a flood.
+// measureElections kills the leader while each flood runs against the other two nodes. It prints
+// the time without a leader, with and without the flood.
 func measureElections(ctx context.Context, c *attack.Cluster, dir string, wanted *regexp.Regexp) error {
 	fmt.Printf("%-28s %5s   %s\n", "flood", "hosts", "time without a leader, median and longest: with, without")
 	for i, kind := range attack.Floods {
@@ -35,7 +35,8 @@ func measureElections(ctx context.Context, c *attack.Cluster, dir string, wanted
 	return nil
 }
 
-// elect kills the leader beside a flood of the others, and returns how long no node leads.
+// elect kills the leader during a flood of the other nodes, and returns the time without a
+// leader.
 func elect(ctx context.Context, c *attack.Cluster, dir string, number int) (time.Duration, error) {
 	old := leader(ctx, c)
 	for _, node := range c.Nodes {

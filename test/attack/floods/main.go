@@ -1,12 +1,12 @@
-// Command floods measures what each flood of package attack leaves to others: how many jobs an
-// honest client posts beside it, and how many new clients are answered, as parts of what they do
-// beside a process that only computes. A flood of new connections costs the kernel most: it is compared
-// with the same flood of a server that closes each connection at once, which is the least that a server
-// can do. The command fails if a flood leaves less than -least of the posts.
+// Command floods measures how much each flood of package attack leaves for other clients. It counts the
+// jobs that an honest client posts and the new clients that get an answer. The figures are shares of
+// the same figures beside a process that only computes. A flood of new connections costs mainly the
+// kernel, so it is compared with a flood of a server that closes each connection at once. The command
+// fails if a flood leaves less than -least of the posts.
 //
 //	go run ./test/attack/floods -only PING
 //
-// With -elections, it measures how long the cluster is without a leader instead.
+// With -elections, it instead measures the time without a leader.
 package main
 
 import (
@@ -49,7 +49,8 @@ var (
 	token       = flag.String("token", "", "of the process that floods: a token")
 )
 
-// others is how nice the process that floods is: nodes and honest clients share its processors.
+// others is the nice value of the flooding process, because nodes and honest clients share its
+// processors.
 const others = 10
 
 func main() {

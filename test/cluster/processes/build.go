@@ -23,16 +23,16 @@ type patch struct{ file, after, add string }
 type BuildOptions struct {
 	Dir    string // for the binary and what it is made of
 	Module string // the folder of the sources; empty: of this program's
-	// Plain leaves the library as it is: no clock can be moved and no disk is
-	// faulty, and the build takes no longer than any other.
+	// Plain leaves Go's library unchanged: clocks cannot be moved and disks cannot fail, and
+	// the build takes the usual time.
 	Plain bool
 }
 
 // addition is a file that a build adds to a package.
 type addition struct{ name, folder string }
 
-// patches are what a build changes. The faults are all in Go's own library: so
-// the product needs no switches, and no part of it can pass them by.
+// patches are the changes of a build. All faults are in Go's own library, so the product needs
+// no switches, and no part of it can avoid the faults.
 func (o BuildOptions) patches(library string) ([]addition, []patch) {
 	adds := []addition{{"fsm_digest", filepath.Join(o.Module, "fsm")}, {"main_digest", filepath.Join(o.Module, "cmd/conductord")}}
 	changes := []patch{{filepath.Join(o.Module, "fsm/fsm.go"), "func (m *Machine) initialise() (err error) {\n", "\tFaultMachine.Store(m)\n"}}
@@ -52,10 +52,10 @@ func (o BuildOptions) patches(library string) ([]addition, []patch) {
 		)
 }
 
-// Build builds conductord for the harness: it tells the digest of its state, and
-// has faults: a wall clock that can be set at any time, and an fsync that can be
-// slow, fail or hang. The first build with faults compiles Go's library anew and
-// takes a minute or two; later ones find it in Go's build cache.
+// Build builds conductord for the harness. The binary reports the digest of its state, and can
+// have faults: a wall clock that can be set at any time, and an fsync that can be slow, fail
+// or hang. The first build with faults compiles Go's library and takes a minute or two; later
+// builds use Go's build cache.
 func Build(o BuildOptions) (binary string, err error) {
 	library, err := goEnv("GOROOT")
 	if err != nil {

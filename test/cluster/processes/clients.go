@@ -19,8 +19,7 @@ import (
 	"time"
 )
 
-// badClients are what no honest client does, by name. Each keeps on until ctx
-// ends.
+// badClients are dishonest clients, by name. Each continues until ctx ends.
 var badClients = map[string]func(ctx context.Context, api, raft string){
 	"half-sent bodies": halfSent,
 	"gzip bombs":       bombs,
@@ -131,7 +130,7 @@ func halfSent(ctx context.Context, api, _ string) {
 	})
 }
 
-// bombs sends bodies that are a thousand times as large once they are unpacked.
+// bombs sends compressed bodies that unpack to a thousand times their size.
 func bombs(ctx context.Context, api, _ string) {
 	const unpacked = 1 << 30
 	var bomb bytes.Buffer
@@ -172,8 +171,8 @@ func unread(ctx context.Context, api, _ string) {
 	})
 }
 
-// garbage speaks to the raft port: noise, the beginning of a handshake with
-// noise behind it, a greeting of a stranger, and nothing at all.
+// garbage sends invalid input to the raft port: noise, the start of a handshake followed by
+// noise, a stranger's hello, and nothing at all.
 func garbage(ctx context.Context, _, raft string) {
 	noise := make([]byte, 64<<10)
 	_, _ = rand.Read(noise)

@@ -31,9 +31,9 @@ const pageBytes = 4 << 10
 // crashed is what the log of a process shows that did not end on purpose.
 var crashed = regexp.MustCompile(`(?m)^(panic:|fatal error:|unexpected fault address|goroutine \d+ \[)`)
 
-// Damage kills a node, makes one bit of one of its files wrong, and starts it
-// again. It returns an error unless the node starts, or refuses in words. While
-// another node is damaged nothing happens.
+// Damage kills a node, flips one bit of one of its files, and starts it again. It returns an
+// error unless the node starts, or refuses with a message. While another node is damaged,
+// Damage does nothing.
 func (p *Processes) Damage(i int, seed uint64) error {
 	if slices.ContainsFunc(p.damages, func(d *damage) bool { return d != nil }) {
 		return nil // a majority of sound disks is what promises rest on
@@ -75,8 +75,8 @@ func (p *Processes) Damage(i int, seed uint64) error {
 	return nil
 }
 
-// Repair ends the damage and starts the node: a bit that was not written anew
-// since is right again.
+// Repair starts the node after it has restored the flipped bit, unless that bit was
+// overwritten since.
 func (p *Processes) Repair(i int) error {
 	made := p.damages[i]
 	if made == nil {
@@ -125,8 +125,8 @@ func damageOne(dir string, draw *rand.Rand) (*damage, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Files begin with what is needed to read the rest, and are mostly empty: half
-	// of the damage is there.
+	// The start of a file is needed to read the rest, and the rest is largely empty. Half of
+	// the damage is therefore at the start.
 	reach := info.Size()
 	if draw.IntN(2) == 0 {
 		reach = min(reach, 4*pageBytes)

@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// diskBytes is the size of a node's file system: small, to be filled at once,
-// and with room for the state and the log of an hour of chaos.
+// diskBytes is the size of a node's file system: small enough to fill it at once, and large
+// enough for the state and log of an hour of chaos.
 const diskBytes = 1 << 30
 
 // disk is an ext4 file system in a file, mounted at a node's data directory.

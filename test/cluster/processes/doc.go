@@ -1,10 +1,9 @@
-// Package processes runs a cluster of real conductord processes under faults.
+// Package processes runs a cluster of real conductord processes and injects faults.
 //
-// The daemons are built with faults: see Build. A Lab is the namespaces in
-// which they run: a network of their own, whose cuts touch nothing else, and
-// mounts of their own. Each node has a network namespace, and a small ext4 file
-// system for its data that can be filled and that can lose what was not synced.
-// All of it goes when the harness's process ends, however that ends.
+// The daemons are built with faults: see Build. A Lab is a set of namespaces for them: a
+// separate network, whose cuts affect nothing else, and separate mounts. Each node has a
+// network namespace, and a small ext4 file system for its data, which can be filled and can
+// lose unsynced writes. All of it disappears when the harness's process ends, even by a kill.
 //
-// Linux and root are assumed; without them Supported says why not.
+// A Lab needs Linux and root; otherwise Supported returns the reason.
 package processes

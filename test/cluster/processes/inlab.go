@@ -19,9 +19,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// InTheLab is a cluster of processes with a network and disks of their own.
-// Beside what Processes can do, its network can be cut, its power, and its
-// disks filled.
+// InTheLab is a cluster of processes with its own network and disks. In addition to Processes,
+// it can cut the network and the power, and fill the disks.
 type InTheLab struct {
 	*Processes
 	disks []*disk
@@ -137,8 +136,8 @@ func (l *InTheLab) awaitPause(i int) {
 	}
 }
 
-// runs reports whether a thread may still run code of its program. One that
-// waits for a disk (D) stops before it does.
+// runs reports whether a thread may still run code of its program. A thread that waits for a
+// disk (D) stops before it runs again.
 func runs(stat string) bool {
 	text, err := os.ReadFile(stat)
 	_, state, _ := strings.Cut(string(text), ") ")

@@ -46,9 +46,9 @@ func Supported() error {
 // InLab reports whether this process is in a lab.
 func InLab() bool { return os.Getenv(labEnv) != "" }
 
-// EnterLab runs this program again in a network and a mount namespace of its
-// own, and gives its exit status. The kernel removes both, with all links and
-// mounts, when the last process in them ends.
+// EnterLab runs this program again in its own network and mount namespaces, and returns its
+// exit status. The kernel removes both, with all links and mounts, when the last process in
+// them ends.
 func EnterLab(env ...string) (status int, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -96,8 +96,8 @@ func furnish() error {
 	)
 }
 
-// place is a network namespace with one address, and lives as long as its
-// holder, a process in it that ends with the harness.
+// place is a network namespace with one address. It exists as long as its holder, a process
+// inside that ends with the harness.
 type place struct {
 	address string
 	holder  *exec.Cmd

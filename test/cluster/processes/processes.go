@@ -36,13 +36,13 @@ type Options struct {
 	Dir       string // for everything that the cluster writes; a short path
 	Size      int    // 0: 3
 	Configure func(*config.Config)
-	// Liars has all disks say that they have synced when they have not: power cuts
-	// must be found to lose what was acknowledged.
+	// Liars makes all disks report a sync without syncing: the checks must then find that
+	// power cuts lose acknowledged writes.
 	Liars bool
 }
 
 // Processes is a cluster of processes on this machine's loopback. It implements
-// cluster.Cluster, and of the powers those that need no Lab.
+// cluster.Cluster and the fault interfaces that need no Lab.
 type Processes struct {
 	nodes   *local.Cluster
 	dir     string
@@ -139,7 +139,7 @@ func (p *Processes) Start(i int) error {
 	return p.nodes.Nodes[i].Start()
 }
 
-// Kill ends a node with SIGKILL. Processes that its steps have started live on.
+// Kill ends a node with SIGKILL. Processes of its steps survive.
 func (p *Processes) Kill(i int) {
 	p.killed[i] = p.killed[i] || p.Running(i)
 	p.nodes.Nodes[i].Kill()
@@ -196,8 +196,8 @@ func (p *Processes) DiskFaults() []cluster.DiskFault {
 	return []cluster.DiskFault{cluster.DiskSlow, cluster.DiskFail, cluster.DiskHang}
 }
 
-// Digest asks a node until it is told one, which takes a moment in which nothing
-// is applied.
+// Digest queries a node until it returns a digest; this needs a moment without applied
+// entries.
 func (p *Processes) Digest(ctx context.Context, i int) (index uint64, sum [32]byte, err error) {
 	for p.Running(i) && ctx.Err() == nil {
 		if index, sum, err = p.askDigest(ctx, i); err == nil {
@@ -230,8 +230,8 @@ func (p *Processes) askDigest(ctx context.Context, i int) (index uint64, sum [32
 	return index, sum, nil
 }
 
-// Close stops all nodes and names what they have left behind: processes of
-// steps, temporary files, unfinished snapshots.
+// Close stops all nodes, and returns an error that names leftovers: processes of steps,
+// temporary files, unfinished snapshots.
 func (p *Processes) Close() error {
 	p.mu.Lock()
 	wrong := p.wrong

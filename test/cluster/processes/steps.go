@@ -27,9 +27,9 @@ type Steps struct {
 	read int64 // how much of the ledger's file was gathered
 }
 
-// handler writes a line when it begins and one when it ends, and fails for good where it is
-// a doomed one and no revert. A step that may be tried again takes up to a second, and one run
-// of it in eight fails. The others are quicker. The result has the run's name, and picks a side.
+// handler writes a line when it begins and one when it ends. The execution of a doomed step
+// fails permanently. A step with retries takes up to a second, and one run in eight fails. Other
+// steps are quicker. The result has the run's name, and picks a side.
 const handler = `#!/bin/sh
 read -r input
 read run </proc/sys/kernel/random/uuid
@@ -111,9 +111,8 @@ func (s *Steps) Posting(draw *rand.Rand) (jobs.Posting, error) {
 	return jobs.Posting{ID: jobs.NewJobID(), Name: "executables", Book: &book, Flow: detail.ID}, nil
 }
 
-// Gather has a ledger hear all lines since the last time. The file has one
-// order, and a step whose token is old would have been refused by a system that
-// looks at tokens: so the ledger leaves its lines out.
+// Gather passes all new lines to a ledger. The file has one order. The ledger drops lines with
+// an old token, because a system that checks tokens would have refused that step.
 func (s *Steps) Gather(ledger *cluster.Ledger) error {
 	file, err := os.Open(s.file())
 	if errors.Is(err, os.ErrNotExist) {
