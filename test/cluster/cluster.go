@@ -24,8 +24,8 @@ const Outside = -1
 // Leader stands for the node that leads when a fault is carried out.
 const Leader = -2
 
-// Cluster is some nodes that can be started and killed. Nodes are counted from
-// 0. The runner calls the methods that change something from one goroutine.
+// Cluster is a number of nodes that can be started and killed. Nodes are counted from
+// 0. The runner calls all methods that change the cluster from one goroutine.
 type Cluster interface {
 	Size() int
 	// Endpoints are the API addresses of all nodes.

@@ -78,7 +78,7 @@ func (Form) EnumDescriptor() ([]byte, []int) {
 	return file_conductord_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
-// Class is who may read a text.
+// Class decides who may read a text.
 type Class int32
 
 const (
@@ -131,7 +131,7 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 	return file_conductord_v1_options_proto_rawDescGZIP(), []int{1}
 }
 
-// Permission is what a caller must be allowed to do. Package command has the roles.
+// Permission is the permission that a caller needs. Package command has the roles.
 type Permission int32
 
 const (
@@ -200,13 +200,13 @@ type On int32
 
 const (
 	On_UNSCOPED On = 0
-	On_CLUSTER  On = 1  // all boards, or what belongs to none
-	On_PARTS    On = 2  // each part is allowed by itself, or the answer has only what the caller may see
-	On_OWN      On = 3  // what the caller owns: a role on any board is enough
+	On_CLUSTER  On = 1  // all boards, or objects that belong to none
+	On_PARTS    On = 2  // each part is allowed by itself, or the answer has only objects that the caller may see
+	On_OWN      On = 3  // objects that the caller owns: a role on any board is enough
 	On_BOARD    On = 4  // the boards that the field names; empty: the default board
 	On_LIST     On = 5  // the board that the field names; empty: all boards
-	On_READABLE On = 6  // the same; empty: the answer has only what the caller may see
-	On_SERVED   On = 7  // the boards that an entity serves; a worker without boards serves those of its principal
+	On_READABLE On = 6  // the same; empty: the answer has only objects that the caller may see
+	On_SERVED   On = 7  // the boards that an entity serves; a worker without boards serves its principal's boards
 	On_JOB      On = 8  // the board of the job
 	On_FLOW     On = 9  // the board of the flow's book
 	On_WORK_ON  On = 10 // the same; with a token, the board of the flow's last job
@@ -272,7 +272,7 @@ func (On) EnumDescriptor() ([]byte, []int) {
 	return file_conductord_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
-// Rule is what a call or a command needs and does.
+// Rule describes the needs and the effect of a call or a command.
 type Rule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Needs         Permission             `protobuf:"varint,1,opt,name=needs,proto3,enum=conductord.v1.Permission" json:"needs,omitempty"`
@@ -349,7 +349,7 @@ func (x *Rule) GetElsewhere() bool {
 	return false
 }
 
-// Scope is what a message acts on: the caller needs the permission there. Fields are paths, such as
+// Scope is the object of a message: the caller needs the permission there. Fields are paths, such as
 // "schedule.board".
 type Scope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -435,14 +435,14 @@ func (x *Scope) GetSession() string {
 	return ""
 }
 
-// Place is where a value is, by the paths of the fields that tell it. Nodes copy failures between a job,
+// Place identifies the place of a value, by paths of fields. Nodes copy failures between a job,
 // its flow and their records, so values of failures have an empty place.
 type Place struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Within        bool                   `protobuf:"varint,1,opt,name=within,proto3" json:"within,omitempty"` // beside the place of the message around; otherwise instead of it
+	Within        bool                   `protobuf:"varint,1,opt,name=within,proto3" json:"within,omitempty"` // within the place of the outer message; otherwise it replaces that place
 	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`    // of a job, a flow or a book: its id
 	Step          string                 `protobuf:"bytes,3,opt,name=step,proto3" json:"step,omitempty"`
-	Name          []string               `protobuf:"bytes,4,rep,name=name,proto3" json:"name,omitempty"` // of the value among those of the step: fields, joined by spaces
+	Name          []string               `protobuf:"bytes,4,rep,name=name,proto3" json:"name,omitempty"` // of the value within the step: fields, joined by spaces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,7 +598,7 @@ var (
 	//
 	// optional conductord.v1.Rule command = 78302;
 	E_Command = &file_conductord_v1_options_proto_extTypes[1]
-	// The audit log leaves the field out: the caller, which has its own place, and what programs make for each other.
+	// The audit log leaves the field out: the caller, which has its own field there, and data that only programs exchange.
 	//
 	// optional bool untold = 78303;
 	E_Untold = &file_conductord_v1_options_proto_extTypes[2]
@@ -619,7 +619,7 @@ var (
 	E_IsValue = &file_conductord_v1_options_proto_extTypes[4]
 	// optional conductord.v1.Form form = 78302;
 	E_Form = &file_conductord_v1_options_proto_extTypes[5]
-	// Messages that are logged, stored or carried by streams: with all messages in them, they are sized,
+	// Messages that are logged, stored or carried by streams. With all messages in them, they are sized,
 	// encoded and decoded by generated code, in a fraction of the time of protobuf's tables.
 	//
 	// optional bool fast = 78303;
@@ -632,7 +632,7 @@ var (
 	//
 	// optional string target = 78305;
 	E_Target = &file_conductord_v1_options_proto_extTypes[8]
-	// The place of the values in the message, to which their encryption is bound.
+	// The place of the values in the message. Their encryption is bound to it.
 	//
 	// optional conductord.v1.Place place = 78306;
 	E_Place = &file_conductord_v1_options_proto_extTypes[9]

@@ -27,7 +27,7 @@ DROPPED = "[lines were dropped: more was written than could be reported]\n"
 
 
 class Context:
-    """What a function knows of its attempt. It gets one for a parameter of this type."""
+    """A function's view of its attempt. A parameter of this type gets it."""
 
     def __init__(self, work: Dict[str, Any], cancelled: threading.Event):
         id = work["id"]
@@ -52,11 +52,11 @@ class Context:
         self._dropped = False
 
     def time_left(self) -> Optional[float]:
-        """Seconds until the deadline; None: there is none."""
+        """Seconds until the deadline; None: no deadline."""
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def progress(self, done: int, total: int = 0, details: Any = None) -> None:
-        """Say how far the attempt is; total 0: not known."""
+        """Report the progress of the attempt; total 0: unknown."""
         if not 0 <= done < 1 << 63 or not 0 <= total < 1 << 63 or total and done > total:
             raise ValueError("progress is %r of %r; it must be 0 or more, and at most the total" % (done, total))
         news: Dict[str, Any] = {"done": int(done), "total": int(total)}
@@ -80,7 +80,7 @@ class Context:
             raise Cancelled()
 
     def take_news(self) -> Dict[str, Any]:
-        """What is not reported yet, as fields of an outcome."""
+        """The unreported progress and lines, as fields of an outcome."""
         news: Dict[str, Any] = {}
         with self._lock:
             if self._progress is not None:
@@ -103,7 +103,7 @@ class Context:
 
 
 class Attempt:
-    """An attempt that a worker has been given, until its end is recorded or refused."""
+    """An attempt that the worker holds, until its end is recorded or refused."""
 
     def __init__(self, worker: Worker, session: Session, work: Dict[str, Any]):
         self.id: Dict[str, Any] = work["id"]
@@ -114,12 +114,12 @@ class Attempt:
         self._asked_to_end = 0.0
         self._stopped = False
         name = "%s %s" % (self.id["action"], self.id["step"])
-        # Daemons: a function that ignores its end must not keep the process alive.
+        # Daemon threads: a function that ignores its cancellation must not keep the process alive.
         self._maker = threading.Thread(target=self._make, name="conductord " + name, daemon=True)
         self._watcher = threading.Thread(target=self._watch, name="conductord watch " + name, daemon=True)
 
     def start(self) -> None:
-        """Begin. It ends when the end is reported, or the session is over."""
+        """Start the attempt. It ends when its end is reported, or the session is over."""
         self._watcher.start()
 
     def cancel(self) -> None:
@@ -168,7 +168,7 @@ class Attempt:
             self._worker.drop(self)
 
     def _see_through(self) -> None:
-        # While a keep-alive is late, the attempt waits: others may get it soon.
+        # While a keep-alive is late, the attempt waits: another worker may get it soon.
         while not self._session.failing() and not self.cancelled.is_set():
             if not self._session.may_start():
                 self.cancelled.wait(TICK)
@@ -187,16 +187,17 @@ class Attempt:
             self._report(outcome)
 
     def look(self) -> None:
-        """Cancel the function when its time or the session is over, and raise Stopped in one that goes on."""
+        """Cancel the function when its time or the session is over. Raise Stopped in a function
+        that continues."""
         if self._session.failing() or self._context.time_left() == 0:
             self.cancel()
         if self.cancelled.is_set() and not self._stopped and self.running() and time.monotonic() - self._asked_to_end >= GRACE:
             self._stopped = True
-            self._worker.logger.warning("a function goes on although it was cancelled: %s", self._maker.name)
+            self._worker.logger.warning("a function continues although it was cancelled: %s", self._maker.name)
             _raise_in(self._maker, Stopped)
 
     def _follow(self) -> None:
-        """Report what the function says of itself, until it has ended or the session is over."""
+        """Report the function's progress and lines until it has ended or the session is over."""
         told = time.monotonic()
         while self._maker.is_alive():
             self._maker.join(TICK)
@@ -208,7 +209,7 @@ class Attempt:
                 self._tell()
 
     def _tell(self) -> bool:
-        """Report progress and lines. They are worth little: what cannot be reported now is lost."""
+        """Report progress and lines. A report that fails is lost, because it is worth little."""
         news = self._context.take_news()
         if not news:
             return False
@@ -219,11 +220,11 @@ class Attempt:
         except (OverLimit, Invalid) as error:
             self._worker.logger.warning("progress or lines are refused: %s", error)
         except ConductordError as error:
-            self._worker.logger.debug("cannot report progress now: %s", error)
+            self._worker.logger.debug("cannot report progress: %s", error)
         return False
 
     def _report(self, outcome: Dict[str, Any]) -> None:
-        """Report the end until it is recorded, or refused for good."""
+        """Report the end until it is recorded or permanently refused."""
         refused, pause = 0, 0.1
         while not self._session.failing():
             request = {"session": self._session.id, "wait": duration(REPORT_WAIT), "outcome": dict(outcome, id=self.id)}
@@ -235,7 +236,7 @@ class Attempt:
                 self._session.lose()
                 return
             except (Fenced, NotAllowed, NotFound) as error:
-                self._worker.logger.info("the end of a step is not wanted any more: %s: %s", self._maker.name, error)
+                self._worker.logger.info("the cluster no longer accepts the end of a step: %s: %s", self._maker.name, error)
                 return
             except (OverLimit, Invalid) as error:
                 # It may be only what was said on the way.
@@ -243,18 +244,18 @@ class Attempt:
                     continue
                 refused += 1
                 if refused > 2:
-                    self._worker.logger.error("the end of a step is refused: %s: %s", self._maker.name, error)
+                    self._worker.logger.error("the cluster refuses the end of a step: %s: %s", self._maker.name, error)
                     return
                 outcome = refusal(outcome, error, refused)
                 continue
             except ConductordError as error:
-                self._worker.logger.warning("cannot report the end of a step now: %s: %s", self._maker.name, error)
+                self._worker.logger.warning("cannot report the end of a step; retrying: %s: %s", self._maker.name, error)
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
 
 
 def refusal(outcome: Dict[str, Any], error: ConductordError, times: int) -> Dict[str, Any]:
-    """The failure to report instead of an end that the node refuses, always the same way."""
+    """The failure to report if the node always refuses the end."""
     kind = "over_limit" if isinstance(error, OverLimit) else "error"
     message = "the node refuses the result: %s" % error
     failed = outcome.get("failure")
@@ -264,6 +265,7 @@ def refusal(outcome: Dict[str, Any], error: ConductordError, times: int) -> Dict
 
 
 def _raise_in(thread: threading.Thread, error: type) -> None:
-    """Raise an exception in a thread, at its next instruction of Python. A call into C ends first."""
+    """Raise an exception in a thread, at its next Python instruction. A call into C finishes
+    first."""
     if thread.ident is not None and hasattr(ctypes, "pythonapi"):
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))

@@ -1,4 +1,4 @@
-"""Ids that the caller makes, which is what makes a repeat of a call harmless."""
+"""Ids that the caller makes, so that a repeat of a call is harmless."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def new_id() -> str:
 
 
 def derive_id(job: str, what: str) -> str:
-    """Make the id of what belongs to a job from the job's, as the command line does: posting
-    again under the same id is then the same posting as a whole."""
+    """Derive the id of a job's book or flow from the job's id, as the command line does. A repeated
+    post with the same id is then identical as a whole."""
     data = uuid.UUID(job).bytes
     return str(uuid.UUID(bytes=data[:9] + hashlib.sha256(data + what.encode()).digest()[:7]))

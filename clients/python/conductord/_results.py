@@ -26,7 +26,7 @@ def by_symbol(flow: Mapping[str, Any]) -> Dict[str, Any]:
             known, found = _value(atoms, dict({"n": step["n"]}, **source), "")
             if known:
                 symbol, beside, before = source["s"], source.get("b", []), providers.setdefault(source["s"], [])
-                values.pop(symbol, None)  # that of an earlier step
+                values.pop(symbol, None)  # the value of an earlier step
                 if found and not (before and "" in beside or set(before) & set(beside)):
                     values[symbol] = found[0]
                 before.append(step["n"])
@@ -34,7 +34,8 @@ def by_symbol(flow: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _value(atoms: Dict[str, Any], source: Mapping[str, Any], at: str) -> Tuple[bool, List[Any]]:
-    """Whether the value of a source is known in the instance ``at``, such as "[3]"; and it, or nothing."""
+    """Whether the value of a source is known in the instance ``at``, such as "[3]", and the value
+    if any."""
     outer, bracket, index = at.rpartition("[")
     place = source.get("e") or source.get("i")  # of the list behind the last index
     atom = atoms.get(source["n"] + (outer if place else at), {})

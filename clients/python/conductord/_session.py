@@ -1,4 +1,4 @@
-"""The session of a worker: what it may do, by the age of its last acknowledged keep-alive."""
+"""The session of a worker: the age of the last acknowledged keep-alive decides what it may do."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ if TYPE_CHECKING:
 
 
 def boot_time() -> float:
-    """A clock that goes on while the machine is suspended, and that nobody sets."""
+    """A clock that also counts suspensions of the machine and cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class Session:
-    """Keeps a session alive.
-
-    The worker counts from the sending of the last keep-alive that was acknowledged, the cluster
-    from its arrival, which is later: so the worker gives up first. From 0.6 of the TTL no attempt
-    begins, and from 0.8 on all attempts must end.
+    """Keeps a session alive. The worker counts from the sending of the last acknowledged
+    keep-alive. The cluster counts from its arrival, which is later, so the worker gives up first.
+    From 0.6 of the TTL on, no attempt begins; from 0.8 on, all attempts must end.
     """
 
     def __init__(self, client: Client, id: str, ttl: float, sent: float, clock: Callable[[], float] = boot_time):
@@ -39,13 +37,14 @@ class Session:
         return self.age() < 0.6
 
     def failing(self) -> bool:
-        """Whether all attempts must end, because others may get them soon. It stays so."""
+        """Whether all attempts must end, because other workers may get them soon. Once true, always
+        true."""
         if self.age() >= 0.8:
             self._over.set()
         return self._over.is_set()
 
     def lose(self) -> None:
-        """Take the session for over."""
+        """Treat the session as over."""
         self._over.set()
 
     def keep_alive(self) -> None:
@@ -53,7 +52,7 @@ class Session:
         while not self._over.wait(self.ttl / (5 if self.age() < 0.4 else 10)):
             sent = self._clock()
             try:
-                # No repeats: an answer to an old one is worth less than a new one.
+                # No repeats: a new keep-alive is worth more than the answer to an old one.
                 self._client.call("SessionService/KeepAlive", {"session": self.id}, patience=0, try_time=max(0.5, self.ttl / 10))
                 self.renewed = max(self.renewed, sent)
             except SessionExpired:

@@ -1,4 +1,4 @@
-"""Calls over HTTP: which node is tried, when a call is repeated, and what its error means."""
+"""Calls over HTTP: the choice of the node, repeats, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOCKET = "unix://"
 
 
 class Endpoints:
-    """The nodes that are known, and which of them is tried next: the leader first."""
+    """The known nodes, and the next one to try: the leader first."""
 
     def __init__(self, servers: List[str], clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -48,7 +48,7 @@ class Endpoints:
 
     def heard(self, server: str, leader: Optional[str]) -> None:
         """Note the leader's address that an answer names."""
-        # Through a socket, its node forwards: the leader may be out of reach.
+        # A node behind a socket forwards calls: the leader may be unreachable from here.
         if not leader or server.startswith(SOCKET):
             return
         with self._lock:
@@ -69,7 +69,7 @@ class Endpoints:
 
 
 class Retry:
-    """The tries of one call: which node is next, after which pause, and the error in the end."""
+    """The tries of one call: the next node, the pause before it, and the final error."""
 
     def __init__(self, endpoints: Endpoints, reads: bool, chance: Callable[[], float] = random.random):
         self._endpoints, self._reads, self._chance = endpoints, reads, chance
@@ -82,7 +82,7 @@ class Retry:
     def next(self) -> Tuple[str, float]:
         """The node to try, and the seconds to wait before."""
         server, pause = self._endpoints.pick(self._tried), 0.0
-        # Another node would ask the same overloaded leader: wait instead.
+        # Another node would call the same overloaded leader: wait instead.
         if server is None or isinstance(self._last, Overloaded):
             pause = self._pause * (0.5 + self._chance())
             pause = max(pause, min(self._last.retry_after, 5.0) if self._last else 0.0)
@@ -93,11 +93,11 @@ class Retry:
         return server, pause
 
     def stale(self) -> None:
-        """Note that a kept connection was found closed: the node may have read the call before."""
+        """Note that a kept connection was closed: the node may have read the call before that."""
         self._ambiguous = self._ambiguous or not self._reads
 
     def failed(self, server: str, error: ConductordError) -> Optional[ConductordError]:
-        """Note a try that failed. Returns the error of the call if it is settled by it."""
+        """Note a failed try. Returns the call's error if this try settles it."""
         if not isinstance(error, (Unavailable, Uncertain)):
             return error
         self._ambiguous = self._ambiguous or isinstance(error, Unknown) and not self._reads
@@ -134,7 +134,7 @@ class Interrupt:
         self.fired = False
 
     def fire(self) -> None:
-        """End the call. It ends with an error; whether it happened is not known."""
+        """End the call with an error. It is unknown whether the call happened."""
         with self._lock:
             self.fired = True
             self._end()
@@ -150,7 +150,7 @@ class Interrupt:
         sock = self._connection.sock if self._connection else None
         if sock is not None:
             try:
-                # Not SSLSocket.shutdown, which takes the TLS state from under a reader.
+                # Not SSLSocket.shutdown, which removes the TLS state while another thread reads.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
             except OSError:
                 pass
@@ -170,10 +170,8 @@ class Transport:
 
     def call(self, method: str, request: Dict[str, Any], *, reads: bool = False, patience: float = 30.0,
              try_time: float = TRY_TIME, interrupt: Optional[Interrupt] = None) -> Dict[str, Any]:
-        """Make a call, and repeat it until it is settled or the patience is over.
-
-        The patience ends between tries: to cut one off would leave in doubt what its answer
-        would have settled.
+        """Make a call, and repeat it until it is settled or the patience is over. The patience ends
+        only between tries: cutting off a try would make its result ambiguous.
         """
         body = encode(request)
         retry = Retry(self.endpoints, reads)
@@ -319,7 +317,8 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def encode(value: Any) -> bytes:
-    """JSON in UTF-8. What is no JSON, such as NaN, bytes or half of a surrogate pair, is Invalid."""
+    """JSON in UTF-8. Values that JSON cannot hold, such as NaN, bytes or half a surrogate pair, are
+    Invalid."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a step's function takes: arguments by name, checked against its type hints."""
+"""The arguments of a step's function, by name, checked against its type hints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _GIVEN = ("result", "failure", "failures")  # to a revert, besides the arguments
 
 
 class Signature:
-    """The parameters of a function, and how the arguments of a step become theirs.
-
-    The parameter ``from_`` takes the argument ``from``: the underscore stands behind words of the
-    language. A parameter ``**name`` takes all arguments that have no parameter of their own.
+    """The parameters of a function, filled from the arguments of a step. The parameter ``from_``
+    takes the argument ``from``: an underscore follows keywords of Python. A parameter ``**name``
+    takes all other arguments.
     """
 
     def __init__(self, function: Callable[..., Any], step: str, context: type, reverts: bool = False):
@@ -53,7 +52,7 @@ class Signature:
             source = name[:-1] if name.endswith("_") and keyword.iskeyword(name[:-1]) else name
             if given is not None and name in _GIVEN:
                 value = given[name]
-                # Null: it has failed, or its result is not known.
+                # Null: the execution has failed, or its result is unknown.
                 bound[name] = self._convert("result", hint, value) if name == "result" and value is not None else value
                 left.pop(name, None)
             elif source in left:
@@ -84,7 +83,7 @@ class _Mismatch(Exception):
 
 
 def convert(value: Any, hint: Any) -> Any:
-    """Check a value from JSON against a hint, and make what the hint asks for."""
+    """Check a value from JSON against a hint, and convert it to the hinted type."""
     if hint is Any or hint is object or hint is inspect.Parameter.empty:
         return value
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
@@ -113,7 +112,7 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 def type_name(hint: Any) -> str:
-    """The name of a type for people."""
+    """The name of a type, for messages."""
     if typing.get_origin(hint) is None and isinstance(hint, type):
         return "None" if hint is type(None) else hint.__name__
     return str(hint).replace("typing.", "")
@@ -163,7 +162,7 @@ def _is_union(origin: Any) -> bool:
 
 
 def _must_know(hint: Any, where: str) -> None:
-    """Refuse a hint that no value from JSON can be checked against, when the step is declared."""
+    """When a step is declared, refuse a hint that cannot be checked against JSON values."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint in (Any, object, None) or origin is typing.Literal:
         return

@@ -26,7 +26,7 @@ When = Union[float, datetime.datetime]
 
 
 class Job(Dict[str, Any]):
-    """A job as the API shows it: a dict with the fields of docs/protocol.md, and short cuts."""
+    """A job in the form of the API: a dict with the fields of docs/protocol.md, and shortcuts."""
 
     existed = False  # the job that a posting found, because it has the posting's id or key
 
@@ -37,17 +37,17 @@ class Job(Dict[str, Any]):
 
     @property
     def state(self) -> str:
-        """Such as claimable, claimed or completed."""
+        """The state, such as claimable, claimed or completed."""
         return str(self["state"])
 
     @property
     def outcome(self) -> Optional[str]:
-        """Of a finished job: success, reverted, failed or cancelled."""
+        """The outcome of a finished job: success, reverted, failed or cancelled."""
         return self.get("outcome")
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended; a trashed one has, without an outcome."""
+        """Whether the job has ended. A trashed job has ended without an outcome."""
         return self.state in ("completed", "trashed")
 
     @property
@@ -60,10 +60,11 @@ class Client:
     """Makes calls at a cluster, and repeats them at another node until they are settled.
 
     ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
-    commas. What is not given comes from the environment variables of the command line:
+    commas. Defaults come from the environment variables of the command line:
     CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
-    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token needs. ``board`` is
-    that of new jobs; ``timeout`` is how many seconds a call is tried. Threads may share a client.
+    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token
+    needs. ``board`` is the board of new jobs; ``timeout`` limits the seconds for which a call is
+    tried. Threads may share a client.
     """
 
     def __init__(self, servers: Union[str, Sequence[str], None] = None, token: Optional[str] = None,
@@ -103,7 +104,7 @@ class Client:
         return self._transport.call(method, request, **how)
 
     def post(self, name: str, kind: Optional[str] = None, **fields: Any) -> Job:
-        """Post a job. ``fields`` are those of a posting in docs/protocol.md, such as ``details``,
+        """Post a job. ``fields`` are fields of a posting in docs/protocol.md, such as ``details``,
         ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``retry``, ``book_id``.
 
         Times are datetimes, or seconds from now; durations are seconds. Without an ``id`` the
@@ -112,8 +113,8 @@ class Client:
         return self.post_many([dict(fields, name=name, kind=kind)])[0]
 
     def post_many(self, postings: Iterable[Mapping[str, Any]]) -> List[Job]:
-        """Post up to 1,000 jobs in one call. If some are refused, the error is that of the first
-        one; the others are posted."""
+        """Post up to 1,000 jobs in one call. If some are refused, the error is the first refusal;
+        the other jobs are posted."""
         wired = [self._posting(p) for p in postings]
         answer = self.call("BoardService/Post", {"postings": wired})
         made = []
@@ -130,7 +131,7 @@ class Client:
         """Post a flow document as a job, as ``conductord flow run`` does.
 
         The document is a mapping, or the path of a file: JSON, or TOML with Python 3.11 and later.
-        ``store`` gives inputs, ``only`` the steps to run; ``fields`` are those of ``post``. The
+        ``store`` gives inputs, ``only`` the steps to run; ``fields`` are as for ``post``. The
         node checks the document: a faulty one is ``Invalid``.
         """
         read = document if isinstance(document, Mapping) else _read_document(document)
@@ -160,11 +161,11 @@ class Client:
             query["after"] = page["next"]
 
     def cancel(self, id: str, revert: bool = True, reason: str = "") -> None:
-        """Cancel a job. With ``revert``, what its flow has done is undone first."""
+        """Cancel a job. With ``revert``, the finished steps of its flow are undone first."""
         self.call("BoardService/Cancel", {"job": id, "revert": revert, "reason": reason, "by": _user()})
 
     def retry(self, id: str, reason: str = "") -> None:
-        """Have a job that failed, was reverted, is parked or trashed begin again."""
+        """Start a failed, reverted, parked or trashed job again."""
         self.call("BoardService/Retry", {"job": id, "reason": reason, "by": _user()})
 
     def wait(self, id: str, timeout: Optional[float] = None) -> Job:
@@ -180,7 +181,7 @@ class Client:
                 raise TimeoutError("job %s is %s after %g s" % (id, job.state, timeout))
 
     def results(self, job: Union[str, Job]) -> Dict[str, Any]:
-        """The results of a job's flow, by the names that its steps provide: what is known so far."""
+        """The results so far of a job's flow, by the names that its steps provide."""
         if not isinstance(job, Job):
             job = self.get(job)
         flow: Dict[str, Any] = {}
@@ -197,8 +198,9 @@ class Client:
         """Yield events in order, without gap or repeat; see Watch in docs/protocol.md.
 
         ``after`` is the ``position`` of an event that you have seen: without it, the events begin
-        now. ``Compacted``: those after it are no longer kept. It goes on at another node when one
-        is lost, and gives up when none has answered for the client's timeout.
+        now. ``Compacted``: the events after that position are no longer kept. If a node is lost,
+        the watch continues at another node. It ends when no node has answered for the client's
+        timeout.
         """
         if after is not None:
             select["after"] = after
@@ -210,7 +212,7 @@ class Client:
                     for event in message.get("events", []):
                         select["after"] = event["position"]
                         yield event
-                    # The first position says where the stream begins, if it begins now.
+                    # If the stream begins now, its first position is the start.
                     select["after"] = message.get("position", select.get("after"))
             except Unavailable:
                 if time.monotonic() - heard > self.timeout:
@@ -234,7 +236,7 @@ class Client:
 
 
 def duration(seconds: Union[float, str, datetime.timedelta]) -> str:
-    """A duration as it stands in JSON."""
+    """A duration in the form of the API's JSON."""
     if isinstance(seconds, str):
         return seconds
     if isinstance(seconds, datetime.timedelta):
@@ -248,7 +250,7 @@ def seconds_of(text: Optional[str]) -> Optional[float]:
 
 
 def moment(when: Union[When, str]) -> str:
-    """A time as it stands in JSON; a number is seconds from now."""
+    """A time in the form of the API's JSON; a number means seconds from now."""
     if isinstance(when, str):
         return when
     if not isinstance(when, datetime.datetime):

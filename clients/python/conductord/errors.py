@@ -1,8 +1,8 @@
 """The errors of calls, by the codes of docs/errors.md.
 
-Two classes stand above all others. ``NotDone``: the cluster is unchanged. ``Unknown``: the call
-was sent, and whether it happened is not known. To repeat the same call with the same ids is
-harmless after either.
+All errors belong to one of two classes. ``NotDone``: the cluster is unchanged. ``Unknown``: the
+call was sent, and it is unknown whether it happened. After either, repeating the call with the same
+ids is harmless.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, Dict, Optional, Type
 
 
 class ConductordError(Exception):
-    """An error of a call: a stable ``code``, a message for people, and what else the answer says."""
+    """An error of a call: a stable ``code``, a message for people, and further fields of the
+    answer."""
     code = "internal"
 
     def __init__(self, message: str, detail: Optional[Dict[str, Any]] = None):
@@ -32,7 +33,7 @@ class NotDone(ConductordError):
 
 
 class Unknown(ConductordError):
-    """Whether the call happened is not known: repeat it with the same ids."""
+    """It is unknown whether the call happened: repeat it with the same ids."""
 
 
 class Invalid(NotDone):
@@ -51,7 +52,7 @@ class NotFound(NotDone):
 
 
 class Conflict(NotDone):
-    """The state does not allow the call, or the id stands for something else."""
+    """The state does not allow the call, or the id belongs to another object."""
     code = "conflict"
 
 
@@ -61,22 +62,22 @@ class Unclaimable(Conflict):
 
 
 class Fenced(NotDone):
-    """The claim or the attempt is over, or is another's."""
+    """The claim or the attempt has ended, or belongs to another owner."""
     code = "fenced"
 
 
 class SessionExpired(NotDone):
-    """The session is over, and all that belongs to it."""
+    """The session has ended, and with it all its claims."""
     code = "session_expired"
 
 
 class Compacted(NotDone):
-    """The events are no longer kept; those after ``since`` are."""
+    """The events are no longer kept; events after ``since`` are."""
     code = "compacted"
 
 
 class NotAllowed(NotDone):
-    """The caller may not do this, or is not known."""
+    """The caller has no permission, or is not authenticated."""
     code = "not_allowed"
 
 
@@ -96,7 +97,7 @@ class Uncertain(Unknown):
 
 
 class Internal(Unknown):
-    """The server met a fault that has no code of its own."""
+    """The server had a fault without a specific code."""
     code = "internal"
 
 
@@ -108,8 +109,8 @@ _BY_CODE: Dict[str, Type[ConductordError]] = {
     )
 }
 
-# Answers without a detail have only a Connect code: those of a request that is no message, and
-# of what stands between the caller and the node.
+# Answers without a detail have only a Connect code: answers to malformed requests, and answers of
+# proxies between the caller and the node.
 _BY_CONNECT: Dict[str, Type[ConductordError]] = {
     "invalid_argument": Invalid, "resource_exhausted": OverLimit, "not_found": NotFound,
     "permission_denied": NotAllowed, "unauthenticated": NotAllowed, "unavailable": Unavailable,
@@ -120,7 +121,7 @@ _BY_STATUS: Dict[int, Type[ConductordError]] = {400: Invalid, 401: NotAllowed, 4
 
 
 def of_detail(detail: Dict[str, Any]) -> ConductordError:
-    """Make the error that a ``conductord.v1.Error`` stands for, as answers with verdicts have it."""
+    """Make the error for a ``conductord.v1.Error``, as in answers with verdicts."""
     cls = _BY_CODE.get(str(detail.get("code")), Internal)
     return cls(str(detail.get("message", "")), detail)
 

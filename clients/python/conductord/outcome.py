@@ -44,7 +44,7 @@ class Cancelled(Failure):
 
 
 class NotYet(Exception):
-    """Raise it to be asked again after some seconds, by any worker."""
+    """Raise it to run the step again after some seconds, by any worker."""
 
     def __init__(self, seconds: float, details: Any = None):
         super().__init__("not yet: ask again in %g s" % seconds)
@@ -54,12 +54,12 @@ class NotYet(Exception):
 
 
 class Stopped(SystemExit):
-    """Raised inside a function that goes on after its attempt was cancelled. Do not catch it."""
+    """Raised inside a function that continues after its attempt was cancelled. Do not catch it."""
 
 
 @dataclasses.dataclass
 class FailureRecord:
-    """A failure as the flow has recorded it; a revert is given it."""
+    """A failure as recorded by the flow; a revert receives it."""
 
     message: str = ""
     kind: str = ""
@@ -83,9 +83,9 @@ def of_result(result: Any) -> Dict[str, Any]:
 
 
 def of_failure(error: Any) -> Dict[str, Any]:
-    """The outcome of a function that has raised something. It never raises, whatever that is.
-
-    Not isinstance: it asks the exception for its ``__class__``, which can raise.
+    """The outcome of a function that has raised an exception. It never raises, whatever the
+    exception is. It does not use isinstance, because reading the exception's ``__class__`` can
+    raise.
     """
     if issubclass(type(error), NotYet):
         try:
@@ -112,12 +112,13 @@ def of_failure(error: Any) -> Dict[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """The text of any value. It never raises, as methods of exceptions can."""
+    """The text of any value. It never raises, even if the value's methods do."""
     return _tried(lambda: clip(str(value), MAX_MESSAGE), "(its text cannot be read)")
 
 
 def _tried(make: Callable[[], Any], otherwise: Any) -> Any:
-    """What a function returns that calls methods of a step's values; or else this."""
+    """The result of a function that calls methods of a step's values; on an exception, the given
+    default."""
     try:
         return make()
     except BaseException:  # a method can raise any
@@ -138,14 +139,15 @@ def _code(code: Any) -> int:
 
 
 def clip(text: str, limit: int, keep_end: bool = False) -> str:
-    """Cut a text to so many bytes of UTF-8, and replace halves of surrogate pairs."""
+    """Cut a text to a number of bytes of UTF-8, and replace halves of surrogate pairs."""
     data = str.encode(text, "utf-8", "replace")
     data = data[-limit:] if keep_end else data[:limit]
     return data.decode("utf-8", "ignore")
 
 
 def kept(value: Any) -> Any:
-    """A copy as JSON holds it, which the function cannot change. Invalid: JSON cannot hold it."""
+    """A copy in JSON form, which the function cannot change. Invalid: JSON cannot hold the
+    value."""
     return json.loads(_transport.encode(plain(value)), object_pairs_hook=_once)
 
 
@@ -168,7 +170,7 @@ def plain(value: Any) -> Any:
 
 
 def checked_details(details: Any) -> Any:
-    """Details as they are reported. ValueError: they are too large, or no JSON."""
+    """Details in the form of a report. ValueError: they are too large, or not JSON."""
     try:
         details = kept(details)
     except Invalid as error:

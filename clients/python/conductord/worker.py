@@ -42,10 +42,11 @@ class Step:
     def revert(self, type: Any = None) -> Any:
         """Declare the function that undoes this step, as ``@step.revert`` or ``@step.revert("type")``.
 
-        The type is that of ``revert = "type"`` in the flow document; without it, the step's own.
+        The type is the one in ``revert = "type"`` of the flow document; default: the step's own
+        type.
         The function gets the step's arguments, and may take ``result`` (None: it failed, or is
         not known), ``failure`` (a FailureRecord, or None) and ``failures`` (by step). It is not
-        called for a step that never executed because its arguments did not fit the hints.
+        called if the step never executed because its arguments did not fit the hints.
         """
         if callable(type):
             return self.revert(None)(type)
@@ -59,12 +60,11 @@ class Step:
 
 
 class Worker:
-    """Does steps of the types that it has functions for, until it is stopped.
-
-    ``labels`` is what it offers, ``boards`` whose jobs it works for (none: all), ``slots`` how many
-    attempts it makes at once. When it dies, its steps go to other workers after ``ttl`` seconds.
-    When it stops, it waits ``drain_timeout`` seconds for its attempts (None: as long as they take),
-    then cancels them.
+    """Does steps of the types for which it has functions, until it is stopped. ``labels`` are the
+    offered labels, ``boards`` the boards that it serves (none: all), and ``slots`` the number of
+    parallel attempts. If the worker dies, other workers get its steps after ``ttl`` seconds. When
+    it stops, it waits ``drain_timeout`` seconds for its attempts (None: no limit), then cancels
+    them.
     """
 
     def __init__(self, client: Client, name: Optional[str] = None, labels: Sequence[str] = (), slots: int = 4,
@@ -103,9 +103,8 @@ class Worker:
         return declare
 
     def run(self) -> None:
-        """Do steps until SIGTERM, ctrl-C or ``stop``; then finish what runs, and return.
-
-        A second signal cancels what runs. Signals are handled only in the main thread.
+        """Do steps until SIGTERM, ctrl-C or ``stop``; then finish the running attempts and return.
+        A second signal cancels them. Signals are handled only in the main thread.
         """
         if not self._functions:
             raise Invalid("the worker has no step: declare one with @worker.step(type)")
@@ -117,7 +116,7 @@ class Worker:
         try:
             serving.start()
             while serving.is_alive():
-                serving.join(TICK)  # the main thread must come by, to handle signals
+                serving.join(TICK)  # the main thread must run regularly to handle signals
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -125,8 +124,9 @@ class Worker:
             raise failed[0]
 
     def stop(self, now: bool = False) -> None:
-        """Take no more steps, finish what runs, and have ``run`` return. ``now``: cancel what runs."""
-        # From a signal's handler, in the main thread, which holds none of the locks.
+        """Take no more steps, finish the running attempts, and make ``run`` return. ``now``: cancel
+        the running attempts."""
+        # A signal handler calls this in the main thread, which holds none of the locks.
         self._draining.set()
         if now:
             self._ending.set()
@@ -172,7 +172,8 @@ class Worker:
             failed.append(error)
 
     def _look(self, session: Session, closed: threading.Event) -> None:
-        """End attempts in time. It makes no calls: while they wait, a session is over unnoticed."""
+        """End attempts in time. It makes no calls: during a waiting call, the session could end
+        unnoticed."""
         while not closed.wait(TICK):
             if session.failing():
                 self._wake()  # the call for steps
@@ -249,8 +250,9 @@ class Worker:
                 self._stop(id)
 
     def _pull(self, session: Session, draining: bool, left: float) -> Optional[Dict[str, Any]]:
-        """Ask for as many attempts as there are free slots. The call is cut short (None) when an attempt
-        ends, to name the new number; what such a call may have given, the next one gives again."""
+        """Ask for as many attempts as there are free slots. When an attempt ends, the call is cut
+        short (None), to send the new number. The next call repeats attempts that the cut call may
+        have given."""
         interrupt = Interrupt()
         with self._lock:
             self._pulling = interrupt
@@ -294,7 +296,7 @@ class Worker:
             attempt.cancel()
 
     def drop(self, attempt: Attempt) -> None:
-        """Forget an attempt whose end is recorded, or refused for good."""
+        """Forget an attempt whose end is recorded or permanently refused."""
         with self._lock:
             if self._held.get(key_of(attempt.id)) is attempt:
                 del self._held[key_of(attempt.id)]
@@ -302,5 +304,5 @@ class Worker:
 
 
 def key_of(id: Dict[str, Any]) -> Tuple[Any, ...]:
-    """What tells attempts apart; a field that is empty is left out of answers."""
+    """The identity of an attempt; answers omit empty fields."""
     return id["flow"], id["step"], id["action"], int(id.get("attempt", 0)), int(id.get("asked", 0))

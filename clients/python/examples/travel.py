@@ -1,4 +1,4 @@
-"""A worker that books a trip, and cancels what it has booked when the flow is undone.
+"""A worker that books a trip, and cancels the bookings when the flow is undone.
 
     python3 travel.py
     conductord flow run travel.toml --wait --set fail_at=charge-card

@@ -28,7 +28,7 @@ worker.step<Trip>("charge-card", {
 		if (trip.fail_at === ctx.step) {
 			throw new Failure("the card was declined", { kind: "refused", permanent: true });
 		}
-		// A real step shows ctx.key to the bank, which makes one charge of all attempts.
+		// A real step passes ctx.key to the bank, which makes one charge for all attempts.
 		await note(trip, ctx, "books");
 		return `paid for ${trip.flight}, ${trip.hotel} and ${trip.car}`;
 	},

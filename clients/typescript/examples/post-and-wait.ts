@@ -1,11 +1,11 @@
-// Posts a flow document of one step, follows it, and prints what came of it:
+// Posts a flow document of one step, follows it, and prints the result:
 //
 //	conductord dev
 //	node dist/examples/post-and-wait.js Grace
 import { Client, RefusedError, UncertainError, Worker } from "conductord";
 
 const client = new Client();
-const worker = new Worker(client, { signals: [] }); // usually a process of its own
+const worker = new Worker(client, { signals: [] }); // usually a separate process
 worker.step<{ guest: string }>("greet", { execute: ({ guest }) => `Hello ${guest}!` });
 const done = worker.run();
 

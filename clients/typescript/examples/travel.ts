@@ -1,5 +1,5 @@
-// Books a trip: flight, hotel and car side by side, and charges the card at the end. If the card is
-// declined, all three are cancelled. The steps are those of examples/travel.toml.
+// Books a trip: flight, hotel and car in parallel, and charges the card at the end. If the card is declined, all three are cancelled.
+// examples/travel.toml defines the steps.
 //
 //	node dist/examples/travel.js                  # until ctrl-C or SIGTERM: only a worker
 //	node dist/examples/travel.js run              # posts a trip too, and ends with it
@@ -18,7 +18,7 @@ interface Booking {
 const client = new Client();
 const worker = new Worker(client, { slots: 4 });
 
-/** The time that a booking takes; it fails where the trip says so. */
+/** The duration of a booking; it fails if the trip requests that. */
 async function work(args: Booking, ctx: StepContext, refusal: string): Promise<string> {
 	ctx.log(`asking for ${ctx.step}`);
 	await delay(args.pace * 1000, undefined, { signal: ctx.signal });
@@ -29,7 +29,7 @@ async function work(args: Booking, ctx: StepContext, refusal: string): Promise<s
 	return createHash("sha256").update(ctx.key).digest("hex").slice(0, 5);
 }
 
-/** A revert: the booking stands in the result. There is none if the booking has failed. */
+/** A revert: the result has the booking. There is none if the booking failed. */
 function cancel(type: string, what: string) {
 	return {
 		type,

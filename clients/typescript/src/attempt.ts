@@ -10,7 +10,7 @@ import type { Failure as WireFailure } from "./types.js";
 /** How often progress and lines are reported, and how long such a report waits for a conductor. */
 const tellEvery = 500;
 const tellWait = 2_000;
-/** One report of an end waits so long for its record. */
+/** The time that one report of an end waits for its record. */
 const reportWait = 10_000;
 /** The details of progress, in bytes of JSON. */
 const maxDetails = 16 << 10;
@@ -21,7 +21,7 @@ const badArgument = "bad_argument";
 const firstPause = 50;
 const lastPause = 2_000;
 
-/** Bounds the attempts that run at once. The leader can give more than the free slots while it records earlier offers. */
+/** Bounds the parallel attempts. The leader can give more than the free slots while it records earlier offers. */
 export class Slots {
 	readonly #freed = new EventEmitter().setMaxListeners(0);
 	#free: number;
@@ -44,7 +44,7 @@ export class Slots {
 	}
 }
 
-/** An attempt that the worker has been given, and whose end is not recorded. */
+/** An attempt that the worker holds and whose end is not recorded. */
 export class Attempt {
 	stopping = false;
 	readonly #end = new AbortController();
@@ -55,7 +55,7 @@ export class Attempt {
 
 	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly slots: Slots, readonly warn: (message: string) => void) {}
 
-	/** Ends the attempt: the conductor wants it. */
+	/** Ends the attempt at the conductor's request. */
 	stop(): void {
 		this.stopping = true;
 		this.#end.abort(new Error("the conductor has ended the attempt"));
@@ -98,7 +98,7 @@ export class Attempt {
 				if (ctx.action === "revert" && ctx.failure?.kind === badArgument) {
 					return { id, done: true, result: null }; // the step never executed: nothing to undo
 				}
-				throw new Failure(`the arguments are not those of the step: ${messageOf(problem)}`, { kind: badArgument, permanent: true });
+				throw new Failure(`the arguments do not fit the step: ${messageOf(problem)}`, { kind: badArgument, permanent: true });
 			}
 			if (ctx.action === "revert") {
 				await step.revert!.run(args, ctx);
@@ -153,7 +153,7 @@ export class Attempt {
 		this.#bytes += Buffer.byteLength(fits);
 	}
 
-	/** What was not reported yet. */
+	/** The unreported progress and lines. */
 	#news(): Pick<Report, "output" | "progress"> {
 		const output = this.#output + (this.#cut ? cutMark : "");
 		const progress = this.#progress;
@@ -164,7 +164,7 @@ export class Attempt {
 		return { ...(output === "" ? {} : { output }), ...(progress === undefined ? {} : { progress }) };
 	}
 
-	/** Reports progress and lines. They are worth little: what cannot be reported now is lost. */
+	/** Reports progress and lines. A report that fails is lost, because it is worth little. */
 	async #tell(): Promise<void> {
 		const news = this.#news();
 		if (news.output === undefined && news.progress === undefined) {
@@ -215,7 +215,7 @@ export class Attempt {
 	}
 }
 
-/** The failure to report instead of an end that the node refuses. A failure keeps its kind, and loses its details. */
+/** The failure to report if the node refuses the end. A failure keeps its kind and loses its details. */
 function refused(failure: WireFailure | undefined, error: RefusedError): WireFailure {
 	if (failure === undefined) {
 		return { kind: error.code === "over_limit" ? error.code : "error", message: clip(error.message, 4 << 10), permanent: true };

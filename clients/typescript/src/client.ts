@@ -6,9 +6,9 @@ import { type Json, seconds } from "./json.js";
 import { bySymbol, type Flow } from "./results.js";
 import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Values, WatchQuery } from "./types.js";
 
-/** One call posts so many jobs at most. */
+/** The maximum number of jobs in one call. */
 const maxPostings = 1000;
-/** One call waits so long. */
+/** The wait of one call. */
 const pollTime = 30_000;
 /** A node gives a sign of life every three seconds. */
 const watchSilence = 10_000;
@@ -22,7 +22,7 @@ export interface ClientOptions {
 	ca?: string | Buffer;
 	cert?: string | Buffer;
 	key?: string | Buffer;
-	/** Of jobs that name none. Without it, `default`. */
+	/** The board of jobs that name none; `default`. */
 	board?: string;
 	/** How long a call is repeated without a usable answer, in milliseconds; 30,000. */
 	timeout?: number;
@@ -33,7 +33,7 @@ export interface Order {
 	reason?: string;
 }
 
-/** A connection to a cluster. Calls may run side by side. */
+/** A connection to a cluster. Calls may run in parallel. */
 export class Client {
 	readonly #transport: Transport;
 	readonly #board: string | undefined;
@@ -62,7 +62,7 @@ export class Client {
 		return this.#transport.call<T>({ name: `call ${path}`, ...options }, path, request, options);
 	}
 
-	/** Posts a job. A repeat under the same id makes no second one. */
+	/** Posts a job. A repeat with the same id makes no second job. */
 	async post(posting: Posting, options: CallOptions = {}): Promise<Posted> {
 		const [posted] = await this.postMany([posting], options);
 		if (posted instanceof Error) {
@@ -86,7 +86,9 @@ export class Client {
 		return (answer.posted ?? []).map(({ job, existed, error }) => (error ? errorOf(error) : { job, existed: existed === true }));
 	}
 
-	/** Posts a job that runs a flow document, as `conductord flow run` does. The store of the posting goes over that of the document. */
+	/**
+	 * Posts a job that runs a flow document, as `conductord flow run` does. Values in the posting's store replace values in the document's.
+	 */
 	async postFlow(document: FlowDocument, posting: Posting = {}, options: CallOptions = {}): Promise<Posted> {
 		return this.post(flowPosting(document, posting), options);
 	}
@@ -115,13 +117,13 @@ export class Client {
 		}
 	}
 
-	/** The flow of a job, with its steps as far as they have begun; a large one comes in parts, see GetFlow. */
+	/** The flow of a job with its begun steps. A large flow comes in parts: see GetFlow. */
 	async flow(id: string, options: CallOptions = {}): Promise<Record<string, Json>> {
 		const { flow } = await this.call<{ flow: Record<string, Json> }>("LogbookService/GetFlow", { id }, { ...options, name: `get flow ${id}`, reads: true });
 		return flow;
 	}
 
-	/** The results of a job's flow by the names that its steps provide: what is known so far. */
+	/** The results so far of a job's flow, by the names that its steps provide. */
 	async results(job: string, options: CallOptions = {}): Promise<Values> {
 		const { flow: id } = await this.get(job, options);
 		let whole: Flow | undefined;
@@ -134,19 +136,19 @@ export class Client {
 		return whole === undefined ? {} : bySymbol(whole);
 	}
 
-	/** Ends a job; with `revert`, what it has done is undone first. */
+	/** Cancels a job; with `revert`, the finished steps of its flow are undone first. */
 	async cancel(job: string, order: Order & { revert?: boolean } = {}, options: CallOptions = {}): Promise<void> {
 		await this.call("BoardService/Cancel", { job, ...order }, { ...options, name: `cancel job ${job}` });
 	}
 
-	/** Has a job begin again that failed, was reverted, trashed or parked. */
+	/** Starts a failed, reverted, trashed or parked job again. */
 	async retry(job: string, order: Order = {}, options: CallOptions = {}): Promise<void> {
 		await this.call("BoardService/Retry", { job, ...order }, { ...options, name: `retry job ${job}` });
 	}
 
 	/**
-	 * Yields events in order, without gap or repeat, also across nodes that die. It begins behind
-	 * `after`, or now. It ends with an error: `compacted`, or the reason of the signal.
+	 * Yields events in order, without gap or repeat, also across nodes that die. It begins after the position `after`, or now. It ends
+	 * with an error: `compacted`, or the reason of the signal.
 	 */
 	async *watch(query: WatchQuery = {}, options: { signal?: AbortSignal } = {}): AsyncGenerator<Event, void> {
 		let { after } = query;
@@ -161,13 +163,13 @@ export class Client {
 		}
 	}
 
-	/** Closes the connections. Calls that are under way fail. */
+	/** Closes the connections. Calls in flight fail. */
 	close(): void {
 		this.#transport.close();
 	}
 }
 
-/** The posting of a job that runs a document: a book of one flow, with ids that are made of the job's. */
+/** The posting of a job that runs a document: a book of one flow, with ids derived from the job's id. */
 export function flowPosting(document: FlowDocument, posting: Posting): Posting {
 	const id = posting.id ?? newID();
 	const store: Values = { ...document.store, ...posting.store };

@@ -1,13 +1,13 @@
 /** An error of a call. docs/protocol.md of conductord lists the codes; they do not change. */
 export abstract class ConductordError extends Error {
-	/** Whether the call may have had its effect. To repeat it with the same ids is harmless in any case. */
+	/** Whether the call may have had its effect. Repeating it with the same ids is always harmless. */
 	abstract readonly happened: "no" | "unknown";
 	/** The field that is wrong or too large. */
 	declare readonly field?: string;
 	declare readonly limit?: bigint;
 	declare readonly size?: bigint;
 	declare readonly unit?: string;
-	/** Of `compacted`: after this position every event is kept. */
+	/** For `compacted`: all events after this position are kept. */
 	declare readonly since?: string;
 
 	constructor(readonly code: string, message: string, wire: WireError = {}, cause?: unknown) {
@@ -28,12 +28,12 @@ export class RefusedError extends ConductordError {
 	readonly happened = "no";
 }
 
-/** No node could do the call (`unavailable`), or none had room for it (`overloaded`): it did not happen. */
+/** No node could take the call (`unavailable`), or none had room for it (`overloaded`): it did not happen. */
 export class UnavailableError extends ConductordError {
 	readonly happened = "no";
 }
 
-/** The answer was lost (`uncertain`), or the node has a fault (`internal`): nobody knows whether it happened. */
+/** The answer was lost (`uncertain`), or the node has a fault (`internal`): it is unknown whether the call happened. */
 export class UncertainError extends ConductordError {
 	readonly happened = "unknown";
 }
@@ -49,7 +49,7 @@ export interface WireError {
 	since?: string;
 }
 
-/** The codes of the Connect protocol, for answers that say no more. */
+/** The codes of the Connect protocol, for answers without a detail. */
 const codes: Record<string, string> = {
 	invalid_argument: "invalid", out_of_range: "compacted", resource_exhausted: "over_limit", not_found: "not_found",
 	already_exists: "conflict", aborted: "conflict", failed_precondition: "fenced", permission_denied: "not_allowed",
@@ -62,7 +62,7 @@ export function errorFrom(status: number, body: unknown): ConductordError {
 		code?: string; message?: string; details?: { type?: string; debug?: WireError }[];
 	};
 	const wire = Array.isArray(said.details) ? said.details.find((detail) => detail.type === "conductord.v1.Error")?.debug : undefined;
-	// An answer that is not a node's, such as a proxy's, does not say whether a node has had the call.
+	// An answer of a proxy does not show whether a node received the call.
 	const code = wire?.code || codes[said.code ?? ""] || "uncertain";
 	return errorOf({ ...wire, code, message: wire?.message || said.message || `the answer has the HTTP status ${status}` });
 }

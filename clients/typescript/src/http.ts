@@ -4,9 +4,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { type ConductordError, errorFrom, RefusedError, UnavailableError, UncertainError } from "./errors.js";
 import { decode, encode } from "./json.js";
 
-/** One answer may have 4 MiB; what is larger is no answer of a node. */
+/** The size limit of an answer, 4 MiB: a larger answer does not come from a node. */
 const maxAnswer = 8 << 20;
-/** One try of a call. What takes longer is repeated at another node: the same times as those of the Go client. */
+/** The time of one try of a call, as in the Go client. A longer call is repeated at another node. */
 const tryTime = 3_000;
 /** For the answer to a long poll, beyond its wait. */
 const pollGrace = 5_000;
@@ -18,17 +18,17 @@ const shunTime = 10_000;
 export interface CallOptions {
 	/** Ends the call. Its reason is thrown, or an UncertainError if the call may have happened. */
 	signal?: AbortSignal | undefined;
-	/** The time of all tries, in milliseconds; without it, that of the client. */
+	/** The time of all tries, in milliseconds; default: the client's. */
 	timeout?: number | undefined;
 }
 
-/** What a call is, for its repetition. */
+/** The properties of a call that decide about repeats. */
 export interface Operation {
-	/** As it stands in "cannot …". */
+	/** The verb in the error "cannot …". */
 	name: string;
-	/** It changes nothing, or its repeat is never in doubt. */
+	/** The call changes nothing, or its repeat has an unambiguous result. */
 	reads?: boolean;
-	/** Of a long poll: the wait that it asks for, in milliseconds. */
+	/** For a long poll: the requested wait, in milliseconds. */
 	wait?: number;
 	/** The time of one try, in milliseconds. */
 	try?: number;
@@ -43,7 +43,7 @@ export interface TransportOptions {
 	timeout: number;
 }
 
-/** The URL of an endpoint. Without a scheme it is https where there are certificates. */
+/** The URL of an endpoint. Without a scheme it is https if certificates are set. */
 export function baseURL(endpoint: string, secure: boolean): string {
 	const text = endpoint.includes("://") ? endpoint : `${secure ? "https" : "http"}://${endpoint}`;
 	const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -63,7 +63,7 @@ export function linked(...signals: (AbortSignal | undefined)[]): AbortController
 	return Object.assign(controller, { unlink: () => links.forEach((unlink) => unlink()) });
 }
 
-/** Calls a function once a signal is aborted, now or later. What it returns takes that back. */
+/** Calls a function once a signal is aborted, now or later. The returned function withdraws this. */
 export function whenAborted(signal: AbortSignal | undefined, call: () => void): () => void {
 	signal?.aborted ? call() : signal?.addEventListener("abort", call);
 	return () => signal?.removeEventListener("abort", call);
@@ -151,7 +151,7 @@ export class Transport {
 			: new UnavailableError("unavailable", message);
 	}
 
-	/** The leader first, then the servers in order from the one that has answered last. */
+	/** The leader first, then the servers in order, starting with the server that answered last. */
 	#pick(tried: Set<string>): string {
 		const leader = this.#leader;
 		if (leader !== undefined && !tried.has(leader) && (this.#shunned.get(leader) ?? 0) <= performance.now()) {

@@ -12,7 +12,7 @@ export function newID(): string {
 	return format(bytes);
 }
 
-/** The id of something that belongs to a job, so that posting again under the same id is the same posting. */
+/** The id of a job's book or flow, derived from the job's id, so that a repeated post with the same id is identical. */
 export function derivedID(id: string, what: string): string {
 	const bytes = Buffer.from(id.replaceAll("-", ""), "hex");
 	const sum = createHash("sha256").update(bytes).update(what).digest();

@@ -1,4 +1,4 @@
-/** What JSON can hold. Integers beyond 2^53 are bigint, in both directions. */
+/** A JSON value. Integers beyond 2^53 are bigint, in both directions. */
 export type Json = null | boolean | number | bigint | string | Json[] | { [name: string]: Json };
 
 // JSON.parse of Node 20 rounds large integers, and shows its reviver no source text. So they pass
@@ -48,7 +48,7 @@ export function encode(value: unknown): string {
 	return found ? text.replace(marked, "$1") : text;
 }
 
-/** A copy as JSON holds it: no getter, and no change by the step, can spoil it later. It throws as encode does. */
+/** A copy in JSON form: getters, and later changes by the step, cannot affect it. It throws as encode does. */
 export const plain = (value: unknown): Json => decode(encode(value)) as Json;
 
 function faultOf(value: unknown): string | undefined {
@@ -69,13 +69,13 @@ function faultOf(value: unknown): string | undefined {
 	return undefined;
 }
 
-/** A duration as the wire has it. */
+/** A duration in the form of the wire. */
 export const seconds = (ms: number): string => `${(ms / 1000).toFixed(3)}s`;
 
 /** Milliseconds of a duration on the wire. */
 export const milliseconds = (text: string): number => Number.parseFloat(text) * 1000;
 
-/** The start of a text that has at most so many bytes of UTF-8, without half a character. */
+/** The start of a text, at most a number of bytes of UTF-8, without half a character. */
 export function clip(text: string, bytes: number): string {
 	const buffer = Buffer.alloc(Math.min(bytes, 3 * text.length));
 	return buffer.toString("utf8", 0, new TextEncoder().encodeInto(text, buffer).written);

@@ -22,7 +22,7 @@ export function bySymbol(flow: Flow): Values {
 			const found = valueOf(atoms, { n: step.n, ...source }, "");
 			if (found !== undefined) {
 				const [symbol, before] = [source.s!, providers.get(source.s!) ?? []];
-				values.delete(symbol); // that of an earlier step
+				values.delete(symbol); // the value of an earlier step
 				if (found.length > 0 && !(source.b ?? []).some((name) => before.includes(name) || (name === "" && before.length > 0))) {
 					values.set(symbol, found[0]!);
 				}
@@ -33,7 +33,7 @@ export function bySymbol(flow: Flow): Values {
 	return Object.fromEntries(values);
 }
 
-/** The value of a source in the instance `at`, such as "[3]": one, none, or undefined if it is not known. */
+/** The value of a source in the instance `at`, such as "[3]": one, none, or undefined if unknown. */
 function valueOf(atoms: Map<string, Atom>, source: Source, at: string): Json[] | undefined {
 	const place = source.e || source.i; // of the list behind the last index
 	const open = at.lastIndexOf("[");

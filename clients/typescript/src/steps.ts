@@ -2,11 +2,11 @@ import { inspect } from "node:util";
 import type { Failure as WireFailure } from "./types.js";
 import { clip, type Json, plain, seconds } from "./json.js";
 
-/** The message of a failure has so many bytes at most; the rest is cut. */
+/** The maximum bytes of a failure's message; the rest is cut. */
 const maxMessage = 4 << 10;
 /** A kind is a name. */
 const maxKind = 255;
-/** What an error leaves for people beside its message. */
+/** The parts of an error for people, in addition to its message. */
 const maxStderr = 16 << 10;
 
 /** Names one attempt at a step. Strings and numbers come as they are sent back. */
@@ -18,7 +18,7 @@ export interface AttemptID {
 	asked?: number;
 }
 
-/** What a worker is given. */
+/** The input of an attempt, as a worker receives it. */
 export interface Work {
 	id: AttemptID;
 	job: string;
@@ -35,7 +35,7 @@ export interface Work {
 	time_left?: string;
 }
 
-/** What a worker reports. */
+/** A worker's report. */
 export interface Report {
 	id: AttemptID;
 	done?: boolean;
@@ -47,7 +47,7 @@ export interface Report {
 	stderr?: string;
 }
 
-/** What a step knows about its attempt. */
+/** A step's view of its attempt. */
 export interface StepContext {
 	readonly type: string;
 	readonly job: string;
@@ -56,17 +56,17 @@ export interface StepContext {
 	readonly action: "execute" | "revert";
 	/** From 1. */
 	readonly attempt: number;
-	/** How often this attempt has said "not yet". */
+	/** The number of times that this attempt has returned "not yet". */
 	readonly asked: number;
 	/** Counts the resets of the step. */
 	readonly round: number;
 	/** Failures of this round plus one; lost workers do not count. */
 	readonly try: number;
-	/** How many tries the step's retry allows. */
+	/** The maximum number of tries of the step's retry. */
 	readonly tries: number;
-	/** The same in all attempts of a round: show it to systems that recognise repeats. */
+	/** The same in all attempts of a round: pass it to systems that recognise repeats. */
 	readonly key: string;
-	/** Show it to systems that refuse older ones. */
+	/** Pass it to systems that refuse older tokens. */
 	readonly token: string;
 	/** Aborted when the attempt must end: it was stopped, its time is over, or the session is lost. */
 	readonly signal: AbortSignal;
@@ -74,11 +74,11 @@ export interface StepContext {
 	readonly deadline: Date | undefined;
 	/** The milliseconds until then. */
 	timeLeft(): number | undefined;
-	/** Says how far the step is; the latest counts. A total of 0 is not known. */
+	/** Reports the step's progress; the latest report counts. Total 0: unknown. */
 	progress(done: number, total?: number, details?: Json): void;
 	/** Writes a line for `conductord job logs`. */
 	log(line: string): void;
-	/** Of a revert: the result of the execution, its failure, and the failures of all steps. */
+	/** For a revert: the result of the execution, its failure, and the failures of all steps. */
 	readonly result: any;
 	readonly failure: WireFailure | undefined;
 	readonly failures: readonly WireFailure[];
@@ -94,7 +94,7 @@ export interface StepType<A = any> {
 }
 
 export interface FailureOptions {
-	/** A word of yours by which documents and people tell failures apart; `error`. */
+	/** Your name for the kind of failure, for retry policies and people; `error`. */
 	kind?: string;
 	/** Another attempt would fail too. */
 	permanent?: boolean;
@@ -103,7 +103,7 @@ export interface FailureOptions {
 	cause?: unknown;
 }
 
-/** Throw it, and the step has failed with this kind. Other errors are failures of the kind `error`. */
+/** Throw it to fail the step with this kind. Other errors are failures of the kind `error`. */
 export class Failure extends Error {
 	readonly kind: string;
 	readonly permanent: boolean;
@@ -120,7 +120,7 @@ export class Failure extends Error {
 	}
 }
 
-/** Throw it, and the step is asked again after these milliseconds, by any worker, without an attempt being counted. */
+/** Throw it to run the step again after these milliseconds, by any worker, without counting an attempt. */
 export class NotYet extends Error {
 	constructor(readonly after: number, readonly details?: Json) {
 		super(`not yet: ask again in ${after} ms`);
@@ -128,7 +128,7 @@ export class NotYet extends Error {
 	}
 }
 
-/** What make returns. A step can throw any value, and its getters, its toString and the traps of a proxy can throw in turn. */
+/** The result of make, or a default. A step can throw any value, and its getters, its toString and proxy traps can throw too. */
 function tried<T>(make: () => T, otherwise: T): T {
 	try {
 		return make();
@@ -143,7 +143,7 @@ const whole = (value: unknown): string => inspect(value, { customInspect: false,
 const textOf = (value: unknown): string =>
 	tried(() => (["object", "function"].includes(typeof value) ? whole(value) : String(value)), "a value that cannot be read");
 
-/** What can be said of a thrown value. It never throws. */
+/** The description of a thrown value. It never throws. */
 export function messageOf(thrown: unknown): string {
 	if (!isA(thrown, Error)) {
 		return `the step has thrown ${textOf(thrown)}`;
@@ -185,5 +185,5 @@ export function failureOf(thrown: unknown): { failure: WireFailure; stderr?: str
 	return { failure };
 }
 
-/** The same for all spellings of one attempt. */
+/** A key that is equal for all spellings of one attempt. */
 export const nameOf = (id: AttemptID): string => [id.flow, id.action, id.attempt, id.asked ?? 0, id.step].join(" ");

@@ -1,6 +1,6 @@
 import type { Json } from "./json.js";
 
-// Names of fields are those of the wire: docs/protocol.md describes each. Fields that are empty,
+// Fields have their names on the wire: docs/protocol.md describes each. Fields that are empty,
 // zero or false are not in answers. 64-bit numbers (int64) are strings there.
 
 export type Values = Record<string, Json>;
@@ -15,9 +15,9 @@ export interface RetryPolicy {
 }
 
 export interface Posting {
-	/** Post again under the same id, and there is no second job. Without one, the client makes one. */
+	/** A repeated post with the same id makes no second job. Default: the client makes an id. */
 	id?: string;
-	/** For people; without one, that of the flow document, or the kind. */
+	/** For people; default: the name of the flow document, or the kind. */
 	name?: string; board?: string;
 	kind?: string; book_id?: string;
 	book?: Json; flow?: string;
@@ -47,14 +47,14 @@ export interface Job {
 	key?: string; tags?: string[];
 	details?: Json; store?: Values;
 	posted_at: string; finished_at?: string;
-	/** Of a scheduled job: the schedule's name, and the slot's time. */
+	/** For a scheduled job: the schedule's name and the slot's time. */
 	schedule?: string; slot?: string;
 	[field: string]: unknown;
 }
 
 export interface Posted {
 	job: Job;
-	/** There was a job under this id or key. */
+	/** A job with this id or key existed already. */
 	existed: boolean;
 }
 
@@ -71,7 +71,7 @@ export interface JobQuery {
 
 export interface JobPage {
 	jobs: Job[];
-	/** Pass it as `after` to go on; undefined: the list ends. */
+	/** Pass it as `after` for the next page; undefined: the list ends. */
 	next?: string; scans?: boolean;
 }
 

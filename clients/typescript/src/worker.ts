@@ -12,7 +12,7 @@ import { type AttemptID, nameOf, type StepType, type Work } from "./steps.js";
 const maxSlots = 1024;
 const pullWait = 30_000;
 const lastWait = 500; // what was promised to the pull before is recorded by then, as a rule
-/** Steps that ignore their signal hold up the end of a worker that is to stop for so long. */
+/** The time for which steps that ignore their signal can delay the end of a stopping worker. */
 const grace = 10_000;
 const firstPause = 50;
 const lastPause = 2_000;
@@ -21,17 +21,17 @@ export interface WorkerOptions {
 	/** For people; the host and the process id. */
 	name?: string;
 	labels?: string[];
-	/** Attempts at once, 1 to 1,024; 4. */
+	/** Parallel attempts, 1 to 1,024; 4. */
 	slots?: number;
-	/** Whose jobs it works for; none: all. */
+	/** The boards that it serves; none: all. */
 	boards?: string[];
-	/** How long a worker that stops waits for what runs, in milliseconds; without it, as long as that takes. */
+	/** How long a stopping worker waits for its running attempts, in milliseconds; default: no limit. */
 	drainTimeout?: number;
-	/** Of its session, in milliseconds; 15,000. After 0.8 of it without the cluster, attempts are stopped. */
+	/** The TTL of its session, in milliseconds; 15,000. After 0.8 of the TTL without the cluster, attempts are stopped. */
 	ttl?: number;
-	/** What begins a graceful stop; SIGTERM and SIGINT. */
+	/** The signals that start a graceful stop; SIGTERM and SIGINT. */
 	signals?: NodeJS.Signals[];
-	/** Gets what people should know, such as that the cluster is out of reach; console.error. */
+	/** Receives messages for people, for example that the cluster is unreachable; console.error. */
 	warn?: (message: string) => void;
 }
 
@@ -76,12 +76,12 @@ export class Worker {
 		return this;
 	}
 
-	/** Takes no more attempts; `run` resolves when those that run have ended. */
+	/** Takes no more attempts; `run` resolves when the running attempts have ended. */
 	stop(): void {
 		this.#stop.abort(new Error("the worker stops"));
 	}
 
-	/** Does steps until it is stopped. Errors of the cluster do not end it; it rejects for a worker that the cluster refuses. */
+	/** Does steps until it is stopped. Errors of the cluster do not end it. It rejects if the cluster refuses the worker. */
 	async run(signal?: AbortSignal): Promise<void> {
 		const stop = () => this.stop();
 		this.#options.signals.forEach((name) => process.on(name, stop));
@@ -163,8 +163,8 @@ export class Worker {
 	}
 
 	/**
-	 * Waits for the attempts of a session that is over. A step that ignores its signal may be given to
-	 * others now; a new session that gives it to this process too would run it twice here. So that waits.
+	 * Waits for the attempts of an ended session. A new session must wait for them: it could get the same step again and run it twice in
+	 * this process.
 	 */
 	async #ended(attempts: Set<Promise<void>>): Promise<void> {
 		const all = Promise.all(attempts);
@@ -179,7 +179,10 @@ export class Worker {
 		timer.abort();
 	}
 
-	/** Asks for as many attempts as there are free slots. What an answer was lost for, the next one gives again; after the `last`, none comes. */
+	/**
+	 * Asks for as many attempts as there are free slots. After a lost answer, the next call gets the same attempts again; no call follows
+	 * the `last` one.
+	 */
 	async #pull(session: Session): Promise<{ work?: Work[]; stop?: AttemptID[]; last?: boolean }> {
 		if (!(await session.admits())) {
 			return {};
