@@ -139,7 +139,7 @@ func (c *cluster) leader(ctx context.Context) (*local.Node, error) {
 	return nil, fmt.Errorf("%w: no node leads", jobs.ErrUnavailable)
 }
 
-// mark is what the cluster has counted and used at one moment.
+// mark has the cluster's counters and usage at one moment.
 type mark struct {
 	leader   string
 	term     uint64
@@ -149,7 +149,7 @@ type mark struct {
 	callers  measure.Usage
 }
 
-// mark asks all nodes at once, so that it is one moment.
+// mark reads all nodes in parallel, so that the values belong to one moment.
 func (c *cluster) mark(ctx context.Context) (mark, error) {
 	m := mark{counters: measure.Counters{}, nodes: map[string]measure.Usage{}}
 	var mu sync.Mutex

@@ -14,7 +14,7 @@ const (
 	// slowFill is the lowest rate at which a cluster is filled; a slower one counts as
 	// stopped.
 	slowFill = 200
-	// fillTold is how often it is told how far the filling is.
+	// fillTold is the interval of progress lines during a fill.
 	fillTold = 5 * time.Second
 )
 
@@ -50,7 +50,7 @@ func (b *bench) amongMany(ctx context.Context) {
 	if b.o.chosen[replaceName] {
 		b.replace(ctx, many)
 	}
-	if b.o.chosen[snapshotName] || b.o.chosen[restartName] { // what a node starts from is its snapshot
+	if b.o.chosen[snapshotName] || b.o.chosen[restartName] { // a node starts from its snapshot
 		b.snapshot(ctx, many)
 	}
 	if b.o.chosen[restartName] {
@@ -63,7 +63,7 @@ func (b *bench) fill(ctx context.Context, c *cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, runPatience+time.Duration(b.o.Fill/slowFill)*time.Second)
 	defer cancel()
 	began := time.Now()
-	told := make(chan int, fillCallers) // from the callers to the one that tells
+	told := make(chan int, fillCallers) // from the callers to the goroutine that prints progress
 	finished := make(chan struct{})
 	go func() { // ends with the filling
 		defer close(finished)

@@ -22,7 +22,7 @@ const floorMembers = 3
 // floor is the other side: processes of bare raft.
 type floor struct{ members []*member }
 
-// member is one process. It is asked one thing at a time.
+// member is one process. It gets one request at a time.
 type member struct {
 	command *exec.Cmd
 	input   io.WriteCloser

@@ -72,7 +72,7 @@ func (b *bench) guardedWork(ctx context.Context, w work, dials []func(context.Co
 	return nil
 }
 
-// drive does a work with a client of its own.
+// drive does a work with its own client.
 func drive(ctx context.Context, w work, load measure.Load, dial func(context.Context) (*raftboard.Client, error)) (measure.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, runPatience+load.Warm+load.Window)
 	defer cancel()

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return measureAll(ctx, o, out)
 }
 
-// measureAll does what the options choose, and writes the report.
+// measureAll does the chosen measurements, and writes the report.
 func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp(o.dir, "conductord-bench-")
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	settling = 3 * time.Second
 	// restartPatience is how long a node may take to start.
 	restartPatience = 5 * time.Minute
-	// The parts of a data directory beside the state.
+	// The parts of a data directory other than the state.
 	boltLog     = "raft.db"
 	walLog      = "raft-wal"
 	snapshotDir = "snapshots"
@@ -69,7 +69,7 @@ func (b *bench) idleFor(ctx context.Context, c *cluster, what string) error {
 	return nil
 }
 
-// index is what the cluster has committed.
+// index is the cluster's commit index.
 func (c *cluster) index(ctx context.Context) (uint64, error) {
 	leader, err := c.leader(ctx)
 	if err != nil {

@@ -113,7 +113,7 @@ func parseOptions(args []string) (options, error) {
 	return o, o.check()
 }
 
-// complete gives what was not given the values of a kind of run.
+// complete fills unset options with the preset of the kind of run.
 func (o *options) complete(kind preset, given map[string]bool) {
 	durations := map[string]struct {
 		target *time.Duration
@@ -181,7 +181,7 @@ type machine struct {
 	LoadAverage string  `json:"load_average"` // before the run
 }
 
-// thisMachine describes the machine, where the system does so as Linux does.
+// thisMachine describes the machine, if the system has Linux's files for that.
 func thisMachine() machine {
 	m := machine{System: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU(), Go: runtime.Version(), Model: "unknown", LoadAverage: "unknown"}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {

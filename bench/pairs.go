@@ -13,7 +13,7 @@ type bench struct {
 	o      options
 	dir    string
 	report *report
-	opened int // clusters and floors so far; each has a directory of its own
+	opened int // clusters and floors so far; each has its own directory
 }
 
 // place makes the name of a directory.

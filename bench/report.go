@@ -49,14 +49,15 @@ type pair struct {
 // floorSide is the name of the other side of a work, unless the work is compared with itself.
 const floorSide = "the floor"
 
-// newWorkReport is that of a work against something; empty: against nothing.
+// newWorkReport makes the report of a work and of the side that it is compared with; empty: no
+// comparison.
 func newWorkReport(w work, name, against, store string, o options) *workReport {
 	load := w.load
 	load.Warm, load.Window = o.Warm, o.Window
 	return &workReport{work: w, Name: name, Against: against, LogStore: store, Load: load}
 }
 
-// add takes up a pair, and gives it with its ratios.
+// add adds a pair, and returns it with its ratios.
 func (w *workReport) add(ours, other side) pair {
 	p := pair{Ours: ours, Other: other, P50Ratio: measure.Share(float64(ours.P50), float64(other.P50))}
 	switch {
@@ -162,7 +163,7 @@ func (w *workReport) disturbed() int {
 	return n
 }
 
-// figure is what was measured of nodes, once for each of its values.
+// figure is a measurement of nodes, with each of its values.
 type figure struct {
 	Name   string         `json:"name"`
 	Unit   string         `json:"unit"`

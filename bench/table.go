@@ -68,7 +68,7 @@ func (r *report) writeNotes(to *strings.Builder) {
 	}
 }
 
-// result is what a work came to.
+// result is the result of a work.
 func (w *workReport) result() []string {
 	if len(w.Pairs) == 0 {
 		return []string{w.Name, "-", "-", orDash(w.Against), "-", "-", "-", "-", "-"}
@@ -109,7 +109,7 @@ func (w *workReport) costs() []string {
 	}
 }
 
-// markdown writes a table whose columns stand in line, and none without rows.
+// markdown writes a table with aligned columns; nothing without rows.
 func markdown(to *strings.Builder, header []string, rows [][]string) {
 	if len(rows) == 0 {
 		return

@@ -43,7 +43,7 @@ type work struct {
 	open  func(ctx context.Context, at *place, load measure.Load) (*doing, error)
 	by    basis
 	goals []goal
-	few   bool // it is not done among many waiting jobs
+	few   bool // the work is not done among many waiting jobs
 }
 
 // place is the cluster that a work is done on.
@@ -89,7 +89,7 @@ func works() []work {
 // few.
 const fillPrefix = "fill/"
 
-// The figures of nodes, by the names with which they can be asked for.
+// The figures of nodes, by their names on the command line.
 const (
 	idleName     = "idle"
 	memoryName   = "memory"

@@ -29,7 +29,7 @@ type run struct {
 	slot     *runSlot
 	token    jobs.Token
 	logger   hclog.Logger
-	trace    *runTrace // nil: it is not traced
+	trace    *runTrace // nil: not traced
 }
 
 // runJob takes a job from its claim to its ending. An unwanted job is released

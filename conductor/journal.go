@@ -119,7 +119,7 @@ func (j *journal) write() {
 		case repeatable(err) && j.ctx.Err() == nil:
 			j.logger.Debug("cannot record updates", "updates", len(updates), "error", err)
 		case err != nil && len(updates) > 1:
-			alone = true // one update's fault must not become that of the others
+			alone = true // a fault of one update must not affect the others
 			continue
 		case err != nil:
 			results = []error{err}

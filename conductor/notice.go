@@ -46,7 +46,7 @@ type Notice struct {
 	Outcome     jobs.Outcome          // MomentConsumed
 	StopRequest *jobs.OperatorRequest // MomentStopRequested
 	Drain       *jobs.Drain           // MomentDrained
-	Err         error                 // what was wrong, if anything
+	Err         error                 // the error, if any
 }
 
 // notify calls Options.Notify, and recovers a panic in it.

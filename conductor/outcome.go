@@ -246,8 +246,8 @@ func unbuildable(err error) result {
 	return result{unbuildable: failure}
 }
 
-// clip shortens a text to maxReason bytes of whole characters. It replaces what is
-// not UTF-8, because a board refuses that.
+// clip shortens a text to maxReason bytes of whole characters. It replaces invalid UTF-8,
+// because a board refuses that.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxReason {

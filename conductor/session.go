@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// How a run's context ends, besides errClaimLost.
+// Causes of the end of a run's context, in addition to errClaimLost.
 var (
 	errHandOver  = errors.New("the conductor stops: the job is handed over")
 	errDrained   = errors.New("the conductor is drained: the job is handed over")
@@ -27,7 +27,7 @@ var (
 	errClosed     = errors.New("the session was closed")
 )
 
-// standing is what a conductor may do with its claims.
+// standing is the permission of a conductor to use its claims.
 type standing int
 
 const (
@@ -66,7 +66,7 @@ func newAttendance(ttl time.Duration, sent time.Time) attendance {
 	return attendance{ttl: ttl, renewed: sent, asked: sent, watch: sent.Add(ttl / 5)}
 }
 
-// standing tells what is allowed now.
+// standing returns the present permission.
 func (a *attendance) standing(now time.Time) standing {
 	age := now.Sub(a.renewed)
 	switch {

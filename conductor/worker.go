@@ -187,7 +187,7 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	defer drain()
 	wait := newBackoff(boardBackoff)
 	for last := false; work.Err() == nil && (!last || w.holdsAny()); {
-		select { // before the look at what is taken and held
+		select { // before the check of taken and held attempts
 		case <-w.freed:
 		default:
 		}

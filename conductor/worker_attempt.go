@@ -219,7 +219,7 @@ func (h *heldStep) Report(_ *flow.Call, progress logbook.Progress) error {
 	return nil
 }
 
-// takeNews returns what was not reported yet.
+// takeNews returns the unreported progress and lines.
 func (h *heldStep) takeNews() (output string, progress *logbook.Progress) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,7 +13,7 @@ var protocolPage string
 
 // Call is what protocol.md says of a call of the API.
 type Call struct {
-	Permission string // empty: that of the calls it carries
+	Permission string // empty: the permissions of the carried calls
 	Text       string // in Markdown: the first paragraph of its section
 	Request    string // in JSON, with "…" for a value that an earlier answer gives; empty: none is shown
 }

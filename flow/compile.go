@@ -94,12 +94,12 @@ type compiler struct {
 
 	// Of each: the instance that is placed, and where values are seen.
 	at         string            // the numbers of the instance
-	instance   int32             // that of the instance
+	instance   int32             // of the instance
 	instances  []instance        // the first is the flow
 	instanceOf []int32           // by vertex
-	closings   []closing         // of those that gather
-	ends       map[int32][]int32 // by opening: what stands for the end of the each
-	inner      map[string]bool   // the steps that stand in an each
+	closings   []closing         // of openings that gather
+	ends       map[int32][]int32 // by opening: the vertices at the end of the each
+	inner      map[string]bool   // the steps inside an each
 	numbers    []int32           // by vertex, once it is numbered
 }
 

@@ -220,7 +220,7 @@ type placedGraph struct {
 	instance int32
 	deciding map[string][]link
 	next     [][]int
-	gates    []int32 // by child; of those that have deciders. Below 0: pruned
+	gates    []int32 // by child, for children with deciders. Below 0: pruned
 	places   []span
 }
 

@@ -31,7 +31,7 @@ func (p *Plan) define() logbook.Definition {
 	}
 	definition := logbook.Definition{Hash: hex.EncodeToString(hash.Sum(nil))}
 	if packed, err := logbook.PackSteps(steps); err == nil {
-		definition.Packed = packed // else only the hash tells of changes
+		definition.Packed = packed // otherwise only the hash shows changes
 	}
 	return definition
 }
@@ -73,7 +73,7 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 	return gates
 }
 
-// awaited is the fingerprint of what a vertex waits for. It is a sum, so it depends neither on
+// awaited is the fingerprint of a vertex's predecessors. It is a sum, so it depends neither on
 // the order of the vertices nor on the gates between them.
 func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
 	sum := uint64(0)
@@ -87,7 +87,7 @@ func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
 	return sum
 }
 
-// ports is the fingerprint of what the step requires and provides.
+// ports is the fingerprint of the step's inputs and outputs.
 func (s *Step) ports() string {
 	sum := uint64(0)
 	for _, a := range s.requires {

@@ -72,7 +72,7 @@ type each struct {
 	faults  []error
 }
 
-// gather is a list of what the instances provide under a symbol.
+// gather is a list of the values that the instances provide under a symbol.
 type gather struct{ symbol, as string }
 
 // EachOption configures an Each.
@@ -110,7 +110,7 @@ func AtOnce(n int) EachOption {
 // InOrder runs the instances of an Each one after another.
 func InOrder() EachOption { return AtOnce(1) }
 
-// fingerprint covers what the each gives to its instances, and what it provides.
+// fingerprint covers the inputs of the each's instances, and its outputs.
 func (e *each) fingerprint() uint64 {
 	sum := fingerprint("element", e.as) + fingerprint("place", e.place)
 	for _, g := range e.gathers {
@@ -240,7 +240,7 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	return end
 }
 
-// eachInterface is the interface of an each: of its body, only what is gathered is
+// eachInterface is the interface of an each. Of the body's values, only gathered ones are
 // visible.
 func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	e := flow.each

@@ -71,7 +71,7 @@ func WithDetails(err error, details map[string]any) error {
 }
 
 type markedError struct {
-	kind      string // empty: that of err
+	kind      string // empty: the kind of err
 	permanent bool
 	details   logbook.Values
 	err       error
@@ -313,7 +313,7 @@ func fitName(name string, limit int) string {
 func clip(text string, limit int) string {
 	const ellipsis = "…"
 	if len(text) > utf8.UTFMax*limit {
-		text = text[:utf8.UTFMax*limit] // what is cut off anyway is not looked at
+		text = text[:utf8.UTFMax*limit] // the part that is cut off is not checked
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	switch {

@@ -105,18 +105,18 @@ type Flow struct {
 	children []Node
 	links    []link
 	retries  []*Retrier // more than one is a fault
-	each     *each      // of one that Each has made; else nil
+	each     *each      // set for a flow made by Each; otherwise nil
 
-	onTakeover TakeoverPolicy // empty: that of the flow around it
+	onTakeover TakeoverPolicy // empty: the policy of the outer flow
 }
 
 type link struct {
 	from, to string
 	name     string // of the decider
 	decider  Decider
-	decides  bool // it was given a decider, nil or not
+	decides  bool // a decider was set, nil or not
 	depth    Depth
-	reaches  bool // it was given a depth
+	reaches  bool // a depth was set
 }
 
 // Linear runs its children one after another: a child starts when the one before has finished

@@ -172,7 +172,7 @@ func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
 	return fields
 }
 
-// directField returns a field that appears in the JSON under a name of its own.
+// directField returns a field that appears in the JSON under its own name.
 func directField(field reflect.StructField) (jsonField, bool) {
 	tag := field.Tag.Get("json")
 	name, options, _ := strings.Cut(tag, ",")

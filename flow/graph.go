@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// interfaceOf is what a node requires from outside, and what it provides.
+// interfaceOf is the set of values that a node requires from outside and provides.
 type interfaceOf struct {
 	requires map[string]bool
 	provides map[string]bool
@@ -158,7 +158,7 @@ func cyclePath(flow *Flow, w *wiring, missing []int) string {
 	return strings.Join(names, " → ")
 }
 
-// interfaceOf computes what a node requires from outside and provides.
+// interfaceOf computes the values that a node requires from outside and provides.
 func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	flow, ok := node.(*Flow)
 	if !ok {

@@ -75,7 +75,7 @@ func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: ask again in
 
 // AsNotYet finds a NotYetError in an error, unless a wrapper makes the error a failure.
 func AsNotYet(err error) (said *NotYetError, ok bool) {
-	// It calls methods of a program's own errors: one that panics is a failure.
+	// It calls methods of a program's own errors. A panic in one of them is a failure.
 	defer func() {
 		if recover() != nil {
 			said, ok = nil, false

@@ -33,15 +33,15 @@ type Plan struct {
 	choiceAt  map[int]int                    // by gate
 	workerOf  map[int]int                    // by step: the one on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
-	depths    []int                          // by step: in how many each it stands
+	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
-	provided  map[int][]logbook.DefinedValue // of a template: what the flow as a whole provides, by step
+	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step
 	consumed  [][]string                     // by step: fields of its result that others cannot do without
 
-	definition func() logbook.Definition // made when it is first asked for
+	definition func() logbook.Definition // made at the first use
 }
 
 // Where wires come from, when not from a step.

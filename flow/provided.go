@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// provide records in the template what the flow as a whole provides. The definition keeps it, so that
-// results can be read without the flow's code.
+// provide records in the template the values that the flow as a whole provides. The definition keeps
+// it, so that results can be read without the flow's code.
 func (r *resolver) provide() {
 	p := r.compiler.plan
 	p.provided = make(map[int][]logbook.DefinedValue)

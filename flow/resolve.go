@@ -18,9 +18,9 @@ type resolver struct {
 	compiler  *compiler
 	before    []bitset // by vertex: the providers that must have finished before it
 	column    []int    // by vertex: its bit; -1 if it provides nothing
-	instances []int32  // by step: in which it stands
+	instances []int32  // by step: the instance that contains it
 	providers map[source][]provider
-	masks     map[source]bitset // of those that have several providers
+	masks     map[source]bitset // of symbols with several providers
 }
 
 // source is a symbol in the instance where it is provided.

@@ -50,7 +50,7 @@ type Step struct {
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
 	opens        *each  // of the atom of an Each, which has no task either
-	at           string // the numbers of the instance in which it stands; the end of its name
+	at           string // the indexes of its instance, at the end of its name
 	controller   Controller
 	pause        *Backoff
 	revertingAll bool
@@ -99,7 +99,7 @@ func newStep(name string, task Task, derived derivation, faults []error, options
 	return finished(&Step{name: name, task: task, derived: derived, faults: faults}, options)
 }
 
-// finished applies the options to what the step is by itself, and checks it.
+// finished applies the options to the step's own properties, and checks the step.
 func finished(s *Step, options []StepOption) *Step {
 	s.requires = slices.Clone(s.derived.requires)
 	for i, option := range options {

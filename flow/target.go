@@ -76,7 +76,7 @@ func (c *compiler) needed() []bool {
 	for v, step := range c.vertices {
 		if step != nil && slices.Contains(c.Targets, step.name) {
 			kept[v], found[step.name] = true, true
-			for _, end := range c.ends[int32(v)] { // of one that opens an each: all of that
+			for _, end := range c.ends[int32(v)] { // for an opening: its whole each
 				kept[end] = true
 			}
 		}

@@ -31,7 +31,7 @@ type bookPlan struct {
 // plannedFlow is a flow of a bookPlan.
 type plannedFlow struct {
 	record *flowRecord
-	body   *logbook.FlowDetail // what the record leaves out; nil: stays
+	body   *logbook.FlowDetail // fields that the record lacks; nil: unchanged
 	isNew  bool
 	save   bool
 }

@@ -27,7 +27,7 @@ func (t *txn) record(e jobs.Event) {
 	position := jobs.Position{Index: t.Index, Item: t.item}
 	e.Time, e.By = t.now, t.by
 	if text := t.messages.job.GetJob().GetId(); text != "" {
-		t.messages.event.Job = text // perhaps it is that of this job
+		t.messages.event.Job = text // possibly the flow of this job
 	}
 	command.FillEvent(&t.messages.event, &e)
 	value := t.memory.encode(nil, &t.messages.event)

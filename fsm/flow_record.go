@@ -25,7 +25,7 @@ type flowRecord struct {
 // They are rarely read or changed, and would make every write as long as the atom's history.
 type atomRecord struct {
 	number   uint32
-	attempts uint32            // those that are folded included
+	attempts uint32            // including folded attempts
 	before   logbook.AtomState // before the update
 	// detail has the latest attempt, and the attempts that the update changes.
 	detail logbook.AtomDetail

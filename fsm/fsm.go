@@ -127,7 +127,7 @@ type Machine struct {
 	// applying is locked while the state changes, from the first read to the call of Changed.
 	// So changes are reported in order.
 	applying sync.Mutex
-	broken   error    // set by Apply when it cannot go on; read by Apply
+	broken   error    // set by Apply when it cannot continue; read by Apply
 	memory   memory   // for the values of the present batch
 	messages messages // the same
 	caches            // of the present state

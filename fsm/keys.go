@@ -64,7 +64,7 @@ var (
 
 	tableFinished = named("finished") // number of the finish → sequence, time
 	tableStuck    = named("stuck")    // number of the finish → sequence, time: jobs that need an operator
-	tableOwn      = named("own")      // end of the retention, sequence → sequence, time: jobs with a retention of their own
+	tableOwn      = named("own")      // end of the retention, sequence → sequence, time: jobs with their own retention
 
 	// Failed attempts at jobs.
 
@@ -116,7 +116,7 @@ var (
 	// Principals, quotas, and the records of what happened.
 
 	tablePrincipal = named("principal") // name → principal
-	tableQuota     = named("quota")     // 'b' and boards, or 'p' and a principal → quota without what is used
+	tableQuota     = named("quota")     // 'b' and boards, or 'p' and a principal → quota without its use
 	tableAudit     = named("audit")     // index, number in the entry → record of the audit log
 	tableEvent     = named("event")     // position of the first → events of one entry, one after the other; see eventBuffer
 )

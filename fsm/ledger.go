@@ -35,8 +35,8 @@ type ledger struct {
 
 	Jobs [stateCount]uint64 // by state, in the order of jobs.States
 
-	Stuck uint64 // finished jobs that wait for a person, without a retention of their own
-	Own   uint64 // finished jobs with a retention of their own
+	Stuck uint64 // finished jobs that need an operator, without their own retention
+	Own   uint64 // finished jobs with their own retention
 
 	Principals  uint64
 	AccessIndex uint64 // of the last entry that changed one of them

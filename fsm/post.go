@@ -41,9 +41,9 @@ func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 
 // posted is what became of a posting.
 type posted struct {
-	job     string  // its id, or that of the one that existed before it; of the posting, where it is refused
+	job     string  // its id, or the id of the existing job; the posting's id if it is refused
 	existed bool    // before
-	as      *v1.Job // a new job as it is now; nil where nobody reads it
+	as      *v1.Job // a new job in its current state; nil if no caller reads it
 }
 
 // postOne posts one job.

@@ -12,7 +12,7 @@ type quotas struct {
 	read        bool
 	ofPrincipal map[string]*access.Quota
 	ofBoards    []*access.Quota
-	onBoard     map[string][]*access.Quota // those of ofBoards that cover a board, for boards that were looked at
+	onBoard     map[string][]*access.Quota // by board: the quotas in ofBoards that cover it, for boards looked up so far
 }
 
 func quotaKey(s access.Subject) []byte {

@@ -18,7 +18,7 @@ import (
 // scheduleRecord is the small, changing part of a schedule, without its posting.
 type scheduleRecord struct {
 	schedules.Schedule
-	due time.Time // as it stands among the due ones; zero: it does not
+	due time.Time // its time in the table of due schedules; zero: not there
 }
 
 var scheduleCountKey = []byte("schedules")

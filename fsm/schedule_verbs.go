@@ -395,7 +395,7 @@ func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal 
 // most jobs.MaxReason bytes.
 func refusalOf(job jobs.JobID, err error) string {
 	reason := strings.TrimPrefix(err.Error(), "cannot post job "+job.String()+": ")
-	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // what is stored must be text
+	return strings.ToValidUTF8(reason[:min(len(reason), jobs.MaxReason)], "") // stored texts must be UTF-8
 }
 
 // queueSlot lets a slot wait until all earlier jobs are finished.

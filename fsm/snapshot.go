@@ -257,7 +257,7 @@ func receiveInto(w io.Writer, r io.Reader) (header snapshotHeader, err error) {
 }
 
 func (h *snapshotHeader) check() error {
-	const maxSize = 1 << 62 // what a length in an int64 can be, with room for the rest
+	const maxSize = 1 << 62 // the largest length in an int64, with room for the rest
 	switch {
 	case h.Magic != snapshotMagic:
 		return fmt.Errorf("%w: it begins with %q", ErrBadSnapshot, h.Magic[:])

@@ -17,7 +17,7 @@ type Changes struct {
 	Index     uint64           // applied now
 	Opened    []jobs.Session   // sessions that were opened, in order
 	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
-	Timed     []ClaimTimer     // claims with a time of their own that were made, extended or ended, in order
+	Timed     []ClaimTimer     // claims with their own TTL that were made, extended or ended, in order
 	Claimable []Queue          // where jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
 	Stopped   []jobs.JobID     // jobs that became held or suspended, in order
@@ -44,7 +44,7 @@ type ClaimTimer struct {
 // Queue is where jobs wait that the same conductors can take.
 type Queue struct {
 	Board, Kind string
-	Labels      string // those that the jobs want, as labelText makes it of them
+	Labels      string // the required labels of the jobs, as labelText formats them
 	Reserved    bool   // the job is for one conductor: wake all that could take such jobs
 }
 
@@ -66,7 +66,7 @@ type txn struct {
 	digest   []byte    // memory for the next digest
 
 	now      time.Time // of the present entry
-	answered bool      // somebody reads the results of the present entry
+	answered bool      // a caller reads the results of the present entry
 	item     uint32    // number of the last event of the present entry
 	use      entryUse  // of the present entry
 

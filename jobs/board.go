@@ -113,7 +113,7 @@ type Watch struct {
 	Flows bool      // include events of kind EventFlow
 	Owner string    // only events of claims of owners with this name; empty: any
 
-	Boards  []string    // more boards, besides Board
+	Boards  []string    // further boards, in addition to Board
 	Kinds   []EventKind // only events of these kinds; empty: all, with Flows and Sessions
 	JobKind string      // kind of the job; empty: any
 	Key     string      // key of the job; empty: any

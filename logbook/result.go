@@ -39,7 +39,7 @@ func (f *FlowDetail) Values() (Values, error) {
 			if !known {
 				continue
 			}
-			delete(values, provided.Symbol) // that of an earlier step
+			delete(values, provided.Symbol) // the value of an earlier step
 			if value != nil && !provided.isBeside(providers[provided.Symbol]) {
 				values[provided.Symbol] = value
 			}
@@ -137,7 +137,7 @@ func fieldOf(result json.RawMessage, field string) json.RawMessage {
 	}
 	var fields Values
 	if err := json.Unmarshal(result, &fields); err != nil {
-		return nil // nobody requires the field, or the step would have failed
+		return nil // no step requires the field; otherwise the step would have failed
 	}
 	return fields[field]
 }

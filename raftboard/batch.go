@@ -68,7 +68,7 @@ type request[Item, Result any] struct {
 	gone      bool                 // its caller has left
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
-	failures  []NodeFailure        // what was tried
+	failures  []NodeFailure        // the tried nodes
 	lost      bool                 // an answer was lost, or left open whether an item has happened
 	answered  []Result             // the last answer, if it is exact; nil: none is
 }
@@ -212,8 +212,8 @@ func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {
 }
 
 // leave takes a request back, and reports whether it may have been delivered, unless it proves to
-// be settled. The last caller to leave a call ends the call and waits for what is known of it.
-// For the others the result is ambiguous, because their requests can still be delivered.
+// be settled. The last caller to leave a call ends the call and waits for its result. For the
+// others the result is ambiguous, because their requests can still be delivered.
 func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, failures []NodeFailure, settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

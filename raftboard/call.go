@@ -187,7 +187,7 @@ func cutOff(ctx context.Context, failed *tryError) bool {
 	return ok && time.Until(deadline) < deadlineSlack && errors.Is(failed.err, context.DeadlineExceeded)
 }
 
-// The reasons for which a bounded context ends besides its parent's.
+// The causes of a bounded context's end, in addition to its parent's.
 var (
 	errPatience = errors.New("the patience of the client is at its end")
 	errClosed   = errors.New("the client is closed")

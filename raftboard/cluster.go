@@ -80,7 +80,8 @@ const statusTime = 2 * time.Second
 // a node waits for it.
 const transferTime = 10 * time.Second
 
-// Status asks one node, once, for its view. The endpoint can be one that is not the client's own.
+// Status asks one node, once, for its view. The endpoint need not be one of the client's
+// endpoints.
 func (c *Client) Status(ctx context.Context, endpoint string) (Status, error) {
 	base, err := c.options.baseURL(endpoint)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // Member is a node of the cluster.
 type Member struct {
 	Name        string
-	ID          string // raft's id; a node that was made anew has another one
+	ID          string // raft's id; a node that was made again has another id
 	RaftAddress string
 	APIAddress  string
 	Voter       bool // false: it has the whole state, but does not count for majorities

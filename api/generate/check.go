@@ -50,7 +50,7 @@ func check(files linker.Files) (fast []string, err error) {
 	return fast, errors.Join(c.faults...)
 }
 
-// option is the value of an option of ours; the default, if it is not set.
+// option returns the value of one of our options; its default if unset.
 func (c *checker) option(of protoreflect.Descriptor, name string) protoreflect.Value {
 	kind, err := c.options.FindExtensionByName(protoreflect.FullName(ours + "." + name))
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *checker) rule(of protoreflect.Descriptor, name string) (needs protorefl
 	return needed.Name(), rule.Get(field("applies")).String(), !rule.Get(field("unaudited")).Bool()
 }
 
-// call checks a call: it has a permission of its own, or applies a command.
+// call checks a call: it must have its own permission or apply a command.
 func (c *checker) call(call protoreflect.MethodDescriptor) {
 	c.scope(call.Input())
 	needs, applies, _ := c.rule(call, "call")

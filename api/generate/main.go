@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// plugins are what is run for every message, in this order.
+// plugins run for every message, in this order.
 var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 
 func main() {
@@ -103,7 +103,7 @@ func only(request *pluginpb.CodeGeneratorRequest, names []string) *pluginpb.Code
 		}
 		held[name] = true
 		holdAll(message)
-		for _, nested := range message.NestedType { // those of maps
+		for _, nested := range message.NestedType { // the entry messages of maps
 			holdAll(nested)
 		}
 	}

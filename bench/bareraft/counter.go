@@ -51,7 +51,7 @@ func (c counted) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// Release does nothing: there is nothing to let go of.
+// Release does nothing: the snapshot holds no resources.
 func (counted) Release() {}
 
 // appendCommand adds a command to an entry, behind its length.

@@ -20,8 +20,8 @@ type logStore interface {
 	io.Closer
 }
 
-// countedLog is the daemon's log store without its checksums. It counts what
-// the daemon counts: writes that wait for the disk.
+// countedLog is the daemon's log store without its checksums. Like the daemon, it counts the
+// writes that wait for the disk.
 type countedLog struct {
 	logStore
 	writes atomic.Uint64

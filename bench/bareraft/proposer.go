@@ -70,7 +70,7 @@ func (p *proposer) propose(ctx context.Context, command []byte) error {
 	}
 }
 
-// close stops the proposer; who waits is told.
+// close stops the proposer; waiting callers get an error.
 func (p *proposer) close() {
 	close(p.stopped)
 	p.done.Wait()

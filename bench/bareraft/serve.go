@@ -89,7 +89,7 @@ func (n *Node) answer(ctx context.Context, request Request) Answer {
 	return answer
 }
 
-// Usage is what the process has used, and the member has written.
+// Usage is the resource usage of the process, and the writes of the member.
 func (n *Node) Usage() (measure.Usage, error) {
 	usage, err := measure.OwnUsage()
 	usage.LogWrites = float64(n.log.writes.Load())

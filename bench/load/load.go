@@ -16,16 +16,16 @@ const (
 	// errorPause is how long a caller rests after an error, so that a call
 	// which fails at once does not become a busy loop.
 	errorPause = 100 * time.Millisecond
-	// progressEvery is how often progress is told.
+	// progressEvery is the interval of progress reports.
 	progressEvery = time.Second
 )
 
 // Load sets the number of callers, and their time or number of calls. Without a time or number, it
 // continues until its context ends.
 type Load struct {
-	Callers  int           // at once; at least 1
+	Callers  int           // parallel callers; at least 1
 	Duration time.Duration // 0: without end
-	Calls    int           // by all callers together, failed ones too; 0: as many as fit
+	Calls    int           // by all callers together, including failed calls; 0: no limit
 }
 
 // Call makes one call, and returns its number of operations. A call without operations, which
@@ -138,7 +138,7 @@ func rest(ctx context.Context) {
 	}
 }
 
-// tell tells progress, with the rate since the time before.
+// tell reports progress, with the rate since the previous report.
 func (d *drive) tell(over <-chan struct{}, progress func(Progress)) {
 	ticks := time.NewTicker(progressEvery)
 	defer ticks.Stop()

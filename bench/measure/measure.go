@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Load says how many call, for how long, and what a call is worth.
+// Load sets the number of callers, the duration, and the value of a call.
 type Load struct {
-	Callers int           `json:"callers"`  // at once, each with one call in flight
+	Callers int           `json:"callers"`  // parallel callers, each with one call in flight
 	PerCall int           `json:"per_call"` // operations of one call
 	Warm    time.Duration `json:"warm"`     // before the window
 	Window  time.Duration `json:"window"`

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Usage is what a process has used up to a moment, or within a window.
+// Usage is the resource usage of a process up to a moment, or within a window.
 type Usage struct {
 	CPU         time.Duration `json:"cpu_ns"`
 	Allocations float64       `json:"allocations"` // objects on the heap, made
@@ -112,7 +112,7 @@ func parseCPU(stat string) (time.Duration, bool) {
 // Memory is the memory of a process, in bytes.
 type Memory struct {
 	Resident  float64 `json:"resident"`
-	Anonymous float64 `json:"anonymous"` // what no file stands behind: heap and stacks
+	Anonymous float64 `json:"anonymous"` // anonymous memory: heap and stacks
 	Mapped    float64 `json:"mapped"`    // of files; it can be dropped and read again
 }
 

@@ -23,8 +23,8 @@ const (
 	flowBoard = "peers-flow"
 )
 
-// conductord is a cluster with the default configuration. A conductor in this program, with a
-// client of its own, runs the steps.
+// conductord is a cluster with the default configuration. A conductor in this program, with
+// its own client, runs the steps.
 type conductord struct {
 	binary  string
 	nodes   int

@@ -102,7 +102,7 @@ func names() []string {
 	return all
 }
 
-// works are those of the peer that match one of the patterns.
+// works returns the peer's works that match one of the patterns.
 func (p peer) works(patterns []string) []work {
 	return slices.DeleteFunc(works(), func(w work) bool {
 		matches := func(pattern string) bool {

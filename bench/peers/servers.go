@@ -21,7 +21,7 @@ import (
 type servers struct {
 	dir     string
 	started []*exec.Cmd
-	pids    []int // whose processor time counts, with that of their descendants
+	pids    []int // whose processor time counts, including descendants
 }
 
 // makeDir makes the directory, for the user of the servers.

@@ -25,7 +25,7 @@ type system interface {
 	close()
 }
 
-// peer is one row of what conductord is measured beside.
+// peer is one system that conductord is compared with.
 type peer struct {
 	name      string
 	make      func() system
@@ -141,7 +141,7 @@ func moduleVersion(path string) string {
 	return path + " of an unknown version"
 }
 
-// firstWords is the beginning of what a program says.
+// firstWords is the beginning of a program's output.
 func firstWords(text []byte, count int) string {
 	words := strings.Fields(string(text))
 	return strings.Join(words[:min(count, len(words))], " ")

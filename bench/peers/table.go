@@ -27,7 +27,7 @@ type row struct {
 
 func (r *row) add(results [3]result) { r.rounds = append(r.rounds, results) }
 
-// median is that of a figure of one side.
+// median is the median of a figure of one side.
 func (r *row) median(side int, figure func(result) float64) float64 {
 	var values []float64
 	for _, round := range r.rounds {
@@ -66,7 +66,7 @@ func (r *report) fail(format string, args ...any) {
 	r.note(format, args...)
 }
 
-// setting keeps what a side says of itself, once.
+// setting records the description of a side, once.
 func (r *report) setting(name, about string) {
 	if line := name + ": " + about; !slices.Contains(r.settings, line) {
 		progress("%s", line)

@@ -28,7 +28,7 @@ const (
 	kind = "bench" // of the jobs that Post leaves and Claim takes
 	// sessionTTL is the TTL of the sessions that claim.
 	sessionTTL = 45 * time.Second
-	// clearTime bounds what a failed takeover clears up.
+	// clearTime bounds the clean-up after a failed takeover.
 	clearTime = 5 * time.Second
 	// flowKind is a kind that no other conductor knows.
 	flowKind = "bench-flow"
@@ -45,7 +45,7 @@ type Options struct {
 	Board    string
 	Batch    int
 	Size     int           // of a job's details, at least 2; 0: it has none
-	Calls    int           // of all clients together; 0: as many as fit into the duration
+	Calls    int           // of all clients together; 0: limited by the duration only
 	TTL      time.Duration // of a session that falls silent
 }
 
@@ -128,7 +128,7 @@ func Claim(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 	}, nil
 }
 
-// eachOf does something n times at once, and gives the first error by number.
+// eachOf calls a function n times in parallel, and returns the error with the lowest number.
 func eachOf(n int, do func(i int) error) error {
 	if n == 1 {
 		return do(0)
@@ -228,7 +228,7 @@ func Read(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 		End: func(ctx context.Context) error {
 			err := cluster.Cancel(ctx, jobs.JobCommand{Job: job.ID, By: "bench", Reason: "the benchmark is over"})
 			if errors.Is(err, jobs.ErrNotFound) {
-				return nil // it was cancelled by somebody else, and forgotten
+				return nil // another caller cancelled it, and it was removed
 			}
 			return err
 		},

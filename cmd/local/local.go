@@ -93,7 +93,7 @@ func (c *Cluster) configure() error {
 	if find == nil {
 		find = FreeAddresses
 	}
-	addresses, err := find(3 * options.Nodes) // the last third is for what stands behind gates
+	addresses, err := find(3 * options.Nodes) // the last third is for ports behind gates
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (n *Node) Reconfigure(change func(*config.Config)) error {
 	return nil
 }
 
-// Use makes another executable the one that the node's next process runs.
+// Use sets the executable of the node's next process.
 func (n *Node) Use(program string) { n.program = program }
 
 // Start runs the node's process. The first start gets the flag that makes the node's identity.

@@ -1,5 +1,5 @@
-// Command languages is the worker in Go of the trip beside it: it books flights,
-// and cancels them.
+// Command languages is the Go worker of the trip in this directory: it books and cancels
+// flights.
 //
 //	go run ./examples/languages 127.0.0.1:7070
 package main

@@ -23,7 +23,7 @@ type ahead struct {
 	since   time.Time // when the oldest change was made that is not recorded; zero: all are recorded
 	bytes   int       // of the updates that are recorded and not durable
 	waiting bool      // nothing has been recorded, and something must be
-	after   uint64    // nothing runs ahead before so many updates are durable
+	after   uint64    // nothing runs ahead before this number of updates is durable
 	until   time.Time // the changes may wait for more until then; zero: they may not
 }
 

@@ -95,8 +95,8 @@ func (c *core) begin(now time.Time) {
 	}
 }
 
-// next begins attempts at ready steps until so many run at once or no permit is
-// left. The slice is valid until the next call.
+// next begins attempts at ready steps until the limit of parallel steps is reached or no
+// permit is left. The slice is valid until the next call.
 func (c *core) next(now time.Time, workers int, p permitSource) []start {
 	c.agenda.wake(now)
 	c.unblock(p)
@@ -169,7 +169,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Try, call.Tries = *failures+1, s.Retry().Tries()
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
-		c.interrupt(step) // the worker has it since before the flow was to be undone
+		c.interrupt(step) // the worker got it before the flow began to revert
 	}
 	if action == logbook.ActionRevert && !v.touched {
 		c.finish(outcome{step: step, ended: now}, now)
@@ -335,7 +335,7 @@ func (c *core) release(vertex int, now time.Time) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
-			} else { // a gate; or a step that was ignored, or completed by hand
+			} else { // a gate, or a step that was ignored or completed by an operator
 				stack = append(stack, int(next))
 			}
 		}

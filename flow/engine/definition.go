@@ -16,7 +16,7 @@ const maxNamed = 100
 
 // revision is how the flow's definition has changed since the flow began.
 type revision struct {
-	definition  *logbook.Definition // to be recorded; nil: it stands there already
+	definition  *logbook.Definition // to be recorded; nil: recorded already
 	differences []flow.Difference
 	unknown     bool // something is different, and the record does not hold enough to tell what
 }

@@ -214,7 +214,7 @@ type Event struct {
 	Time  time.Time
 	Step  string
 	State logbook.AtomState // of the step; empty: unchanged
-	Flow  logbook.FlowState // of the flow; it has changed if the event has neither Step nor Difference
+	Flow  logbook.FlowState // of the flow; changed if the event has neither Step nor Difference
 	// Attempt is the attempt that began or ended; nil: none did.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
@@ -259,7 +259,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 	case refusal != nil:
 		return endRefused(&options, refusal), nil
 	}
-	if err := options.grow(); err != nil { // anew: an opening may be run again
+	if err := options.grow(); err != nil { // computed again: an opening may run again
 		return End{}, fmt.Errorf("cannot run flow %s: %w", options.Detail.ID, revision.explain(err))
 	}
 	missing := addMissingMarks(&options, options.Now())

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// facts are what a run knows of its flow. Their methods answer questions, and change nothing but the
+// facts is a run's knowledge of its flow. Their methods answer questions, and change nothing but the
 // caches; only core and loader change facts.
 type facts struct {
 	plan  *flow.Plan

@@ -297,8 +297,8 @@ func (f *facts) numberOf(plan *flow.Plan, step int) int {
 	return number
 }
 
-// gathered is the list of what the instances of an each provide; false if the each
-// was ignored or the list is too large.
+// gathered returns the list of the values that the instances of an each provide; false if the
+// each was ignored or the list is too large.
 func (f *facts) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 	if f.vertices[g.Each].phase != succeeded {
 		return nil, false

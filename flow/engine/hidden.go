@@ -43,12 +43,12 @@ type hidden struct {
 
 // part is a part of a secret.
 type part struct {
-	name   string // of the secret, or of one of those that share it
+	name   string // of the secret, or of one of several secrets with this form
 	shared bool   // by several secrets
 	least  int    // bytes that a run of parts must have to be hidden in a value
 }
 
-// join returns what is known of a run of two parts.
+// join combines the facts about two adjacent parts.
 func (p part) join(next part) part {
 	if p.shared && !next.shared {
 		p.name, p.shared = next.name, false
@@ -198,7 +198,7 @@ func (h *hidden) prepare() {
 	}
 }
 
-// mark stands in the record in the place of a secret.
+// mark replaces a secret in the record.
 func mark(name string) string { return "[secret " + name + "]" }
 
 // flat replaces each control character of a text by a space, as failure messages do.
@@ -259,7 +259,7 @@ func (h *hidden) partAt(text string, at int) (end int, found part) {
 				end, found = behind, known
 			}
 			if !quoted {
-				break // so it is the same when it is unquoted once more
+				break // so unquoting it again does not change it
 			}
 		}
 	}
@@ -331,7 +331,7 @@ func (h *hidden) failure(f logbook.Failure) logbook.Failure {
 	details := f.Details
 	f.Details = nil
 	for name, value := range details {
-		if shown, err := h.value(value); err == nil { // what is no JSON is no detail
+		if shown, err := h.value(value); err == nil { // only JSON can be a detail
 			if f.Details == nil {
 				f.Details = make(logbook.Values, len(details))
 			}

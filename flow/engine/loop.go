@@ -28,7 +28,7 @@ type loop struct {
 	now     time.Time // of the last event: the clock is read once for all its consequences
 
 	marks       *workerMarks
-	onlyUntaken bool // as Options.Untaken was told
+	onlyUntaken bool // the last value passed to Options.Untaken
 	progress    *progressReports
 	progressDue time.Time // when to look at progress; zero: when it wakes the loop
 
@@ -37,7 +37,7 @@ type loop struct {
 	reports         chan report
 	inFlight        int
 	attempts        map[string]*interruptible // of those in flight and held, by step
-	interrupting    bool                      // Options.Interrupt has asked for it
+	interrupting    bool                      // Options.Interrupt has requested it
 	grace           time.Duration             // of interrupted executions
 	unmarked        map[string]bool           // first steps that may start before their marks are durable
 	startedUnmarked bool                      // one of them has started
@@ -54,7 +54,7 @@ type loop struct {
 type report struct {
 	outcome
 	permit  *permit
-	plan    *flow.Plan // that of the start
+	plan    *flow.Plan // from the start
 	refused error
 }
 
@@ -62,7 +62,7 @@ type report struct {
 type heldStart struct {
 	start
 	ctx   context.Context
-	after uint64 // it may start when so many updates are acknowledged
+	after uint64 // it may start when this number of updates is acknowledged
 }
 
 func newLoop(ctx context.Context, o *Options, c *core) *loop {
@@ -439,7 +439,7 @@ func (l *loop) abort(cause error) error {
 // may give the flow to another owner.
 func (l *loop) abortOnPanic() {
 	_ = l.abort(errPanicked)
-	for _, s := range l.core.starts { // those that were not launched, too
+	for _, s := range l.core.starts { // including attempts that were not launched
 		s.permit.release()
 	}
 }

@@ -9,7 +9,7 @@ type order []place
 // place is a vertex in the order. The counts are int32, because each vertex has three of them.
 type place struct {
 	before   int32 // previous vertices that are not released: it may execute at 0
-	after    int32 // while it is to be undone: next vertices that are not undone; it may revert at 0
+	after    int32 // during an undo: number of next vertices that are not undone; at 0 it may revert
 	behind   int32 // used only by countUndone
 	released bool  // it counts as done: its next vertices do not wait for it
 }

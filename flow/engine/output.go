@@ -50,8 +50,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close passes on what is left. Later writes, of a goroutine that the task has left behind,
-// are dropped.
+// close passes on the remaining output. Later writes, of a goroutine that the task has left
+// behind, are dropped.
 func (o *output) close() {
 	if o == nil {
 		return
@@ -69,7 +69,7 @@ func (o *output) flushLocked() {
 	}
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.ToValidUTF8(line, "\uFFFD")
-		o.line(strings.ToValidUTF8(line[:min(len(line), maxOutputLine)], "")) // marks and replacements can be longer than what they replace
+		o.line(strings.ToValidUTF8(line[:min(len(line), maxOutputLine)], "")) // marks and replacements can be longer than the original text
 	}
 }
 

@@ -67,7 +67,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		})
 	}
 	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
-		err = context.Cause(ctx) // before it began; a worker that has begun must be told to stop
+		err = context.Cause(ctx) // before it began; a worker that has begun must get a stop request
 	}
 	if r.unbegun = err != nil; err == nil {
 		r.result, err = l.act(ctx, step, s.call)
@@ -138,7 +138,7 @@ func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (resul
 // the next attempt may return another result.
 func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 	if value == nil {
-		return null, nil // what the encoder returns, without the larger stack that it needs
+		return null, nil // the encoder's result, without the larger stack that it needs
 	}
 	result, raw := value.(json.RawMessage)
 	if !raw {
@@ -192,7 +192,7 @@ func failureOf(ctx context.Context, err error, offered bool) *logbook.Failure {
 
 // keepEnd cuts a handler's stderr to its last bytes, at most limit.
 func keepEnd(stderr string, truncated bool, limit int) (string, bool) {
-	// Replacing what is not UTF-8 can make a text longer: cut after it.
+	// Replacing invalid UTF-8 can make a text longer, so cut the text afterwards.
 	stderr = strings.ToValidUTF8(stderr, "\uFFFD")
 	if len(stderr) <= limit {
 		return stderr, truncated

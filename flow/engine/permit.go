@@ -62,7 +62,7 @@ func (f *facts) keyOf(step int) string {
 		return nil, false
 	})
 	if key == "" {
-		return emptyKey // all its arguments are empty; the limit holds all the same
+		return emptyKey // all its arguments are empty; the limit still applies
 	}
 	if len(key) > maxKey {
 		sum := sha256.Sum256([]byte(key))

@@ -67,7 +67,7 @@ func (p *Pool) join() *poolRun {
 	return &poolRun{pool: p, wakeup: make(chan struct{}, 1), reservedKeys: make(map[string]int), queuedFor: make(map[string]bool)}
 }
 
-// permission says whether a step may start.
+// permission is the answer to whether a step may start.
 type permission int
 
 const (

@@ -36,7 +36,7 @@ type progressReport struct {
 	fresh    bool      // last is not recorded yet
 }
 
-// callID identifies a call among those of its step.
+// callID identifies a call among the calls of its step.
 type callID struct {
 	action         logbook.Action
 	attempt, asked int

@@ -119,13 +119,13 @@ type chunks[T any] struct {
 // maxChunk is bounded, because one value in use keeps its whole chunk in memory.
 const maxChunk = 64
 
-// expecting makes a first chunk of so many values.
+// expecting makes a first chunk with a number of values.
 func expecting[T any](values int) chunks[T] { return chunks[T]{next: values} }
 
 // one returns a slice of one item.
 func (s *chunks[T]) one(item T) []T { return append(s.buffer(1), item) }
 
-// buffer returns an empty slice with capacity for so many items.
+// buffer returns an empty slice with the given capacity.
 func (s *chunks[T]) buffer(items int) []T {
 	used := len(s.free)
 	if used+items > cap(s.free) {

@@ -20,7 +20,7 @@ const (
 	// attempt, so that both, with a failure, always fit into one update.
 	resultShare = 2
 	stderrShare = 8
-	// detailsShare is that of the details of one attempt's progress.
+	// detailsShare is the share of the details of one attempt's progress.
 	detailsShare = 16
 	// stderrOfStep and failuresOfStep limit what is kept of all attempts that a step's policy
 	// allows, for execute and revert each. An atom is read in one message and may take 3 MiB of
@@ -51,7 +51,7 @@ type builder struct {
 	token    logbook.Token
 	sequence uint64 // of the last update
 	state    logbook.FlowState
-	cause    *logbook.Failure // the one that has been written last
+	cause    *logbook.Failure // the last written update
 	observe  func(Event)
 
 	maxBytes   int
@@ -63,7 +63,7 @@ type builder struct {
 	before  logbook.FlowState // the flow's before current, if that changes it
 	dirty   bool
 	bytes   int
-	last    []changeIndex // by step: where its latest change stands
+	last    []changeIndex // by step: the position of its latest change
 }
 
 // changeIndex is an index into the changes of the update with this sequence number.
@@ -121,8 +121,8 @@ func between(from, to logbook.FlowState) (logbook.FlowState, bool) {
 	panic("internal error: flow cannot go from " + string(from) + " to " + string(to))
 }
 
-// flow moves the flow to a state through those that must come between. A nil cause
-// leaves the flow's cause as it is.
+// flow moves the flow to a state through all necessary states in between. A nil cause leaves
+// the flow's cause as it is.
 func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time.Time) {
 	if b.state == state && (cause == nil || cause == b.cause) {
 		return

@@ -48,9 +48,9 @@ const (
 	onSuccess              // the attempt has succeeded, or there is no revert to call
 	onAgain                // the attempt has ended without success, and is tried again
 	onFailure              // the attempt has failed permanently
-	onRevert               // the step is to be undone later
+	onRevert               // the step will be undone later
 	onUndo                 // a revert begins, or continues
-	onReset                // the step may begin anew
+	onReset                // the step may begin again
 	onIgnore               // a decider leaves the step out
 	onRestart              // a retry begins its flow again
 	onLoss                 // the run has ended before the execution
@@ -103,7 +103,7 @@ func (p phase) isOpen() bool { return p == executing || p == undoing }
 // hasBegun reports whether an execution of this round has begun.
 func (p phase) hasBegun() bool { return p != unbegun && p != ignored }
 
-// vertex is a step of the plan. See newVertices for one that has not begun.
+// vertex is a step of the plan. See newVertices for a step that has not begun.
 type vertex struct {
 	phase     phase
 	record    record

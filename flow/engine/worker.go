@@ -115,7 +115,7 @@ type workerMark struct {
 	call   callID
 	worker flow.WorkerID
 	done   chan error // holds one
-	after  uint64     // it is durable when so many updates are acknowledged
+	after  uint64     // durable when this number of updates is acknowledged
 }
 
 // workerMarks passes mark requests from the goroutines of steps to the loop. Only the loop
@@ -153,7 +153,7 @@ func (w *workerMarks) acknowledge(acknowledged uint64) {
 	}
 }
 
-// tellUntaken tells Options.Untaken when the run begins or ceases to wait only for workers to take
+// tellUntaken calls Options.Untaken when the run starts or stops to wait only for workers to take
 // steps.
 func (l *loop) tellUntaken() {
 	only := l.core.untaken > 0 && l.core.untaken == l.core.running

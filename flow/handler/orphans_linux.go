@@ -18,7 +18,7 @@ func (s *Set) ReapOrphans(ctx context.Context) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become the parent of orphaned processes: %w", err)
 	}
-	ended := make(chan os.Signal, 1) // one stands for all: every look finds all
+	ended := make(chan os.Signal, 1) // one signal is enough for several orphans: every look finds all
 	signal.Notify(ended, unix.SIGCHLD)
 	defer signal.Stop(ended)
 	for {

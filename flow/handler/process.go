@@ -136,7 +136,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	// after the signal.
 	signalGroup(p.command.Process.Pid, syscall.SIGKILL)
 	<-p.exited
-	guarded.Group = 0 // the number is given out again after the leader is reaped
+	guarded.Group = 0 // the kernel can reuse the number after the leader is reaped
 	_ = p.children.guardian.Tell(guarded)
 	// The error only repeats the state, or reports that a process outside the group held the
 	// pipes.

@@ -32,5 +32,5 @@ func (child) reap(*exec.Cmd) error { return errPlatform }
 
 func signalGroup(int, syscall.Signal) {}
 
-// sealDescriptors does nothing where there is no call that does it at once.
+// sealDescriptors does nothing: this system has no call for all descriptors.
 func sealDescriptors() {}

@@ -44,5 +44,5 @@ func (c *child) reap(command *exec.Cmd) error { return c.err }
 // signalGroup has nothing to report: a group that is gone needs no signal.
 func signalGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
 
-// sealDescriptors does nothing where there is no call that does it at once.
+// sealDescriptors does nothing: this system has no call for all descriptors.
 func sealDescriptors() {}

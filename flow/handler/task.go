@@ -41,7 +41,7 @@ const (
 	busyPause = 20 * time.Millisecond
 )
 
-// The names of what a revert is given besides the step's arguments.
+// The names of a revert's inputs in addition to the step's arguments.
 const (
 	inputResult   = "$result"
 	inputFailure  = "$failure"
@@ -269,7 +269,7 @@ func exitFailure(name string, status int, said string) *logbook.Failure {
 	return f
 }
 
-// result checks what the handler answered. Nothing at all means null.
+// result checks the handler's answer. Empty output means null.
 func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
 	answer = bytes.TrimSpace(answer)
 	if len(answer) == 0 {

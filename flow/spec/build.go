@@ -280,7 +280,7 @@ func (b *builder) node(s *Step) flow.Node {
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 
-// ownArguments are those that only the step itself has values for.
+// ownArguments are the arguments whose values only the step itself has.
 func (s *Step) ownArguments() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.Inject)) {
@@ -329,12 +329,12 @@ func (b *builder) task(s *Step) flow.Task {
 	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...))...)
 }
 
-// absent stands for a handler where there are none.
+// absent replaces a handler if there is no handler set.
 type absent struct{}
 
 func (absent) Execute(context.Context, *flow.Call) (any, error) { return nil, errAbsent() }
 
-// absentReverter stands for a pair of handlers.
+// absentReverter replaces a pair of handlers.
 type absentReverter struct{ absent }
 
 func (absentReverter) Revert(context.Context, *flow.Call) error { return errAbsent() }

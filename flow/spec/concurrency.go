@@ -12,7 +12,7 @@ type Concurrency struct {
 	Limit int    `json:"limit"`
 }
 
-// concurrency reads how many steps of a key run at once.
+// concurrency reads a key and its limit of parallel steps.
 func (r *reader) concurrency(t *table, s *Step) *Concurrency {
 	inner := t.inner("concurrency")
 	if inner == nil {

@@ -105,7 +105,7 @@ type Document struct {
 	Steps []Step          `json:"steps"`
 
 	source   string                      // where it was read, for messages
-	expanded []Step                      // Steps, with what they use in its place
+	expanded []Step                      // Steps, with used parts expanded
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 

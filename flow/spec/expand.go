@@ -95,7 +95,7 @@ func (d *Document) expand(f *faults) error {
 type expander struct {
 	document *Document
 	faults   *faults
-	provided map[string]map[string]bool // by part, what it provides to itself
+	provided map[string]map[string]bool // by part, the values that it provides to its own steps
 
 	names []expandedName
 	told  map[withFault]bool

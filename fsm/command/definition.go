@@ -8,14 +8,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// DefinitionID stands for a definition in an update. Zero: for none.
+// DefinitionID replaces a definition in an update. Zero: no definition.
 type DefinitionID [16]byte
 
 // DefinitionIDField is the name of the invalid field if an update names a definition that the
 // state machine lacks. The writer then sends the definition itself.
 const DefinitionIDField = "update definition_id"
 
-// IsZero reports whether the id stands for no definition.
+// IsZero reports whether the id is unset.
 func (id DefinitionID) IsZero() bool { return id == DefinitionID{} }
 
 // DefinitionIDOf is the beginning of the SHA-256 of the hash's length (a varint), the hash and

@@ -102,7 +102,7 @@ func ErrorFromProto(message *v1.Error) error {
 // answer is an error from another process: its text, and its kind for errors.Is.
 type answer struct {
 	text string
-	kind error // nil: one that nobody is meant to tell apart
+	kind error // nil: a kind that callers need not distinguish
 }
 
 func (a *answer) Error() string {

@@ -137,7 +137,7 @@ func checkFireSchedule(_ logbook.Limits, c *v1.FireScheduleCommand) error {
 	switch n := len(c.GetDecisions()); {
 	case c.GetTimerEpoch() == 0:
 		return &logbook.InvalidError{Field: "timer epoch", Reason: "unset"}
-	case n > schedules.MaxSlotDecisions+1: // those posted, behind one that sums up those skipped
+	case n > schedules.MaxSlotDecisions+1: // posted slots, after one record for all skipped slots
 		return &logbook.LimitError{Field: "slot decisions", Limit: schedules.MaxSlotDecisions + 1, Size: int64(n), Unit: "decisions"}
 	}
 	for _, decision := range c.GetDecisions() {

@@ -70,7 +70,7 @@ func (b *Board) Audit(_ context.Context, query access.RecordQuery) (logbook.Page
 // Refusals returns none: this board authenticates no caller.
 func (b *Board) Refusals(context.Context) ([]access.Refusal, error) { return nil, nil }
 
-// ReadLogs reads nothing: no steps run beside the board.
+// ReadLogs reads nothing: the board keeps no output of steps.
 func (b *Board) ReadLogs(context.Context, steplog.Query) (steplog.Page, error) {
 	return steplog.Page{}, nil
 }

@@ -266,7 +266,7 @@ func (b *Board) Trash(ctx context.Context, ending jobs.Ending) error {
 	return err
 }
 
-// Suspend keeps a job from going on.
+// Suspend suspends a job.
 func (b *Board) Suspend(ctx context.Context, request jobs.JobCommand) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Suspend{Suspend: command.JobCommandToProto(&request)}})
 	return err

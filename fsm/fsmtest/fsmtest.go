@@ -43,7 +43,8 @@ import (
 // DefaultCoolDown is short, so that tests which let sessions expire are fast.
 const DefaultCoolDown = 50 * time.Millisecond
 
-// mmapSize is address space for a test's database: many may be open at once.
+// mmapSize is the address space of a test's database. It is small, because many may be open in
+// parallel.
 const mmapSize = 64 << 20
 
 // wakeAtOnce bounds the jobs that one command makes claimable.
@@ -95,7 +96,7 @@ type Board struct {
 	epoch  uint64    // the timer epoch
 	closed bool
 	dir    string // that Close removes; empty: none
-	broken error  // why the state machine cannot go on
+	broken error  // why the state machine cannot continue
 
 	// waitersMu is taken within mu, never the other way around.
 	waitersMu sync.Mutex

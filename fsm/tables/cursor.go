@@ -12,13 +12,13 @@ type Cursor struct {
 	reader *Reader
 	table  Table
 
-	layers  [2]layerCursor // the recent one first: what it says counts
+	layers  [2]layerCursor // the recent layer first: it takes precedence
 	recent  *tree          // of layers[0]; a Writer's first write to the table makes another
 	file    fileCursor
 	fileKey []byte // nil at the end
 	fileRow []byte
 
-	key      []byte // where the cursor stands; nil at an end
+	key      []byte // the cursor's position; nil at an end
 	backward bool   // the sources stand at or before key, not at or behind it
 }
 
@@ -192,7 +192,7 @@ func (c *Cursor) leaveBack(key []byte) {
 	}
 }
 
-// back stands at the last row that is not deleted.
+// back moves to the last row that is not deleted.
 func (c *Cursor) back() (key, value []byte) {
 	for {
 		key, value = c.fileKey, c.fileRow

@@ -11,7 +11,7 @@ type fileCursor struct {
 	at      int   // the row in it
 }
 
-// enter stands at the first row of a block, or at the last one.
+// enter moves to the first or the last row of a block.
 func (c *fileCursor) enter(value []byte, last bool) (key, row []byte) {
 	if c.present = value; value == nil {
 		return nil, nil

@@ -12,8 +12,8 @@ type Reader struct {
 	db             *DB
 	tx             *bolt.Tx
 	recent, frozen *layer
-	files          []*inFile   // by table; nil where nobody has asked
-	tombstones     *tombstones // of a Writer; nil where nobody keeps them
+	files          []*inFile   // by table; nil before the first use
+	tombstones     *tombstones // of a Writer; nil for other readers
 }
 
 // inFile is where the blocks of a table are.

@@ -40,7 +40,7 @@ func Word(word string, known []string) string {
 			best, least = candidate, differing
 		}
 	}
-	if best == "" { // a word that others begin with, such as backoff of backoff_percent
+	if best == "" { // a prefix of other words, such as backoff of backoff_percent
 		const fewest = 3 // letters
 		for _, candidate := range known {
 			if len(word) >= fewest && len(candidate) > len(word) && strings.HasPrefix(candidate, word) && (best == "" || len(candidate) < len(best)) {

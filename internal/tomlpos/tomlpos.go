@@ -106,7 +106,7 @@ func (x *Index) entry(table string, node *unstable.Node, depth int) {
 	x.value(path, node.Value(), depth)
 }
 
-// value notes what stands in an array or in an inline table.
+// value notes the content of an array or of an inline table.
 func (x *Index) value(path string, node *unstable.Node, depth int) {
 	x.Deepest = max(x.Deepest, depth)
 	switch node.Kind {
@@ -145,7 +145,7 @@ func (x *Index) note(path string, offset int) {
 // nested names would need memory quadratic in its size.
 const maxPath = 400
 
-// Join is the path of a part; beyond maxPath it is that of the whole.
+// Join returns the path of a part; beyond maxPath, the path of the whole.
 func Join(path, part string) string {
 	switch {
 	case len(path)+len(part) > maxPath:

@@ -18,7 +18,7 @@ const (
 	Variable = "TRACEPARENT" // in the environment
 )
 
-// size is that of version 00-TRACE-SPAN-FLAGS.
+// size is the length of 00-TRACE-SPAN-FLAGS, version 00.
 const size = 2 + 1 + 32 + 1 + 16 + 1 + 2
 
 // Parse reads a traceparent. It accepts version 00 in small letters only. The error is a

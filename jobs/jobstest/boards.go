@@ -163,7 +163,7 @@ func fullBoard(k *kit) {
 func boundedRate(k *kit) {
 	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, k.board), nil)
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{PostingsPerSecond: 3}), nil)
-	// In one call, which is one moment, there is room for those of one second.
+	// One call is one moment, so it has room for the postings of one second.
 	answers, err := k.Board.Post(k.ctx, k.posting("a"), k.posting("b"), k.posting("c"), k.posting("d"))
 	if err != nil || len(answers) != 4 {
 		k.Fatalf("Post: %d answers, %v", len(answers), err)

@@ -25,7 +25,7 @@ var changeRows = []row{
 	{"the owner of a job is told of its deadline", deadlineTold},
 }
 
-// change is a change of a job, as somebody would want it.
+// change is a change of a job, as an operator would request it.
 func (k *kit) change(change jobs.Change) {
 	k.Helper()
 	change.By, change.Reason = "ann", "so it is to be"

@@ -130,7 +130,7 @@ func pastTheDrained(k *kit) {
 func undrainWakes(k *kit) {
 	name := "c " + k.board
 	session, other := k.conductor(name), k.session("other")
-	// One that waits when it is drained, and one that comes afterwards.
+	// A conductor that waits when it is drained, and one that comes afterwards.
 	before := k.asleep(session)
 	k.linger(other)
 	k.drain(name, false)

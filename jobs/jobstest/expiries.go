@@ -35,7 +35,7 @@ func (k *kit) outlast(claimed jobs.Claimed) {
 	}
 }
 
-// timed claims a job of the row's board that nobody else wants.
+// timed claims a job of the row's board that no other caller wants.
 func (k *kit) timed(session jobs.SessionID, name string, expiry time.Duration) jobs.Claimed {
 	k.Helper()
 	k.posted(name)

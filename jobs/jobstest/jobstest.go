@@ -118,7 +118,7 @@ func exercise(t *testing.T, open func(t *testing.T) Harness, groups []group) {
 	}
 }
 
-// kit is what a row works with: a board and a kind that no other row uses.
+// kit is the equipment of a row: a board and a kind that no other row uses.
 type kit struct {
 	*testing.T
 	Harness
@@ -148,7 +148,7 @@ func newKit(t *testing.T, harness Harness) *kit {
 	return k
 }
 
-// keeper keeps one session alive until it is told to stop.
+// keeper keeps one session alive until it is stopped.
 type keeper struct {
 	stop context.CancelFunc
 	done chan struct{}

@@ -43,7 +43,7 @@ func (k *kit) wantsInvalid(what string, err error) {
 	}
 }
 
-// named are the calls in which somebody gives a name.
+// named are the calls with a name from the caller.
 func (k *kit) named(session jobs.SessionID) map[string]func(string) error {
 	post := func(set func(*jobs.Posting, string)) func(string) error {
 		return func(name string) error {
@@ -93,7 +93,7 @@ func (k *kit) optional() map[string]func(string) error {
 
 func namesAtLimit(k *kit) {
 	most := logbook.MaxLimits.Name
-	// The row's own kind stands in front, so that rows stay apart.
+	// The row's own kind comes first, so that rows do not affect each other.
 	fits := k.kind + strings.Repeat("å", (most-len(k.kind))/2)
 	fits += strings.Repeat("x", most-len(fits))
 	session := k.session("worker")
@@ -126,7 +126,7 @@ func text(size int) json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
 }
 
-// longest is how long a value may be that is given to the board.
+// longest is the maximum size of a value for the board.
 func (k *kit) longest() int { return logbook.PlainLimits(k.Board, logbook.MaxLimits).Value }
 
 func valuesAtLimit(k *kit) {

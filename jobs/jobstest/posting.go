@@ -290,7 +290,7 @@ func postingAgainLater(k *kit) {
 	k.again(posting, jobs.StateCompleted)
 }
 
-// again repeats a posting and checks how the job stands.
+// again repeats a posting and checks the state of the job.
 func (k *kit) again(posting jobs.Posting, want jobs.State) {
 	k.Helper()
 	answers, err := k.Board.Post(k.ctx, posting)

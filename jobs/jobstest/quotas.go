@@ -121,7 +121,7 @@ func quotasHoldTogether(k *kit) {
 func quotaRate(k *kit) {
 	k.saveQuota(k.together(), access.Amounts{PostingsPerSecond: 3})
 	defer k.deleteQuota(k.together())
-	// In one call, which is one moment, there is room for those of one second.
+	// One call is one moment, so it has room for the postings of one second.
 	answers, err := k.Board.Post(k.ctx, k.posting("a"), k.elsewhere("b"), k.posting("c"), k.elsewhere("d"))
 	if err != nil || len(answers) != 4 {
 		k.Fatalf("Post: %d answers, %v", len(answers), err)

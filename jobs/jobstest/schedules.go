@@ -435,7 +435,7 @@ func runNow(k *kit) {
 		k.Errorf("ran %s", render(first))
 	}
 	k.same("run again", run(order), first)
-	second := run(k.command("on demand")) // beside the first
+	second := run(k.command("on demand")) // in addition to the first
 	if second.Job == first.Job || k.job(second.Job).State != jobs.StateClaimable {
 		k.Errorf("ran %s and %s", render(first), render(second))
 	}
@@ -517,7 +517,7 @@ func backfilledByParts(k *kit) {
 	}
 }
 
-// refusedBackfills are those of no slot, and of too many.
+// refusedBackfills are backfills without a slot, and with too many slots.
 func (k *kit) refusedBackfills(started time.Time) {
 	k.Helper()
 	wanted := schedules.Backfill{Ref: k.called("filled"), From: started.Add(time.Second), To: started.Add(time.Minute)}

@@ -152,7 +152,7 @@ func slotUnderAKey(k *kit) {
 	k.same("jobs", k.list(jobs.Query{Board: k.board}, 0), []string{"s"})
 }
 
-// everySlotOnce has a schedule run beside people who ask for its slots.
+// everySlotOnce runs a schedule while operators request its slots.
 func everySlotOnce(k *kit) {
 	given := schedules.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
 	k.save(given)

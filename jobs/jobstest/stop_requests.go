@@ -27,7 +27,7 @@ var stopRows = []row{
 	{"a watch of claims begins with its position and tells of no others", watchClaims},
 }
 
-// command is a command about a job, as somebody would give it.
+// command is a command about a job, as an operator would give it.
 func command(id jobs.JobID) jobs.JobCommand {
 	return jobs.JobCommand{Job: id, By: "ann", Reason: "so it is to be"}
 }
@@ -38,7 +38,7 @@ func undo(id jobs.JobID) jobs.JobCommand {
 	return o
 }
 
-// under checks how a job stands, and under which stop request.
+// under checks the state of a job, and its stop request.
 func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.RequestKind) jobs.Job {
 	k.Helper()
 	job := k.job(id)

@@ -30,8 +30,8 @@ func comparePositions(a, b jobs.Position) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Item, b.Item))
 }
 
-// watch reads a number of events and checks that their positions only grow.
-// It may run in a goroutine of its own.
+// watch reads a number of events and checks that their positions only grow. It may run in its
+// own goroutine.
 func (k *kit) watch(watch jobs.Watch, count int) ([]jobs.Event, error) {
 	ctx, cancel := context.WithTimeout(k.ctx, promptly*2)
 	defer cancel()
@@ -66,7 +66,7 @@ func (k *kit) events(watch jobs.Watch, count int) []jobs.Event {
 	return seen
 }
 
-// stories puts events into words: what, which job, and how it stands then.
+// stories formats events as words: kind, job, and the job's state.
 func stories(events []jobs.Event) []string {
 	list := []string{}
 	for _, event := range events {

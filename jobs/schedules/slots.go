@@ -66,8 +66,8 @@ func (r *Rule) Decide(decided, now time.Time, missed Missed) (decisions []SlotDe
 	}
 	first := missed.firstKept(slots[:late], now)
 	if more && first > 0 {
-		// The last slots are known only at the end of the walk. Skip those that cannot
-		// be among them now.
+		// The last slots are known only at the end of the walk. Skip the slots that cannot be
+		// among them now.
 		cut := max(0, len(slots)-MaxCatchUp)
 		next, slots = slots[cut], slots[:cut]
 		first = min(first, cut)

@@ -31,7 +31,7 @@ const (
 	// default number of parallel steps of a conductor.
 	MaxBuffer = 64 * MaxAttempt
 	maxPage   = 256 << 10 // bytes of the lines of one page, which has at least one line
-	lineCost  = 160       // bytes of a line besides its text
+	lineCost  = 160       // bytes of a line in addition to its text
 	// MaxPages is the number of pages that is enough for one job in a full buffer.
 	MaxPages = 2 * MaxBuffer / maxPage
 )

@@ -122,7 +122,7 @@ type Pull struct {
 // Held is an attempt that a worker has, and whose end is not recorded.
 type Held struct {
 	ID
-	Stopping bool // the attempt was told to stop, or has ended and is being reported
+	Stopping bool // the attempt got a stop request, or has ended and is being reported
 }
 
 // Pulled is the answer to a Pull: new attempts, and held attempts that must end.

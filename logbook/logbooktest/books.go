@@ -187,7 +187,7 @@ func booksAreListed(k *kit) {
 	for i := range want {
 		want[i] = k.saved("out").ID
 	}
-	// The store may hold other books; those of this row must be among them.
+	// The store may hold other books; the books of this row must be among them.
 	for _, limit := range []int{3, 4, 0} {
 		listed := k.list(limit)
 		var got []logbook.BookID

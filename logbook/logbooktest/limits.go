@@ -41,7 +41,7 @@ func (k *kit) absent(book logbook.Book) {
 	}
 }
 
-// named are the places of a book where a name stands.
+// named are the fields of a book with a name.
 var named = []struct {
 	name string
 	set  func(b *logbook.Book, name string)
@@ -100,7 +100,7 @@ var valued = []struct {
 	{"factory args", func(b *logbook.Book, value json.RawMessage) { b.Flows[0].Factory.Args = value }},
 }
 
-// longest is how long a value may be that is given to the store.
+// longest is the maximum size of a value for the store.
 func (k *kit) longest() int { return logbook.PlainLimits(k.conn, logbook.MaxLimits).Value }
 
 func valuesAtLimit(k *kit) {

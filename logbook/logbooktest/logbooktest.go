@@ -53,7 +53,7 @@ func Exercise(t *testing.T, open func(t *testing.T) logbook.Connection) {
 	}
 }
 
-// kit is what a row works with.
+// kit is the equipment of a row.
 type kit struct {
 	*testing.T
 	ctx  context.Context
@@ -157,7 +157,7 @@ func (k *kit) update(u logbook.Update) {
 	}
 }
 
-// wants checks which kind of error came; nil stands for none.
+// wants checks the kind of an error; nil: no error.
 func (k *kit) wants(what string, err, want error) {
 	k.Helper()
 	if !errors.Is(err, want) {

@@ -41,7 +41,7 @@ type trial struct {
 	name    string
 	updates []logbook.Update // the last one is the move
 	want    error
-	check   func(logbook.FlowDetail) string // where the flow, or its atom, stands
+	check   func(logbook.FlowDetail) string // the state of the flow or its atom
 	stands  string
 }
 
@@ -70,7 +70,7 @@ func (k *kit) try(trials []trial) {
 	}
 }
 
-// expected says what a move gives: where it leads, and its verdict.
+// expected is the result of a move: the new state, and the verdict.
 func expected[S ~string](from, to S, refusal error) (string, error) {
 	if refusal != nil {
 		return string(from), logbook.ErrConflict

@@ -28,7 +28,7 @@ import (
 	"time"
 )
 
-// scheme is that of the URI that names a node.
+// scheme is the scheme of the URI that names a node.
 const scheme = "conductord"
 
 // lookInterval is the interval of looking at the files, while there are handshakes.
@@ -62,7 +62,7 @@ type Store struct {
 
 	mu      sync.Mutex // over all below
 	looked  time.Time
-	tried   [3]stamp // of those that were read last, good or not
+	tried   [3]stamp // of the files that were read last, good or not
 	roots   *x509.CertPool
 	own     *tls.Certificate // nil: none
 	expires time.Time        // the first certificate of the files to expire
@@ -336,7 +336,7 @@ func nodeOf(certificate *x509.Certificate) (Holder, error) {
 	return holder, err
 }
 
-// NodeURI is what a node's certificate has for a URI.
+// NodeURI is the URI in a node's certificate.
 func NodeURI(cluster, node string) *url.URL {
 	return &url.URL{Scheme: scheme, Host: cluster, Path: "/" + node}
 }

@@ -101,7 +101,7 @@ type Node struct {
 	polls        *polls.Polls
 	offers       *offers.Matcher
 	shares       *admission.SessionShares
-	logs         *steplog.Buffer // of the steps that run beside the node
+	logs         *steplog.Buffer // of steps in the node's process
 	server       *admission.Server
 	address      net.Addr // of the HTTP port
 	api          *api.API
@@ -424,7 +424,7 @@ func (n *Node) changed(changes fsm.Changes) {
 	n.shares.Ended(changes.Ended)
 	n.offers.Ended(changes.Ended)
 	n.offers.Recorded(changes.Worked)
-	if n.ready.CaughtUp.Load() { // what a node applies before that happened earlier
+	if n.ready.CaughtUp.Load() { // entries that a node applies before that are older
 		n.activity.Add(changes)
 	}
 	if n.leader.Changed(changes) {

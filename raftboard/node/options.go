@@ -55,7 +55,7 @@ type Options struct {
 	// AccessControl: callers of the API must authenticate, and the roles of their principals limit
 	// their calls. It needs Credentials.
 	AccessControl bool
-	// Issuer makes JSON web tokens that count beside access tokens.
+	// Issuer makes JSON web tokens, which are accepted in addition to access tokens.
 	Issuer Issuer
 	// Socket is the path of a socket for operators of this machine, at most 100 bytes. They
 	// may do everything. Empty: no socket.

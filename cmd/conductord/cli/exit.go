@@ -24,8 +24,8 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1   // the job was not a success, or the command itself failed on this machine
 	ExitUsage       = 2   // the command line, a file or a value is wrong
-	ExitNotFound    = 3   // what was named does not exist
-	ExitConflict    = 4   // somebody else holds it, or it is in a state that does not allow the call
+	ExitNotFound    = 3   // the named object does not exist
+	ExitConflict    = 4   // another owner has the object, or its state does not allow the call
 	ExitTimeout     = 5   // the time was up; or it is unknown whether it happened, and repeating is harmless
 	ExitUnavailable = 6   // no leader could take it: it did not happen
 	ExitNotAllowed  = 7   // the caller may not do this

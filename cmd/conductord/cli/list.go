@@ -23,7 +23,7 @@ type List[T any] struct {
 	// Read reads a page of at most limit items. The first page comes after "", and next is ""
 	// when nothing follows.
 	Read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
-	Answer func(things []T, next string) proto.Message // what the API answers
+	Answer func(things []T, next string) proto.Message // the answer of the API
 	Header []string
 	Row    func(*T) []string
 	Whole  bool // one page holds all: there is nothing to limit
@@ -166,7 +166,7 @@ func CheckBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error
 	}
 	for _, name := range strings.Split(strings.Trim(flag.Value.String(), "[]"), ",") {
 		if _, err := cluster.BoardStatus(ctx, name); !errors.Is(err, jobs.ErrNotFound) {
-			continue // it is there, or the command itself says what is wrong
+			continue // the board exists, or the command itself reports the error
 		}
 		var known []string
 		for board, err := range jobs.AllBoards(ctx, cluster) {

@@ -38,7 +38,7 @@ var idNouns = map[string][]jobs.IDNoun{
 func argumentName(cmd *cobra.Command, number, of int) string {
 	words := argumentWords(cmd)
 	if at := slices.IndexFunc(words, func(word string) bool { return strings.Contains(word, "…") }); number > at && at >= 0 {
-		number = max(at, number-max(of-len(words), 0)) // the word stands for all that the others leave
+		number = max(at, number-max(of-len(words), 0)) // the word takes all remaining arguments
 	}
 	if number >= len(words) {
 		return ""

@@ -296,7 +296,7 @@ func OrDash(text string) string {
 
 func CountOrDash(count int) string { return OrDash(CountText(count)) }
 
-// PageWidth is what a page is made for that is not drawn on a terminal.
+// PageWidth is the width of a page outside a terminal.
 const PageWidth = 80
 
 // Shorten fits a result or a message into a line.

@@ -90,7 +90,7 @@ type Program struct {
 	stale     bool // of the commands that have the flag
 
 	givenProfile string // that --profile names; profile may come from elsewhere later
-	misnamed     error  // of --help after a verb that there is not
+	misnamed     error  // of --help after an unknown verb
 
 	boards  []string  // that the command line names
 	ids     []shortID // that it names, as they were given

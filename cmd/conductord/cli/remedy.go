@@ -15,7 +15,7 @@ func Operand(name string) string {
 	return Quoted(name)
 }
 
-// Quoted is a text as one word of a shell.
+// Quoted returns a text as one word for a shell.
 func Quoted(name string) string {
 	plain := func(r rune) bool {
 		return r == '-' || r == '_' || r == '.' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

@@ -18,7 +18,7 @@ const (
 	ColourOff = "\x1b[0m"
 )
 
-// stateColours make what needs a look stand out. They are those of marks.
+// stateColours highlight states that need attention. Marks use the same colours.
 var stateColours = map[string]string{
 	"claimed": "\x1b[36m", "running": "\x1b[36m", "completed": "\x1b[32m", "success": "\x1b[32m",
 	"reverting": "\x1b[33m", "reverted": "\x1b[33m", "cancelled": "\x1b[33m", "suspended": "\x1b[33m", "paused": "\x1b[33m",

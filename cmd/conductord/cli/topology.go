@@ -46,7 +46,7 @@ func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 	}
 	for _, name := range []string{"board", "boards"} {
 		flag := cmd.Flags().Lookup(name)
-		if flag == nil || name == "boards" && (!flag.Changed || flag.Value.Type() == "string") { // that of a quota is a beginning of names
+		if flag == nil || name == "boards" && (!flag.Changed || flag.Value.Type() == "string") { // a quota's flag is a prefix of names
 			continue
 		}
 		if list, ok := flag.Value.(pflag.SliceValue); ok {

@@ -31,7 +31,7 @@ type Formats struct {
 	Backup   int `json:"backup"`
 }
 
-// ProgramVersion reads what the Go tool has written into the binary.
+// ProgramVersion reads the build information in the binary.
 func ProgramVersion() Version {
 	version := Version{
 		Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,

@@ -78,7 +78,7 @@ func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Op
 	return r, nil
 }
 
-// close frees what the conductor has used, which has ended.
+// close frees the resources of the conductor, which has ended.
 func (r *flowRunner) close() error {
 	r.unreap()
 	r.reaping.Wait()
@@ -134,7 +134,7 @@ func runConductor(ctx context.Context, c config.Config, steps string, cluster cl
 		return err
 	}
 	defer release()
-	spans := newTraces(prometheus.NewRegistry(), logger) // nobody reads its metrics
+	spans := newTraces(prometheus.NewRegistry(), logger) // its metrics are never read
 	tracer, err := spans.start(c)
 	if err != nil {
 		return err

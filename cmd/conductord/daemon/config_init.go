@@ -20,14 +20,14 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// Ports of new nodes. Nodes that share a machine leave those of `conductord dev` free.
+// Ports of new nodes. Nodes that share a machine leave the ports of `conductord dev` free.
 const (
 	alonePort  = 7070 // of the API of a node that is alone on its machine: where clients look
 	sharedPort = 7270 // of the first of several nodes
-	raftBeyond = 10   // the raft port is so much higher
+	raftBeyond = 10   // distance of the raft port from the API port
 )
 
-// Files in the directory of a node that has a machine of its own.
+// Files in the directory of a node with its own machine.
 const (
 	nodeConfig, nodeHandlers = "conductord.toml", "handlers"
 	nodeCert, nodeKey        = "node.pem", "node.key"
@@ -39,7 +39,7 @@ type newNodes struct {
 	dir      string   // of the files
 	hosts    []string // of the nodes
 	port     int      // of the API of the first node
-	apart    bool     // each node has a machine of its own
+	apart    bool     // each node has its own machine
 	configs  []config.Config
 	files    []newFile
 	handlers []string // directories

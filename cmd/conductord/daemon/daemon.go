@@ -60,7 +60,7 @@ func Commands(p *cli.Program) []*cobra.Command {
 	return []*cobra.Command{serverCommand(p), workerCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), conductorcmd.Command(p, runConductorCommand(p)), doctorCommand(p)}
 }
 
-// daemon is a node and the conductor beside it.
+// daemon is a node and its conductor.
 type daemon struct {
 	config    config.Config
 	logger    hclog.Logger
@@ -77,7 +77,7 @@ type daemon struct {
 // startDaemon opens the node and starts its conductor. first: an empty data directory is
 // expected.
 func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.Logger) (*daemon, error) {
-	tightenUmask() // the files that the daemon makes are nobody else's business
+	tightenUmask() // other users must not read the daemon's files
 	dataDir, err := filepath.Abs(c.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the data directory %q: %w", c.DataDir, err)
@@ -292,7 +292,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	d.working.Go(func() { // ends with stop
 		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
 			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)
-			_ = d.node.WaitReady(waiting) // the conductor goes on trying
+			_ = d.node.WaitReady(waiting) // the conductor continues to try
 			cancel()
 		}
 		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {

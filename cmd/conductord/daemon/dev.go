@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	devHeartbeat = 50 * time.Millisecond // one node has nobody to wait for
+	devHeartbeat = 50 * time.Millisecond // a single node waits for no other
 	devReady     = 30 * time.Second
 	devNode      = "dev"
 	devPrefix    = "conductord-dev-" // of temporary directories
@@ -94,7 +94,7 @@ func (o devOptions) check() error {
 func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	g := greeting{Version: cli.ProgramVersion().Version, began: time.Now()}
 	if o.dataDir == "" {
-		_ = scratch.Sweep("", devPrefix) // what cannot be removed is in nobody's way
+		_ = scratch.Sweep("", devPrefix) // a remaining file is harmless
 		temporary, fault := scratch.Make("", devPrefix)
 		if fault != nil {
 			return fmt.Errorf("cannot make a temporary directory: %w", fault)

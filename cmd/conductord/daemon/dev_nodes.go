@@ -22,7 +22,7 @@ const (
 	// devRest is how long dev leaves a node dead. Other nodes take over its jobs after 6.5 s,
 	// so the user can watch that.
 	devRest = 15 * time.Second
-	// devEnding is what a node gets between SIGTERM and SIGKILL.
+	// devEnding is a node's time between SIGTERM and SIGKILL.
 	devEnding = 5 * time.Second
 	// devRaftOffset keeps the raft ports clear of the API ports.
 	devRaftOffset = 100
@@ -103,7 +103,7 @@ func (o devOptions) checkData() error {
 	if _, err := os.Stat(filepath.Join(o.dataDir, devNode)); err == nil && o.nodes > 1 {
 		return fmt.Errorf("%s contains a one-node cluster: omit --nodes, or use another --data-dir", o.dataDir)
 	}
-	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // none: a new directory, or that of one node
+	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // none: a new directory, or the directory of a single node
 	if members := was.Cluster.Members; len(members) > 0 && (len(members) != o.nodes || members[0].API != o.api) {
 		return fmt.Errorf("%s contains a cluster of %d nodes at %s: use --nodes %d --api-listen %s, or another --data-dir",
 			o.dataDir, len(members), members[0].API, len(members), members[0].API)

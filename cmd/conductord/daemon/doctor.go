@@ -256,7 +256,7 @@ func (e *examination) backups() {
 	e.say("backups", err, e.config.Backup.Directory, "create the directory, or mount its disk")
 }
 
-// members checks the ports of all members in the file, and what the nodes say.
+// members checks the ports of all members in the file, and the nodes' statuses.
 func (e *examination) members(ctx context.Context) {
 	for _, member := range e.config.Cluster.Members {
 		for _, port := range []struct{ name, address string }{{"raft", member.Raft}, {"API", member.API}} {

@@ -25,7 +25,7 @@ import (
 // handlers.
 const maxHandlersBytes = jobs.MaxMetadata / 2
 
-// confinement is what the configuration takes from handlers.
+// confinement is the configured restriction of handlers.
 func confinement(c config.Handlers) handler.Confinement {
 	var users map[string]string
 	for boards, names := range c.Users {
@@ -67,7 +67,7 @@ const stepsPrefix = "conductord-steps-"
 // a node. release unlocks it. An empty path means a temporary directory.
 func holdSteps(path string) (held string, release func(), err error) {
 	if path == "" {
-		_ = scratch.Sweep("", stepsPrefix) // what cannot be removed is in nobody's way
+		_ = scratch.Sweep("", stepsPrefix) // a remaining file is harmless
 		temporary, err := scratch.Make("", stepsPrefix)
 		if err != nil {
 			return "", nil, err

@@ -83,7 +83,7 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how members
 				Cluster: loaded.Cluster.ID, Name: self.Name, Instance: instance, RaftAddress: self.Raft, APIAddress: self.API, Replaces: how.Replaces,
 			})
 			told := membership.Admission{Generation: admission.Generation, Origin: admission.Origin, Founders: membersOf(admission.Founders)}
-			nodes, _ := cluster.Nodes(ctx) // those that do not answer know nothing
+			nodes, _ := cluster.Nodes(ctx) // nodes that do not answer are skipped
 			for _, asked := range nodes {
 				if asked.Err == nil && asked.Status.Leader == asked.Status.Node {
 					told.Members = membersOf(asked.Status.Members)

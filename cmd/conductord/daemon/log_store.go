@@ -92,7 +92,7 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 
 // stoppedNode prepares work in the data directory of a node that is not running.
 func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logger, err error) {
-	tightenUmask() // what is written is as private as what it is copied from
+	tightenUmask() // the copy is as private as its source
 	path, err = filepath.Abs(dataDir)
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// accessData is what the list of principals shows.
+// accessData is the data of the list of principals.
 type accessData struct {
 	Enforced   bool // without access control everybody may do everything
 	Principals []principalRow

@@ -160,7 +160,7 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 	return w.body.Write(bytes.Clone(data))
 }
 
-// Flush implements http.Flusher: what is written is there already.
+// Flush implements http.Flusher. It does nothing: writes are delivered at once.
 func (w *answerWriter) Flush() { w.WriteHeader(http.StatusOK) }
 
 // errNoEvents: the API's watch of events has ended.
@@ -174,7 +174,7 @@ func (a *api) events(ctx context.Context, wanted *v1.WatchRequest, woken func())
 	}
 	defer func() { _ = stream.Close() }()
 	for first := true; stream.Receive(); first = false {
-		if first || len(stream.Msg().GetEvents()) > 0 { // the first message has none: it follows what the watch missed
+		if first || len(stream.Msg().GetEvents()) > 0 { // the first message has none: it comes after missed events
 			woken()
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// auditData is what the page of the audit log shows.
+// auditData is the data of the page of the audit log.
 type auditData struct {
 	Principal, Verb, Target, From, To string // the filter
 	Records                           []*v1.AuditRecord

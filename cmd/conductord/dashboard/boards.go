@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// boardsData is what the list of boards shows.
+// boardsData is the data of the list of boards.
 type boardsData struct {
 	Boards []*v1.Board
 	More   pager
@@ -30,7 +30,7 @@ func loadBoards(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Boards", Command: "conductord board list", Data: data, Watch: &v1.WatchRequest{}}, err
 }
 
-// boardData is what the page of a board shows.
+// boardData is the data of the page of a board.
 type boardData struct {
 	Board      *v1.Board
 	States     []stateCount

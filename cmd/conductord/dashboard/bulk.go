@@ -49,7 +49,7 @@ func (v *visit) offeredBulk(f *jobFilter) (offered []operation) {
 	return offered
 }
 
-// query is the part of a filter that says whether an action means something.
+// query is the part of a filter that decides whether an action makes sense.
 func (f *jobFilter) query() (q jobs.Query) {
 	switch {
 	case f.State == "":
@@ -63,7 +63,7 @@ func (f *jobFilter) query() (q jobs.Query) {
 	return q
 }
 
-// bulkData is what the page shows that asks before a bulk.
+// bulkData is the data of the page that asks for confirmation of a bulk.
 type bulkData struct {
 	operation
 	Back  string

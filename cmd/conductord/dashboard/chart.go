@@ -26,7 +26,7 @@ type chart struct {
 	Width             int
 	Most              uint64    // in one slot
 	Sums              [3]uint64 // posted, succeeded, failed
-	From              time.Time // what was before is not known
+	From              time.Time // earlier slots are unknown
 	Slot, Span        string    // how long a slot and all of them are
 }
 

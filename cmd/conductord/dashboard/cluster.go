@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// clusterData is what the page of the cluster shows.
+// clusterData is the data of the page of the cluster.
 type clusterData struct {
 	nodesData
 	Compared   string // the entry at which all members were the same; empty: they were not just compared

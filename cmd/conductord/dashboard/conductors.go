@@ -13,9 +13,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// conductorsData is what the pages of conductors show.
+// conductorsData is the data of the pages of conductors.
 type conductorsData struct {
-	Name       string // of those that the page shows; empty: all
+	Name       string // the name of the shown conductors; empty: all
 	Live       []conductorRow
 	Drains     []*v1.Drain
 	Operations []operation
@@ -30,7 +30,7 @@ type conductorRow struct {
 	State    badge
 }
 
-// conductorStates are what a conductor is doing.
+// conductorStates are the shown states of a conductor.
 var conductorStates = struct{ claiming, full, drained, finishing, handing badge }{
 	badge{"claims", "▶", "good"}, badge{"full", "●", "busy"}, badge{"drained", "‖", "stop"}, badge{"drained, finishing", "‖", "stop"}, badge{"drained, handing over", "‖", "stop"},
 }

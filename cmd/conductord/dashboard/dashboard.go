@@ -54,7 +54,7 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// Options are what a dashboard knows of its node.
+// Options are the properties of the node that a dashboard needs.
 type Options struct {
 	API      http.Handler // of the node, which authenticates and authorizes each call
 	Path     string       // of the pages, such as "/dashboard/"
@@ -78,7 +78,7 @@ const (
 	maxAddress = 8 << 10
 )
 
-// Dashboard serves the pages. Its goroutines are those of its requests.
+// Dashboard serves the pages. It has no goroutines of its own; each request has one.
 type Dashboard struct {
 	options Options
 	views   *templates

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// failure is what the page of an error shows.
+// failure is the data of the page of an error.
 type failure struct {
 	Text string
 	Code string // that a page explains; empty: the dashboard's own error

@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// flowData is what the page of a flow shows: its picture, its steps, and one of them.
+// flowData is the data of the page of a flow: its picture, its steps, and the selected step.
 type flowData struct {
 	ID      string    // of the job; or of the flow, if no job of it is kept
 	Job     *jobs.Job // nil: none is kept
@@ -41,7 +41,7 @@ type flowData struct {
 	Ended         time.Time
 	Step          *stepData // nil: none is chosen
 	Undo          string    // where the plan of a revert is shown, or hidden
-	Planning      string    // the command that shows it; empty: it is not shown
+	Planning      string    // the command that shows the picture; empty: no command is shown
 	Problem       string    // why there is none
 	Undos         []string
 	Operations    []operation

@@ -290,7 +290,7 @@ func (d *flowData) interventionID(kind logbook.InterventionKind, step string) uu
 	return uuid.NewSHA1(d.Flow.ID.UUID, fmt.Append(nil, d.Flow.Fence, d.Flow.Sequence, len(d.Flow.Interventions), kind, step))
 }
 
-// stops are what the person may do to the flow's job.
+// stops are the operations on the flow's job that the user may carry out.
 func (v *visit) stops(d *flowData) (offered []operation) {
 	if d.Job == nil {
 		return nil
@@ -313,7 +313,7 @@ func (d *flowData) board() string {
 	return access.AllBoards
 }
 
-// changeFlow does what a button of the page offers.
+// changeFlow carries out the operation of a button on the page.
 func changeFlow(ctx context.Context, v *visit) (next string, err error) {
 	data := &flowData{ID: v.part("id")}
 	if err := v.findFlow(ctx, data); err != nil {

@@ -19,7 +19,7 @@ import (
 // shownErrors is how many of a job's errors its page shows: the latest.
 const shownErrors = 20
 
-// jobData is what the page of a job shows.
+// jobData is the data of the page of a job.
 type jobData struct {
 	Job        *v1.Job
 	Why        *v1.ExplainResponse
@@ -30,7 +30,7 @@ type jobData struct {
 	Left       int      // values that are left out
 	Hidden     bool     // its values are hidden from the person
 	Boards     []string // to which it could be moved
-	Conductors []string // beside its owner
+	Conductors []string // other than its owner
 	Operations []operation
 	Flow       *flowData // nil: it has none, or none any more
 	Log        stepData  // the last lines of all steps, while it is claimed

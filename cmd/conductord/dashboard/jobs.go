@@ -23,14 +23,14 @@ const (
 	shownBoards = 100
 )
 
-// jobsData is what the list of jobs shows.
+// jobsData is the data of the list of jobs.
 type jobsData struct {
 	Filter  jobFilter
 	Boards  []string // that the person may see
 	Jobs    []*v1.Job
 	More    pager
 	Scans   bool
-	Actions []operation // that the person may do to what is filtered
+	Actions []operation // that the user may apply to the filtered jobs
 	Done    string      // to how many jobs a bulk has just been done; empty: there was none
 }
 
@@ -77,7 +77,7 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 		q.States = strings.Split(f.State, ",")
 	}
 	if len(q.States) > 1 {
-		f.States = append(f.States, f.State) // the list keeps what another page has asked for
+		f.States = append(f.States, f.State) // the list keeps the filters of another page
 	}
 	var err error
 	q.PostedFrom, q.PostedTo, err = v.between()

@@ -119,7 +119,7 @@ type stream struct {
 	page  page
 	visit *visit
 	w     http.ResponseWriter
-	last  string // the id of what was sent last
+	last  string // the id of the last sent text
 	sent  time.Time
 	woken chan struct{}
 	known time.Time     // when the person was authenticated last

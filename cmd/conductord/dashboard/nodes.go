@@ -10,14 +10,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// nodesData is what a page shows of the nodes.
+// nodesData is the data of the nodes on a page.
 type nodesData struct {
 	Status *v1.StatusResponse // of the node that serves the page
 	Advice []advice           // what needs a person
 	Nodes  []nodeData
 
 	Voters, Answering int
-	Survives          int // how many more voters may fail; negative: so many must answer besides
+	Survives          int // number of further voters that may fail; negative: number of voters that must answer first
 }
 
 // advice is a line at the top: what needs a person, and where to go.

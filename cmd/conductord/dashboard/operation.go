@@ -18,14 +18,14 @@ type operation struct {
 	Danger     bool   // it needs a look before it is done
 	Inputs     []input
 	Address    string // set for the page
-	Of         string // what it is done to, where a page offers the same for several; empty: for one
+	Of         string // the object, if a page offers the operation for several objects; empty: only one
 
 	permission command.Permission
 	unfit      bool // it means nothing now
 	do         func(ctx context.Context, v *visit) (next string, err error)
 }
 
-// ID is that of its element in the page.
+// ID is the id of its element in the page.
 func (o operation) ID() string {
 	if o.Of == "" {
 		return o.Verb

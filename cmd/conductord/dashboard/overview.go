@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// overviewData is what the overview shows.
+// overviewData is the data of the overview.
 type overviewData struct {
 	nodesData
 	States   []stateCount // of all jobs that the person may see

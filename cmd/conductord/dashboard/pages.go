@@ -14,7 +14,7 @@ import (
 // page is a row of the table of pages.
 type page struct {
 	pattern string             // of http.ServeMux, below Options.Path
-	menu    string             // its text in the navigation; empty: it is not there
+	menu    string             // its text in the navigation; empty: not in the navigation
 	section string             // the pattern of the navigation's entry that is current; empty: its own
 	name    string             // of templates/NAME.html, which defines "main"
 	still   bool               // it has no live stream: its calls are the leader's, or a person fills its form
@@ -22,10 +22,10 @@ type page struct {
 	load    loader
 }
 
-// view is what a page shows.
+// view is the content of a page.
 type view struct {
 	Title   string
-	Command string // of the command line, which shows the same; empty: there is none
+	Command string // of the command line, with the same content; empty: none
 	Data    any    // of the template
 	// Watch selects the events that may change the page. nil: no events; the page is only
 	// looked at again from time to time.
@@ -85,11 +85,11 @@ type link struct {
 	Current    bool
 }
 
-// shown is what the layout's template gets.
+// shown is the input of the layout's template.
 type shown struct {
 	view
 	Node     string
-	Who      *v1.WhoAmIResponse // nil: nobody has signed in
+	Who      *v1.WhoAmIResponse // nil: not signed in
 	SignOut  bool               // the person has signed in by a token
 	ReadOnly bool
 	Menu     []link

@@ -19,7 +19,7 @@ const (
 	shownRecords = 50
 )
 
-// schedulesData is what the list of schedules shows.
+// schedulesData is the data of the list of schedules.
 type schedulesData struct {
 	Schedules []*v1.Schedule
 	More      pager
@@ -36,7 +36,7 @@ func loadSchedules(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Schedules", Command: "conductord schedule list" + boardFlag(board), Data: data}, err
 }
 
-// scheduleData is what the page of a schedule shows.
+// scheduleData is the data of the page of a schedule.
 type scheduleData struct {
 	Schedule   *v1.Schedule
 	Overlap    string

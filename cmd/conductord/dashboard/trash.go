@@ -32,7 +32,7 @@ func loadTrash(ctx context.Context, v *visit) (view, error) {
 func loadParked(ctx context.Context, v *visit) (view, error) {
 	data, watch, err := v.needy(ctx, jobs.StateHeld, jobs.StateSuspended)
 	data.Parked = true
-	data.Bulk = slices.DeleteFunc(data.Bulk, func(a operation) bool { return a.Verb != string(jobs.ActionRetry) }) // the others mean also those that are not parked
+	data.Bulk = slices.DeleteFunc(data.Bulk, func(a operation) bool { return a.Verb != string(jobs.ActionRetry) }) // the other operations also apply to jobs that are not parked
 	data.Jobs = slices.DeleteFunc(data.Jobs, func(j *v1.Job) bool { return !j.GetParked() })
 	return view{Title: "Parked jobs", Command: "conductord job list --state held,suspended" + boardFlag(data.Board), Data: data, Watch: watch}, err
 }

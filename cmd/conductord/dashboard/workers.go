@@ -16,7 +16,7 @@ type workerRow struct {
 	State badge
 }
 
-// workerStates are what a worker is doing, in the order of the list.
+// workerStates are the shown states of a worker, in the order of the list.
 var workerStates = []badge{{"set aside", "‖", "bad"}, {"silent", "?", "wait"}, {"full", "●", "busy"}, {"ready", "✓", "good"}}
 
 func workerState(w *v1.LiveWorker) int {

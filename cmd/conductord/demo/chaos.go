@@ -11,7 +11,7 @@ import (
 
 const (
 	chaosJobs    = 2               // for each second of chaos: they last about as long
-	chaosCrashes = 100             // of a job: none is given up because its nodes die too often
+	chaosCrashes = 100             // of a job: no job is trashed because its nodes die too often
 	chaosSettle  = 2 * time.Minute // from the end of the chaos until every job must have ended
 	longestFault = 6 * time.Second // the longest fault: a session ends after five
 )

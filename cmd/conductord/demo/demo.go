@@ -29,7 +29,7 @@ import (
 
 const (
 	jobCount  = 60
-	failEvery = 10 // every so many-th job fails at its last step, on purpose
+	failEvery = 10 // one job in this number fails at its last step, on purpose
 	// maxJobs keeps jobs waiting while others run, so that each killed node has claims.
 	maxJobs  = 5
 	pace     = "1.1"           // seconds that each handler takes

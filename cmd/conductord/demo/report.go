@@ -64,7 +64,7 @@ func (d *demo) check(ctx context.Context) (*summary, error) {
 		report.countSteps(&detail, d.story.recorded)
 	}
 	for key := range d.story.recorded {
-		report.Lost++ // countSteps takes out what is still there
+		report.Lost++ // countSteps removes the steps that are still recorded
 		report.explain("the result of step %s of flow %s is lost", key.step, key.flow)
 	}
 	for _, job := range d.story.jobs {

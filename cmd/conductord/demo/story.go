@@ -180,7 +180,7 @@ func (s *story) handedOver(name string) bool {
 	return true
 }
 
-// until waits until a condition holds. It is asked again after every event.
+// until waits until a condition is true. It evaluates the condition again after every event.
 func (s *story) until(ctx context.Context, condition func(*story) bool) error {
 	for {
 		s.mu.Lock()

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	heartbeat  = 50 * time.Millisecond // one node has nobody to wait for
+	heartbeat  = 50 * time.Millisecond // a single node waits for no other
 	startTime  = 30 * time.Second
 	drainTime  = 5 * time.Second
-	stepsWide  = 64 // steps of one flow at once: more than the slots that are tested
+	stepsWide  = 64 // parallel steps of one flow: more than the tested slots
 	retryDelay = 50 * time.Millisecond
 	prefix     = "conductord-steptest-"
 	flowKind   = "conformance"
@@ -40,7 +40,7 @@ type cluster struct {
 	client    *raftboard.Client
 	conductor *conductor.Conductor
 	working   sync.WaitGroup // the conductor's Run
-	opened    []func() error // closes what was opened, the last first
+	opened    []func() error // closes everything that was opened, the last first
 }
 
 func openCluster(ctx context.Context) (c *cluster, err error) {
@@ -52,7 +52,7 @@ func openCluster(ctx context.Context) (c *cluster, err error) {
 }
 
 func (c *cluster) open(ctx context.Context) error {
-	_ = scratch.Sweep("", prefix) // what cannot be removed is in nobody's way
+	_ = scratch.Sweep("", prefix) // a remaining file is harmless
 	dir, err := scratch.Make("", prefix)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ type step struct {
 	arguments          string   // a JSON object, which is added to the job's store
 }
 
-// plan is a flow: its steps, one after another, or at once.
+// plan is a flow: its steps, one after another or in parallel.
 type plan struct {
 	Steps  []step
 	AtOnce bool

@@ -29,7 +29,7 @@ func types() []string {
 	return []string{typeEcho, typeFail, typeSleep, typeProgress, typeLater, typeKeep, typeUnkeep, typeBig, typeGarbage, typeCrash}
 }
 
-// rule is what a worker must do.
+// rule is one requirement for a worker.
 type rule struct {
 	name    string
 	handler bool   // holds for handlers too

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// stopTime is how long a worker that is told to stop an attempt may take.
+	// stopTime limits the time in which a worker must stop an attempt.
 	stopTime = 10 * time.Second
 	// forEver is the sleep in seconds of a step that must be stopped. It is longer than stopTime,
 	// and short enough to continue the tests if the worker ignores the stop.

@@ -34,7 +34,7 @@ type tap struct {
 
 // sessionSeen is a session that has pulled.
 type sessionSeen struct {
-	slots uint32          // the most that it has asked for
+	slots uint32          // the maximum that it has requested
 	holds map[string]bool // of its last Pull, by idText
 }
 
@@ -45,7 +45,7 @@ type attemptSeen struct {
 	kind     string
 	given    time.Time
 	done     time.Time // of the first report of its end
-	recorded bool      // the worker was told that its end is recorded
+	recorded bool      // the worker knows that its end is recorded
 	again    int       // reports of its end after that
 }
 
@@ -71,7 +71,7 @@ func (t *tap) serve(listener net.Listener, node string) {
 	go func() { _ = t.server.Serve(listener) }() // ends with Close
 }
 
-// Pull notes what a worker holds, and what the node gives it.
+// Pull records the attempts that a worker holds and those that the node gives.
 func (t *tap) Pull(ctx context.Context, r *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error) {
 	session := r.Msg.GetSession()
 	t.pulls(session, r.Msg)

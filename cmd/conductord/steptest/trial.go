@@ -49,7 +49,7 @@ func (t *trial) check(err error) {
 	}
 }
 
-// until waits for a condition; what it says is expected.
+// until waits for a condition; expected describes it.
 func (t *trial) until(ctx context.Context, what string, holds func() bool) {
 	for !holds() {
 		select {
@@ -178,7 +178,7 @@ func difference(want string, got json.RawMessage) string {
 		leaves[i] = map[string]string{}
 		flatten("", value, leaves[i])
 	}
-	for _, at := range slices.Sorted(maps.Keys(leaves[0])) { // an object or a list before what is in it
+	for _, at := range slices.Sorted(maps.Keys(leaves[0])) { // an object or a list before its content
 		if want, got := leaves[0][at], leaves[1][at]; want != got {
 			return fmt.Sprintf("%s: %s became %s", at, brief(want), brief(got))
 		}

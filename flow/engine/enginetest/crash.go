@@ -80,7 +80,7 @@ func (s *settings) explore(ctx context.Context, build func() flow.Node, store lo
 	return whole, faults
 }
 
-// differences compares a run that has crashed with one that has not.
+// differences compares a run with a crash with the run without one.
 func differences(whole, crashed *Trace) []error {
 	var faults []error
 	for _, step := range repeated(crashed.Updates) {

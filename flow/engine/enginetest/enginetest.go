@@ -105,7 +105,7 @@ func (s *settings) inTime(t testing.TB, f func(ctx context.Context)) {
 	synctest.Test(test, func(t *testing.T) { f(t.Context()) })
 }
 
-// judge finds what is wrong with a run by itself.
+// judge finds faults of a single run.
 func (s *settings) judge(trace *Trace) []error {
 	if !trace.Result.State.Finished() {
 		return []error{fmt.Errorf("the flow has not ended: %w", trace.Err)}

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// maxCalls bounds what a stub remembers: its first calls.
+// maxCalls bounds the remembered calls of a stub: the first ones.
 const maxCalls = 10_000
 
 var errStub = errors.New("the stub fails on purpose")

@@ -54,7 +54,7 @@ type Relay struct {
 	logger    hclog.Logger
 	queue     chan item
 	done      chan struct{} // closed when all events are passed on
-	listeners []Listener    // touched only by the goroutine; nil for one that has failed
+	listeners []Listener    // used only by the goroutine; nil for a failed listener
 
 	// How far the goroutine is, for the goroutine that replaces it after a panic.
 	current item

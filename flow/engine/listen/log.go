@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// masked stands for a value that is not to be seen.
+	// masked replaces a hidden value.
 	masked = "***"
 	// maxLoggedResult limits the bytes of a result that are logged: enough to recognise the
 	// result.

@@ -90,7 +90,7 @@ func (g *Guardian) tellLocked(run Run) error {
 	return err
 }
 
-// openLocked starts a process, and tells it of all runs.
+// openLocked starts a process, and reports all runs to it.
 func (g *Guardian) openLocked() error {
 	command, err := command()
 	if err != nil {

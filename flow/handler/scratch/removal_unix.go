@@ -18,7 +18,7 @@ import (
 // would block.
 const onlyDirectory = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 
-// batch is how many names are read from a directory at once.
+// batch is the number of names read from a directory in one call.
 const batch = 1024
 
 // removal empties a directory whose content hostile processes can change meanwhile. It names

@@ -96,7 +96,8 @@ func Sweep(parent, prefix string) error {
 		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {
 			continue
 		}
-		// One that cannot be held is used, has just gone, or is another user's.
+		// A directory that cannot be locked is in use, has just disappeared, or belongs to
+		// another user.
 		if d, fault := hold(filepath.Join(parent, entry.Name()), onlyDirectory); fault == nil && d.lock != nil {
 			err = errors.Join(err, remove(d.Path, until))
 			d.Release()

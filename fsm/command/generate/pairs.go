@@ -20,7 +20,7 @@ type pair struct {
 
 	rename  map[string]string // fields of the message that have another name, by field of the domain type
 	labels  map[string]string // of fields in errors, instead of noun and field; by field of the message
-	skip    []string          // fields that are not converted; those of the message begin with a dot
+	skip    []string          // fields that are not converted; fields of the message begin with a dot
 	flatten []string          // struct fields of the domain type whose own fields are fields of the message
 	texts   []string          // fields of the message with text for people, which is made valid UTF-8
 
@@ -37,7 +37,7 @@ type direction string
 
 const (
 	fromOnly direction = "from"
-	byHand   direction = "by hand" // both are written by hand
+	byHand   direction = "by hand" // both conversions are hand-written
 )
 
 func (p *pair) toProto() bool   { return p.only == "" }
@@ -45,7 +45,7 @@ func (p *pair) fromProto() bool { return p.only == "" || p.only == fromOnly }
 
 func of[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// plain are the types with conversions written by hand that cannot fail.
+// plain are the types with hand-written conversions that cannot fail.
 var plain = map[reflect.Type]string{
 	of[json.RawMessage]():   "Value",
 	of[logbook.Values]():    "Values",

@@ -21,7 +21,7 @@ type Caller struct {
 	Name    string
 	From    string         // the host that it calls from, or SocketHost
 	Token   access.TokenID // of the access token that it has shown; zero: it has shown none
-	Expires time.Time      // the end of what it has shown; zero: none
+	Expires time.Time      // the end of its certificate or token; zero: none
 }
 
 // Trusted reports whether the caller is a node or a local caller. Such a caller may do everything,

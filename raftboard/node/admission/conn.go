@@ -50,7 +50,7 @@ type Conn struct {
 	credit atomic.Int64          // units that it may use in spite of debts
 	closed atomic.Bool
 	noted  atomic.Int64 // when the host was last noted as known, in Unix seconds
-	frames frames       // of what was read
+	frames frames       // of the read bytes
 
 	// Under all.mu:
 	pool   *pool

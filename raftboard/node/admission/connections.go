@@ -57,7 +57,7 @@ func newEntries(apart bool) (known, others entry) {
 type connections struct {
 	logger hclog.Logger
 	log    RefusalLog
-	apart  bool // access control: strangers have pools of their own
+	apart  bool // access control: strangers have their own pools
 
 	callerWork, strangerWork *meter
 	ofKnown, ofOthers        entry

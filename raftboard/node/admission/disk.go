@@ -43,13 +43,13 @@ type Disk struct {
 	node      string // this one's name
 	dir       string // the data directory
 	reserve   int64  // bytes
-	snapshots int64  // that the disk holds: the retained ones and the one that is being written
+	snapshots int64  // on the disk: the retained snapshots and the one that is being written
 	logger    hclog.Logger
 	Machine   *fsm.Machine  // set before watch
 	Log       *logstore.Log // set before watch
 
 	free     atomic.Int64  // bytes
-	early    atomic.Bool   // less than twice what is needed
+	early    atomic.Bool   // less than twice the need
 	grown    atomic.Int64  // bytes of new work since the last look at the disk
 	lookSoon chan struct{} // holds one signal: there is much new work
 

@@ -118,7 +118,7 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 			err = checks[i](r)
 		}
 		if err == nil && isStream {
-			next.ServeHTTP(w, r) // a stream has bounds of its own
+			next.ServeHTTP(w, r) // a stream has its own bounds
 			return
 		}
 		bounded, body := *r, new(bytes.Buffer)

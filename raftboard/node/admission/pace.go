@@ -19,7 +19,7 @@ const maxRequestRate = 10_000
 // longer than a tenth of a second. The wait continues after the client has cancelled the request:
 // otherwise, cancelled requests would have no limit.
 type pace struct {
-	rate int64 // a second, and at once
+	rate int64 // per second, and in one burst
 
 	mu   sync.Mutex
 	next time.Time // when the bucket holds one token more than it has given; under mu

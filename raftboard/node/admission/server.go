@@ -35,7 +35,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 16 << 10
-	maxStreams        = 1_000 // calls at once on one HTTP/2 connection: a client's long polls share one
+	maxStreams        = 1_000 // parallel calls on one HTTP/2 connection: a client's long polls share one
 	stopPatience      = 2 * time.Second
 )
 

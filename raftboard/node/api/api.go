@@ -47,7 +47,7 @@ type Parts struct {
 	Shares    *admission.SessionShares
 	Polls     *polls.Polls
 	Offers    *offers.Matcher
-	Logs      *steplog.Buffer // of the steps that run beside the node
+	Logs      *steplog.Buffer // of steps in the node's process
 	Guard     *guard.Guard
 	Elsewhere *Elsewhere
 	Peers     Peers

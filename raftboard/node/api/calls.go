@@ -22,7 +22,7 @@ type Call struct {
 	Name       string // such as "BoardService/Post"
 	Permission command.Permission
 	handler    func(...connect.HandlerOption) http.Handler
-	offer      *stream.Offer // its form on streams; nil: it is not offered there
+	offer      *stream.Offer // its form on streams; nil: not offered there
 }
 
 // Calls is the table of the calls about jobs, conductors and workers, apart from Carry. A verb

@@ -249,7 +249,7 @@ func (e *Elsewhere) forward(
 			return got, nil
 		}
 		if !errors.Is(err, jobs.ErrUnavailable) || ctx.Err() != nil {
-			break // settled, or nobody knows
+			break // settled, or unknown
 		}
 	}
 	return nil, fmt.Errorf("cluster %q: %w", name, err)

@@ -62,7 +62,7 @@ func (c *flowChecks) posting(ctx context.Context, posting *jobs.Posting) error {
 // admit refuses a check for a principal whose checks have used more than its share.
 func (c *flowChecks) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return err // nobody waits for the answer
+		return err // no caller waits for the answer
 	}
 	who := admission.CallerOf(ctx)
 	if who == nil || who.Trusted() {

@@ -178,7 +178,7 @@ func (s *workerService) checkOffer(o *offers.Offer) error {
 	if job.Claim == nil || job.Claim.Token != work.Token || job.Claim.Session != o.Offer.Session || job.Flow != work.Flow {
 		return fmt.Errorf("cannot offer %s: %w: session %s does not hold job %s under token %s", work.ID, jobs.ErrFenced, o.Offer.Session, work.Job, work.Token)
 	}
-	o.Board, o.Work.Board = job.Board, job.Board // what the conductor says of it does not count
+	o.Board, o.Work.Board = job.Board, job.Board // the conductor's own value does not count
 	attempt, latest, err := s.machine.Attempt(work.Flow, work.Step, work.Action, work.Attempt)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func (s *backupSchedule) Run(ctx context.Context) {
 // look makes a backup if one is due, and removes the oldest backups above the limit.
 func (s *backupSchedule) look(ctx context.Context) error {
 	if s.ready() != nil {
-		return nil // it knows neither the time nor the latest jobs
+		return nil // the node knows neither the time nor the latest jobs
 	}
 	made, err := s.made()
 	if err != nil {

@@ -161,7 +161,7 @@ func (d *Deadlines[K]) Spare(id K, again time.Time) {
 	}
 	close(entry.expiring)
 	entry.expiring = nil
-	if entry.at.Before(again) { // otherwise it was given time meanwhile
+	if entry.at.Before(again) { // otherwise its deadline was moved meanwhile
 		entry.at = again
 	}
 	entry.heapKey = entry.at

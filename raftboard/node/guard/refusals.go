@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxRefusals bounds the kinds of refusals that a node remembers: a stranger can make as many
-// as it likes.
+// maxRefusals bounds the kinds of refusals that a node remembers: a stranger can cause any
+// number of kinds.
 const maxRefusals = 1_000
 
 // refusals are the calls that a node has refused since its start, with one count for equal calls.
@@ -41,7 +41,7 @@ func newRefusals(registry *prometheus.Registry) *refusals {
 // MetricsPath is the page of metrics.
 const MetricsPath = "/metrics"
 
-// otherVerb stands for all paths that are no call of the API.
+// otherVerb replaces all paths outside the API.
 const otherVerb = "other"
 
 // RefusedVerb returns the text of a path for the record of refusals. A stranger can send any number

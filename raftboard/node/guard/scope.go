@@ -17,11 +17,11 @@ import (
 // scope is the object of a call.
 type scope struct {
 	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
-	anywhere bool     // on what the caller owns: a role on any board is enough
+	anywhere bool     // on objects of the caller: a role on any board is enough
 	session  string   // the id of a session that the caller must own too
-	boards   []string // all of them, first that of the noun; access.AllBoards: all boards, or what belongs to none
-	noun, id string   // what is on the board; empty: the board itself
-	missing  bool     // there is none of that id
+	boards   []string // all boards, the noun's board first; access.AllBoards: all boards, or objects that belong to none
+	noun, id string   // the object on the board; empty: the board itself
+	missing  bool     // no object has the id
 	fresh    *scope   // of a call that makes what does not exist for the caller
 	listing  bool     // another request could name a board
 }

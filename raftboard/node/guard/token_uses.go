@@ -15,7 +15,7 @@ import (
 type tokenUses struct {
 	mu       sync.Mutex
 	fresh    map[access.TokenID]string    // not reported yet: the principal of each
-	reported map[access.TokenID]time.Time // when each was noted last; as many as there are tokens
+	reported map[access.TokenID]time.Time // the time of each token's last note; one entry per token
 }
 
 func newTokenUses() *tokenUses {

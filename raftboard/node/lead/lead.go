@@ -90,7 +90,7 @@ func (s *State) Ended() error {
 // Destination is the node that answers a call: this one or another.
 type Destination struct {
 	Here  bool
-	There replication.Leader // where it is not here
+	There replication.Leader // where the leader is, if not here
 }
 
 // Find waits a little for a leader that serves, and returns its place. It returns ErrUnavailable if

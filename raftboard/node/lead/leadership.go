@@ -24,13 +24,13 @@ import (
 type SessionTimings struct {
 	Grace      time.Duration // beyond a session's TTL before it is expired; 0: 1 s
 	CoolDown   time.Duration // before a job whose session expired is claimable; 0: 500 ms
-	MaxCrashes int           // a job whose owners vanish so often is trashed; 0: 5, negative: never
+	MaxCrashes int           // lost owners after which a job is trashed; 0: 5, negative: never
 }
 
 // Retention limits the time and the number of finished jobs and their books.
 type Retention struct {
 	MaxAge time.Duration // 0: 7 days
-	Keep   uint64        // at most so many; 0: 100,000
+	Keep   uint64        // maximum number; 0: 100,000
 }
 
 // Leadership is one node's time as the leader that serves: it begins when the
@@ -40,7 +40,7 @@ type Retention struct {
 type Leadership struct {
 	epoch     uint64
 	deadlines *deadlines.Deadlines[jobs.SessionID] // of sessions
-	claims    *deadlines.Deadlines[heldClaim]      // of claims with a time of their own
+	claims    *deadlines.Deadlines[heldClaim]      // of claims with their own TTL
 	wake      chan struct{}                        // holds one signal: jobs may be due earlier than was known
 	slots     chan struct{}                        // holds one signal: a schedule may have a slot earlier than was known
 	due       <-chan struct{}                      // holds one signal: the next deadline may be another one

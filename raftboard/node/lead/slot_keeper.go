@@ -23,7 +23,7 @@ type slotKeeper struct {
 	pause      time.Duration // before the next try, after a failure
 }
 
-// keptRule is the rule of a schedule at a revision, or why there is none.
+// keptRule is the rule of a schedule at a revision, or the error of its evaluation.
 type keptRule struct {
 	revision uint64
 	rule     *schedules.Rule

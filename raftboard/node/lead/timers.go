@@ -16,7 +16,7 @@ import (
 // Limits of one round of the leader's timers. The next round does the rest. Between the rounds, the
 // commands of clients are applied.
 const (
-	expiriesAtOnce = 64 // sessions, and claims with a time of their own, expired by one round of the timers
+	expiriesAtOnce = 64 // sessions, and claims with their own TTL, expired in one round of the timers
 	// claimsAtOnce limits the claims of all sessions in one round of expiries. A single session
 	// with more claims is a round by itself. While a proposal is applied, nothing else is applied,
 	// and after a slow proposal the leader would treat itself as paused and not expire the rest.

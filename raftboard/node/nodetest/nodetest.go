@@ -87,7 +87,7 @@ func (c *Cluster) open(nodes int, fatal func(error)) (err error) {
 	}
 	var timings node.RaftTimings
 	if nodes == 1 {
-		timings.Heartbeat = 100 * time.Millisecond // a single node waits for nobody
+		timings.Heartbeat = 100 * time.Millisecond // a single node waits for no other
 	}
 	c.nodes = make([]*node.Node, nodes)
 	for i, member := range members {

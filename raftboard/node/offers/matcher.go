@@ -170,7 +170,7 @@ func (s *Matcher) widenLocked(o *Offer) {
 	}
 }
 
-// Lose tells the conductor that its worker may no longer have the attempt.
+// Lose reports to the conductor that its worker may no longer have the attempt.
 func (s *Matcher) Lose(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -470,7 +470,7 @@ func (o *Offer) reply(answer steps.Answer) bool {
 	return true
 }
 
-// notePromise has the call end soon, even if no attempt is given.
+// notePromise makes the call end soon, even if it gives no attempt.
 func (p *Pull) notePromise() {
 	if !p.isPromise {
 		p.isPromise = true

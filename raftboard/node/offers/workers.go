@@ -75,7 +75,7 @@ func newStepWorkers(logger hclog.Logger) stepWorkers {
 	return stepWorkers{logger: logger, known: map[jobs.SessionID]*knownWorker{}, records: map[workerIdentity]*workerRecord{}}
 }
 
-// hear records that a worker has asked for steps.
+// hear records that a worker has requested steps.
 func (w *stepWorkers) hear(p *Pull) {
 	if w.known[p.Session] == nil && len(w.known) >= maxKnown {
 		w.forgetOldest()

@@ -18,7 +18,7 @@ func QuotaCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("quota", "Manage quotas of principals and boards", quotaSaveCommand(p), quotaListCommand(p), quotaDeleteCommand(p))
 }
 
-// subjectFlags adds the flags that name what a quota bounds.
+// subjectFlags adds the flags that name the subject of a quota.
 func subjectFlags(cmd *cobra.Command, of *access.Subject) {
 	cmd.Flags().StringVar(&of.Principal, "principal", "", "quota of this principal")
 	cmd.Flags().StringVar(&of.Boards, "boards", "", "quota of these boards together: a name, or a prefix with \"*\"")

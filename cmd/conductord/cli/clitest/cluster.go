@@ -29,7 +29,7 @@ type Cluster struct {
 	Members    []raftboard.Member
 	Compared   []raftboard.MemberCheck
 	Broken     error         // of Backup
-	AskedStale int           // how often it was asked for stale answers
+	AskedStale int           // number of requests for stale answers
 	Age        time.Duration // of these; negative: unknown
 }
 
@@ -56,7 +56,7 @@ func (c *Cluster) TransferLeader(_ context.Context, to string) (string, error) {
 	return cmp.Or(to, "n2"), nil
 }
 
-// The members are n1 to n3, and those that were added.
+// The members are n1 to n3, and added members.
 func (c *Cluster) AddMember(_ context.Context, member raftboard.NewMember) (raftboard.Admission, error) {
 	if member.Name == "n2" && member.Replaces == "" {
 		return raftboard.Admission{}, jobs.ErrConflict
@@ -321,7 +321,7 @@ func StuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
 	return id, w.Claimed.Job.Flow.String()
 }
 
-// EndAs carries an intervention out by hand.
+// EndAs carries out an intervention in the place of a conductor.
 func (w *Worker) EndAs(outcome jobs.Outcome) {
 	w.T.Helper()
 	state := map[jobs.Outcome]logbook.FlowState{

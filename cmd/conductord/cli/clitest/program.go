@@ -22,13 +22,13 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Said is what a command has written, and how it ended.
+// Said is the output of a command, and its exit code.
 type Said struct {
 	Out, Err string
 	Code     int
 }
 
-// Run runs one command against a cluster; nil: there is none.
+// Run runs one command against a cluster; nil: no cluster.
 func Run(t *testing.T, cluster cli.Cluster, args ...string) Said {
 	t.Helper()
 	return RunWith(t, t.Context(), cluster, nil, args...)

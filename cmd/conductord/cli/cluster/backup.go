@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
-// BackupDocument is what the backup commands print.
+// BackupDocument is the output of the backup commands.
 type BackupDocument struct {
 	File     string          `json:"file"`
 	Bytes    int64           `json:"bytes"`

@@ -48,7 +48,7 @@ func transferLeaderCommand(p *cli.Program) *cobra.Command {
 	}
 }
 
-// nodesCommand makes a command that shows what the nodes say of themselves.
+// nodesCommand makes a command that shows the statuses of the nodes.
 func nodesCommand(p *cli.Program, use, short string, show func(*cli.Program, []raftboard.NodeStatus) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
@@ -205,7 +205,7 @@ const (
 	worthShare = 2
 )
 
-// compactable says which nodes have a log file that is mostly free.
+// compactable returns the nodes whose log file is largely free.
 func compactable(nodes []raftboard.NodeStatus) (lines []string) {
 	for i := range nodes {
 		s := &nodes[i].Status

@@ -141,7 +141,7 @@ type Health struct {
 	// Negative: this number of silent voters must answer first.
 	Survives int         `json:"survives"`
 	Problems []string    `json:"problems"` // what needs a person
-	Notes    []string    `json:"notes"`    // what a person may like to know
+	Notes    []string    `json:"notes"`    // notes for the operator
 	Nodes    []shownNode `json:"nodes"`
 }
 

@@ -25,7 +25,7 @@ const (
 	testLead   = time.Second           // of writes, before the change and after it
 )
 
-// TestedCluster is what a self-test says.
+// TestedCluster is the result of a self-test.
 type TestedCluster struct {
 	Test    string `json:"test"`
 	Passed  bool   `json:"passed"`

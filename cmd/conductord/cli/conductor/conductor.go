@@ -55,7 +55,7 @@ type conductorList struct {
 	Conductors []liveConductor `json:"conductors"`
 }
 
-// state says what a conductor is doing.
+// state is the state of a conductor, for display.
 func (c *liveConductor) state() string {
 	switch {
 	case c.Drain == nil && c.MaxJobs > 0 && c.holds >= c.MaxJobs:
@@ -138,7 +138,7 @@ func writeConductors(p *cli.Program, live []liveConductor) error {
 	return p.WriteTable([]string{"name", "state", "host", "pid", "boards", "kinds", "labels", "holds", "max jobs", "since"}, rows)
 }
 
-// drainText says who has drained a conductor, how, why and since when.
+// drainText describes a drain: operator, kind, reason and start.
 func drainText(p *cli.Program, drain *jobs.Drain) string {
 	said := "is drained since " + p.TimeText(drain.At)
 	if drain.By != "" {
@@ -356,7 +356,7 @@ func writeWorkers(p *cli.Program, workers []steps.Live) error {
 	return p.WriteTable([]string{"name", "state", "session", "boards", "types", "labels", "holds", "since", "heard"}, rows)
 }
 
-// workerState says whether a worker gets steps, and if not, why.
+// workerState describes whether a worker gets steps; if not, it gives the reason.
 func workerState(w *steps.Live) string {
 	switch {
 	case !w.Aside.IsZero():

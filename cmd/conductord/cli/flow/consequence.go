@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Consequence is what a flow does after an intervention, by the names of its steps.
+// Consequence is the effect of an intervention on a flow, by the names of its steps.
 type Consequence struct {
 	Runs      []string `json:"runs"` // for the first time
 	RunsAgain []string `json:"runs_again"`

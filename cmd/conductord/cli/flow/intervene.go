@@ -284,7 +284,7 @@ func followIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, 
 	}
 	err = jobcmd.Verdict(ctx, p, cluster, &finished)
 	if errors.Is(err, cli.ErrRunFailed) && told.backwards && (finished.Outcome == jobs.OutcomeReverted || finished.Outcome == jobs.OutcomeCancelled) {
-		return nil // undone, which is what was wanted
+		return nil // undone, as requested
 	}
 	return err
 }
@@ -455,7 +455,7 @@ func unfinishedStep(detail *logbook.FlowDetail) string {
 		atom, found := detail.Atom(name)
 		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess
 	}
-	// An undo that fails has for its cause what the flow reverts for.
+	// The cause of a failed undo is the failure that started the revert.
 	if step := deepestStep(detail.Cause, unfinished); step != "" {
 		return step
 	}

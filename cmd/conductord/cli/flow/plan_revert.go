@@ -63,7 +63,7 @@ func storeOf(ctx context.Context, cluster jobs.Reader, id uuid.UUID, detail *log
 	return store
 }
 
-// UndoText is what a revert does to a step.
+// UndoText describes the effect of a revert on a step.
 func UndoText(undo *engine.Undo) string {
 	text := "its revert runs"
 	if !undo.Reverts {

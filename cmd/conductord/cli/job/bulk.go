@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxShownRefusals bounds the refusals that are told one by one.
+// maxShownRefusals bounds the refusals that are printed one by one.
 const maxShownRefusals = 20
 
 func BulkCommand(p *cli.Program) *cobra.Command {
@@ -77,7 +77,7 @@ func bulkVerb(p *cli.Program, action jobs.Action, short, long string) *cobra.Com
 	return cmd
 }
 
-// bulkResult is what a bulk did, all pages together.
+// bulkResult is the result of a bulk over all its pages.
 type bulkResult struct {
 	*v1.BulkResponse
 	dryRun bool

@@ -124,7 +124,7 @@ func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how 
 	case errors.Is(err, jobs.ErrUnclaimable):
 		err = sayWhy(ctx, p, cluster, end.Job, err)
 	case errors.Is(err, jobs.ErrNotFound):
-		err = jobs.ErrNotFound // the claim is not what was asked for
+		err = jobs.ErrNotFound // the command is not about the claim itself
 	}
 	if err != nil {
 		return cli.Because(err, "%s job %s", how.verb, end.Job)

@@ -237,7 +237,7 @@ func effectiveText(job *jobs.Job) string {
 	return job.Effective.String()
 }
 
-// frontText says whether a job comes before its equals.
+// frontText shows whether a job is at the front of its priority.
 func frontText(job *jobs.Job) string {
 	if job.Front == 0 {
 		return ""

@@ -53,7 +53,7 @@ func (f *ContentFlags) Add(cmd *cobra.Command) {
 	flags.DurationVar(&f.retention, "retention", 0, "time to keep the finished job and its book (default the cluster's setting)")
 }
 
-// Fill gives a posting what the flags say.
+// Fill applies the flags to a posting.
 func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
 	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
@@ -73,7 +73,7 @@ func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	return err
 }
 
-// PostFlags are what a new job can be given; flow run has some of them too.
+// PostFlags are the flags of a new job; flow run has some of them too.
 type PostFlags struct {
 	ContentFlags
 	id, name, board     string
@@ -92,7 +92,7 @@ func (f *PostFlags) Add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 
-// Posting makes what the flags say, without the work.
+// Posting makes the posting of the flags, without the work.
 func Posting(p *cli.Program, f *PostFlags) (jobs.Posting, error) {
 	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
 	err := f.Fill(p, &posting)
@@ -201,7 +201,7 @@ func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bo
 	return defaults, err
 }
 
-// WorkFlags say what the job is to do.
+// WorkFlags describe the work of the job.
 type WorkFlags struct {
 	Document, book, flow, Kind string
 }
@@ -229,7 +229,7 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	case given == 0:
 		return cli.UsageError(errors.New("name the work of the job: --flow, --book or --kind"))
 	}
-	if w.Kind != "" { // told here, since the job's name may be made of it
+	if w.Kind != "" { // set here, because the job's name may be derived from it
 		if err := logbook.MaxLimits.CheckName("--kind", w.Kind); err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	}
 	posting.Kind = w.Kind
 	if posting.Name == "" {
-		posting.Name = cmp.Or(w.Kind, w.book) // a job has a name, and nobody has given one
+		posting.Name = cmp.Or(w.Kind, w.book) // a job must have a name, and no flag gives one
 	}
 	if w.book != "" {
 		if posting.BookID, err = logbook.ParseBookID(w.book); err != nil {

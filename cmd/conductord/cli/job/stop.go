@@ -98,7 +98,7 @@ func requestStop(ctx context.Context, p *cli.Program, cluster cli.Cluster, how s
 	})
 }
 
-// stopDone says what a stop request will have brought about.
+// stopDone describes the effect of a stop request.
 func stopDone(request *jobs.OperatorRequest) string {
 	switch {
 	case request.Kind == jobs.RequestSuspend:

@@ -128,7 +128,7 @@ func progress(p *cli.Program) func(await.Status) {
 	})
 }
 
-// Saying says on a terminal what a waiting comes to, and not too often.
+// Saying prints the progress of a wait on a terminal, at a limited rate.
 func Saying(p *cli.Program, text func(await.Status) string) func(await.Status) {
 	var last time.Time
 	return func(status await.Status) {

@@ -78,7 +78,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.work.Kind, "kind", "", "kind of jobs without a flow, for your own workers")
 }
 
-// schedule makes what the flags say.
+// schedule makes the schedule of the flags.
 func (f *scheduleFlags) schedule(p *cli.Program, now time.Time) (schedules.Schedule, error) {
 	s := schedules.Schedule{Rule: f.rule, Zone: f.zone, Overlap: schedules.Overlap(f.overlap)}
 	if f.rule == "" {

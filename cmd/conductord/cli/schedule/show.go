@@ -55,7 +55,7 @@ func missedText(m schedules.Missed) string {
 	return fmt.Sprintf("last=%d", max(m.Last, 1))
 }
 
-// postsText says what a slot becomes.
+// postsText describes the job that a slot posts.
 func postsText(posting *jobs.Posting) string {
 	said := "kind " + cli.OrDash(posting.Kind)
 	if posting.Book != nil && len(posting.Book.Flows) == 1 {

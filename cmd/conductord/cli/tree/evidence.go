@@ -62,7 +62,7 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 		said := failure.Message
 		failure = &failure.Causes[0]
 		if strings.Contains(said, failure.Message) {
-			continue // an error tells its causes, and then they would stand here twice
+			continue // an error contains its causes, which would then appear twice
 		}
 		fields = append(fields, cli.Field{"caused by", (&logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}).Error()})
 	}
@@ -72,7 +72,7 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 // stderrLines is the default number of shown lines of a step's stderr.
 const stderrLines = 20
 
-// maxAlsoFailed bounds the steps that are named beside the one of the cause.
+// maxAlsoFailed bounds the steps that are named in addition to the step of the cause.
 const maxAlsoFailed = 10
 
 // FlowEvidence returns a flow's evidence beyond the cause of its failure: the other failed

@@ -54,7 +54,7 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	return rows
 }
 
-// appendRows adds the rows of what is in a flow.
+// appendRows adds the rows of a flow's steps and nested flows.
 func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 	for _, part := range in.Visible() {
 		row := treeRow{name: part.Name(), depth: depth, only: part.Only}

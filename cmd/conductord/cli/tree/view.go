@@ -37,7 +37,7 @@ func Follow(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.J
 	running.Go(func() { // ends with ctx
 		for _, err := range cluster.Watch(ctx, jobs.Watch{Job: job.ID, Flows: true}) {
 			if err != nil {
-				return // the picture is then as old as reloadEvery; Wait tells what is wrong
+				return // the picture is then as old as reloadEvery; Wait reports the error
 			}
 			select {
 			case changed <- struct{}{}:
@@ -95,7 +95,7 @@ type view struct {
 
 	detail *logbook.FlowDetail // nil: not read yet
 	rows   []treeRow
-	told   map[string]string // without a terminal: what was last said of each step
+	told   map[string]string // without a terminal: the last line of each step
 	failed map[string]int    // without a terminal: how many attempts at it have been looked at for failures
 	drawn  int               // on a terminal: the lines that the next picture replaces
 
@@ -173,7 +173,7 @@ func (v *view) tellFailed(atom *logbook.AtomDetail) {
 		}
 	}
 	if v.failed[atom.Name] = all; !settled(atom) && atom.RetryAt.IsZero() {
-		v.failed[atom.Name] = all - 1 // its failure, if it fails, is told by a later line
+		v.failed[atom.Name] = all - 1 // a later line shows its failure, if it fails
 	}
 }
 
@@ -184,7 +184,7 @@ func (v *view) tell() {
 		atom := &v.detail.Atoms[i]
 		state := fmt.Sprintf("%s %d", shownState(atom), len(atom.Attempts)+atom.Folded.Len())
 		if atom.Kind == logbook.KindRetry && atom.Intention == logbook.IntendRetry {
-			state += " begins again" // of a step, what it is to do next is no news until it does it
+			state += " begins again" // a step's intention is not shown until the step acts on it
 		}
 		if v.told[atom.Name] == state {
 			continue

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The layout is that of Sugiyama, Tagawa and Toda: layers by longest path, a dummy cell in each layer
+// The layout follows Sugiyama, Tagawa and Toda: layers by longest path, a dummy cell in each layer
 // that an edge passes, sweeps of medians against crossings, and coordinates that bring each cell close
 // to its neighbours. All numbers are integers, so every machine draws the same picture.
 
@@ -143,7 +143,7 @@ func layers(n int, edges []Edge) []int {
 // reduced leaves out the edges that follow from others.
 func reduced(n int, edges []Edge) []Edge {
 	order, behind := sorted(n, edges)
-	reach := make([][]bool, n) // what is behind a box, through others or not
+	reach := make([][]bool, n) // all successors of a box, direct and indirect
 	var left []Edge
 	for k := range order {
 		from := order[len(order)-1-k]

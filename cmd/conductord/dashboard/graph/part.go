@@ -1,7 +1,7 @@
 // Package graph draws a flow as SVG: a box for each step, an arrow from each step to each step
 // that waits for it.
 //
-// Its nouns: a Part is a step, or a flow with parts of its own. A Picture is a Part that is laid out:
+// Its nouns: a Part is a step, or a flow with its own parts. A Picture is a Part that is laid out:
 // Boxes and Lines with coordinates. A part is open or folded. An open part shows its parts in a
 // frame; a folded part is one box that counts steps by state. A part with too many parts groups them
 // in folds.
@@ -15,13 +15,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Kind is what a Part is.
+// Kind is the kind of a Part.
 type Kind int
 
 // The kinds.
 const (
 	Step  Kind = iota
-	Retry      // the atom that decides about the flow that it stands in
+	Retry      // the atom that decides about its flow
 	List       // the atom that takes the list of an each
 	Flow       // a flow in the flow
 	Each       // a flow that is run once for each element of a list
@@ -36,7 +36,7 @@ type Part struct {
 	Name  string
 	Kind  Kind
 	Only  string                // the conditions under which it, or the part that it begins, runs; empty: always
-	Atoms []*logbook.AtomDetail // of a step: its record, or those of its instances; none: it has not begun
+	Atoms []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
 	Parts []*Part
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
@@ -75,7 +75,7 @@ var States = [...]Status{
 // AwaitsWorker is shown as the state of a step that no worker has taken.
 const AwaitsWorker logbook.AtomState = "waits for a worker"
 
-// PlaceOf is the index in States of what is shown as the state of a step.
+// PlaceOf is the index in States of the shown state of a step.
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
 		return Place(AwaitsWorker)

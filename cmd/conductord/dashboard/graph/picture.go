@@ -12,7 +12,7 @@ type Box struct {
 	Point
 	W, H   int
 	Open   bool  // it is a frame around the boxes of its parts
-	Around *Part // in whose frame it stands; nil: in none
+	Around *Part // the part whose frame contains it; nil: none
 }
 
 // Line is an edge in a picture, through points: two for each layer that it touches.
@@ -121,7 +121,7 @@ func (p *Picture) Waits() map[*Part][]*Part {
 	for _, line := range p.Lines {
 		waits[line.To] = append(waits[line.To], line.From)
 	}
-	for i := range p.Boxes { // frames come before what is in them
+	for i := range p.Boxes { // frames come before their content
 		if part := p.Boxes[i].Part; waits[part] == nil {
 			waits[part] = waits[p.Boxes[i].Around]
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Look is what SVG needs besides the picture.
+// Look has the further inputs of SVG.
 type Look struct {
 	Title     string
-	Reverting bool // arrows lead from each step to those that are undone after it
+	Reverting bool // arrows lead from each step to the steps that are undone after it
 	// Link is the target of a box: the step, or the picture with the part opened or folded.
 	Link     func(*Box) string
 	Selected string // the name of a step
@@ -235,7 +235,7 @@ func (p *Part) Spoken() string {
 	return spoken
 }
 
-// clipped fits a text into so many columns; characters of East Asia take two.
+// clipped fits a text into a number of columns; characters of East Asia take two.
 func clipped(text string, columns int) string {
 	for i, r := range text {
 		if columns--; r >= 0x1100 {
