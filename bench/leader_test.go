@@ -62,12 +62,12 @@ func benchmarkInProcess(b *testing.B, w work) {
 	})
 }
 
-// labelled runs something, and marks what it and its goroutines do.
+// labelled runs a function, and labels the samples of it and its goroutines.
 func labelled(role string, run func()) {
 	pprof.Do(context.Background(), pprof.Labels("role", role), func(context.Context) { run() })
 }
 
-// startNodes gives the APIs of all nodes, and that of one that does not lead.
+// startNodes returns the APIs of all nodes, and the API of a follower.
 func startNodes(ctx context.Context, b *testing.B) (endpoints []string, follower string) {
 	addresses, err := local.FreeAddresses(6)
 	if err != nil {

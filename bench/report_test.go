@@ -37,7 +37,7 @@ func ran(perSecond float64, p50 time.Duration, c cost) side {
 
 func near(got, want float64) bool { return got-want < 1e-9 && want-got < 1e-9 }
 
-// TestRatios holds what is compared for each kind of work.
+// TestRatios checks the compared figures for each kind of work.
 func TestRatios(t *testing.T) {
 	ms := time.Millisecond
 	for _, row := range []struct {

@@ -109,7 +109,7 @@ func outOfReach(t *testing.T, o conductor.Options) *conductor.Conductor {
 	return c
 }
 
-// effects counts what a step has done, and what of that was undone.
+// effects counts the executions of a step, and their undos.
 type effects struct{ done, undone atomic.Int64 }
 
 // registry is of a flow "work" whose first step has the effects, and runs on for
@@ -182,8 +182,8 @@ func TestUnrecordedEffectsAreUndone(t *testing.T) {
 	}
 }
 
-// TestRefusedBeginningIsTold: an owner whose first update is refused gives the
-// job back as one that may have begun, and the next one takes it up so.
+// TestRefusedBeginningIsTold: an owner whose first update is refused releases the job as
+// possibly begun, and the next owner resumes it so.
 func TestRefusedBeginningIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e effects
@@ -297,7 +297,7 @@ func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 	})
 }
 
-// TestEndingsSayWhatIsRecorded: a board is told only what is so.
+// TestEndingsSayWhatIsRecorded: an ending has Recorded only if everything is recorded.
 func TestEndingsSayWhatIsRecorded(t *testing.T) {
 	trouble := errors.New("the journal is full")
 	for _, row := range []struct {

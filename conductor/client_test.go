@@ -26,7 +26,7 @@ type path struct {
 	close        func(ctx context.Context) error
 	end          func(verb string, ending jobs.Ending) error
 	bare         bool // claims come without their flow details
-	// claimed is told of claims that were made, before the conductor is.
+	// claimed is called with new claims before the conductor gets them.
 	claimed func(ctx context.Context) error
 	alter   func(*jobs.Job)         // changes jobs in answers to claims
 	asked   func(jobs.ClaimRequest) // called with each request, after its answer

@@ -343,7 +343,7 @@ func TestExpiredSession(t *testing.T) {
 		}}.registry(t)
 		var notices diary
 		o := options(c, registry)
-		o.MaxJobs = 1 // so that nobody is parked, and only a keep-alive can tell
+		o.MaxJobs = 1 // so that no call waits, and only a keep-alive can report it
 		o.TTL, o.Notify = ttl, notices.note
 		running(t, o)
 		job := post(t, c, "work", nil)

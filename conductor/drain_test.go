@@ -30,8 +30,8 @@ func undrained(t *testing.T, c cluster) {
 	}
 }
 
-// waits tells that nobody has claimed a job although a conductor lives: a job
-// that another one could do is done meanwhile.
+// waits checks that a job stays unclaimed although a conductor is live: another job that the
+// conductor may take is done meanwhile.
 func waits(t *testing.T, c cluster, id jobs.JobID) {
 	t.Helper()
 	explanation, err := c.Explain(t.Context(), id)
@@ -40,7 +40,7 @@ func waits(t *testing.T, c cluster, id jobs.JobID) {
 	}
 }
 
-// stays is a kind of one step that stays until it is stopped or let go.
+// stays is a kind with one step that runs until it is stopped or released.
 func stays(t *testing.T, free <-chan struct{}) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) {
 		return []flow.Node{do("long", func(ctx context.Context) error {
@@ -54,8 +54,8 @@ func stays(t *testing.T, free <-chan struct{}) *flow.Registry {
 	}}.registry(t)
 }
 
-// The promise: a conductor that a person drains hands over within a second,
-// and lives on; it is given jobs again when the drain ends.
+// The promise: a drained conductor hands over within a second and keeps running. It gets jobs
+// again when the drain ends.
 func TestDrainedConductorHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})
@@ -97,8 +97,8 @@ func TestDrainedConductorHandsOver(t *testing.T) {
 	})
 }
 
-// A conductor that is to finish sees through what it has, and claims no more. A
-// later drain can have it hand over after all.
+// A conductor that is drained with finish completes its jobs and claims no more. A later drain
+// can make it hand over after all.
 func TestDrainedConductorFinishes(t *testing.T) {
 	for _, hurried := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,8 +132,7 @@ func TestDrainedConductorFinishes(t *testing.T) {
 	}
 }
 
-// A conductor that comes while its name is drained is given nothing, and knows
-// why.
+// A conductor that starts while its name is drained gets no jobs, and knows the reason.
 func TestDrainedBeforeItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})
@@ -154,8 +153,8 @@ func TestDrainedBeforeItCame(t *testing.T) {
 	})
 }
 
-// A drain that is said while the watch is broken is heard when there is one
-// again, whether or not its event is still kept.
+// A drain during a broken watch takes effect when the watch resumes, whether or not its event
+// is still kept.
 func TestDrainDuringABrokenWatch(t *testing.T) {
 	for _, fault := range []error{jobs.ErrUnavailable, jobs.ErrCompacted} {
 		synctest.Test(t, func(t *testing.T) {
@@ -202,8 +201,8 @@ func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A conductor hands over the job that is transferred, and keeps the others. The one that
-// gets it goes on with the flow.
+// A conductor hands over a transferred job, and keeps its other jobs. The receiving conductor
+// continues the flow.
 func TestTransferredJobIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})

@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// TestEncryptedValues: a job with a value that could not be decrypted is given back with the key and
-// the remedy, as often as it takes, and nothing of it is begun, undone or trashed.
+// TestEncryptedValues: a job with a value that cannot be decrypted is released with the key and the
+// remedy, any number of times. None of its work is begun or undone, and it is not trashed.
 func TestEncryptedValues(t *testing.T) {
 	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
 	if err != nil {
@@ -102,8 +102,8 @@ func (growing) PlainLimits(cluster logbook.Limits) logbook.Limits {
 	return cluster
 }
 
-// TestResultsFitWhenEncrypted: a result that would be too long when it is encrypted is the step's
-// failure, as one that is too long for the cluster.
+// TestResultsFitWhenEncrypted: a result that is too long after encryption fails the step, like a
+// result that is too long for the cluster.
 func TestResultsFitWhenEncrypted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

@@ -63,7 +63,7 @@ func DecideUnbuildable(o Options, job jobs.Job, err error) (string, jobs.Ending)
 	return string(d.verb), d.ending
 }
 
-// Journal is that of one run.
+// Journal is the journal of one run.
 type Journal struct{ *journal }
 
 func NewJournal(alive context.Context, connection logbook.Connection) Journal {
@@ -73,8 +73,8 @@ func NewJournal(alive context.Context, connection logbook.Connection) Journal {
 func (j Journal) Flush(ctx context.Context) { j.flush(ctx) }
 func (j Journal) Close()                    { j.close() }
 
-// Untraced does what a run does about its trace, for a conductor without a Tracer. It
-// returns false if the context or the engine notices anything.
+// Untraced makes a run's trace calls for a conductor without a Tracer. It returns false if the
+// context or the engine notices anything.
 func Untraced(ctx context.Context) func() bool {
 	r := &run{loop: &workLoop{options: &Options{}}}
 	return func() bool {

@@ -28,7 +28,7 @@ func funcs(c cluster, kind string, do conductor.Func) (conductor.Options, *diary
 	}, notices
 }
 
-// TestFuncEndings holds the table of Func: what a Func returns decides how its job ends.
+// TestFuncEndings checks the table of Func: the returned error decides the end of the job.
 func TestFuncEndings(t *testing.T) {
 	retry := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 2, Delay: time.Minute}, OnFailure: jobs.FailureParks}
 	broken := errors.New("the printer burns")
@@ -79,7 +79,7 @@ func TestFuncEndings(t *testing.T) {
 	}
 }
 
-// A Func is given the job with its details, its store and the token of its claim.
+// A Func gets the job with its details, its store and the token of its claim.
 func TestFuncIsGivenItsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type page struct {
@@ -136,7 +136,7 @@ func TestFuncsBesideFlows(t *testing.T) {
 	})
 }
 
-// Jobs are done side by side, at most MaxJobs at once, and each by one owner at a time.
+// Jobs run in parallel, at most MaxJobs, and each has one owner at a time.
 func TestFuncsHaveOneOwnerEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -180,7 +180,7 @@ func TestFuncsHaveOneOwnerEach(t *testing.T) {
 	})
 }
 
-// heldFunc makes a Func that stays until its context ends, and what it was told then.
+// heldFunc makes a Func that runs until its context ends, and a channel with the cause.
 func heldFunc(fails bool) (do conductor.Func, began chan jobs.Job, causes chan error) {
 	began, causes = make(chan jobs.Job, 10), make(chan error, 10)
 	return func(ctx context.Context, job jobs.Job) error {
@@ -256,8 +256,8 @@ func (m *mute) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	return m.cluster.KeepAlive(ctx, id)
 }
 
-// A conductor that stops waits for its Funcs for Grace, and hands over those that it had
-// to stop. Success counts also then.
+// A stopping conductor waits Grace for its Funcs, and hands over the jobs of Funcs that it had
+// to stop. A success in that time counts.
 func TestFuncAtTheEndOfItsConductor(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -389,8 +389,8 @@ func TestRunIsOneCall(t *testing.T) {
 	})
 }
 
-// TestStepsLimit holds how many steps run at once by default: enough for each job of a large
-// conductor, so that its steps need not wait for each other.
+// TestStepsLimit checks the default limit of parallel steps: enough for each job of a large
+// conductor, so that steps of different jobs need not wait for each other.
 func TestStepsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := funcs(openCluster(t), "print", func(context.Context, jobs.Job) error { return nil })
@@ -406,7 +406,7 @@ func TestStepsLimit(t *testing.T) {
 	})
 }
 
-// A job without a flow whose values cannot be decrypted is given back, and not begun.
+// A job without a flow whose values cannot be decrypted is released without being begun.
 func TestFuncOfEncryptedValues(t *testing.T) {
 	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
 	if err != nil {

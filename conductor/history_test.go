@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// tireless makes flows of a step that is undone in the end, and of one that is
-// tried 100 times in each of so many rounds, and is shown the number of the try.
+// tireless makes flows with a step that is undone in the end, and a step that is tried 100
+// times in each of several rounds and receives the number of the try.
 type tireless struct {
 	rounds     int
 	try        func(ctx context.Context, number int64) error
@@ -32,8 +32,8 @@ func (f *tireless) registry(t *testing.T) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestLongHistoriesEnd: steps are tried as often as their policies and those
-// around say, and undone after that, although no atom keeps so many attempts.
+// TestLongHistoriesEnd: steps have all tries of their own and outer retries, and are then
+// undone, although no atom keeps so many attempts.
 func TestLongHistoriesEnd(t *testing.T) {
 	never := func(context.Context, int64) error { return errors.New("never") }
 	for _, row := range []struct {

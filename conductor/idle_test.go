@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestWaitingJobsAreReleased: a job that only waits leaves its place to
-// another, counts no failure, and goes on when its step is due.
+// TestWaitingJobsAreReleased: a job that only waits frees its slot for another job, counts no
+// failure, and continues when its step is due.
 func TestWaitingJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -90,8 +90,8 @@ func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestOrdersFindWaitingJobs: a stop request reaches a job that was released until its
-// flow has something to do, at once and not only when the job is due.
+// TestOrdersFindWaitingJobs: a stop request takes effect at once for a job that was released
+// until its step is due, and not only when the job is due.
 func TestOrdersFindWaitingJobs(t *testing.T) {
 	suspend := func(t *testing.T, c cluster, job jobs.Job) error { return c.Suspend(t.Context(), order(job, false)) }
 	resume := func(t *testing.T, c cluster, job jobs.Job) error { return c.Resume(t.Context(), order(job, false)) }

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faulty is a real logbook whose path can be broken: before is asked ahead of
-// each call, after changes the answer of a call that took place.
+// faulty is a real logbook behind a faulty connection: before runs ahead of each call and can
+// refuse it; after changes the answer of a call that happened.
 type faulty struct {
 	logbook.Connection
 	before func(call int, updates []logbook.Update) error

@@ -176,8 +176,8 @@ func TestClaimedTooLate(t *testing.T) {
 	})
 }
 
-// TestPause: what a conductor has goes on, one question that is under way is
-// answered in vain, and then nothing is asked until the pause ends.
+// TestPause: a conductor's jobs continue, a claim in flight gets no job, and then the
+// conductor makes no claim until the pause ends.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})

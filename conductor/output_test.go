@@ -16,8 +16,8 @@ type veiled struct{ cluster }
 
 func (veiled) EncryptText(text string) string { return "veiled " + text }
 
-// TestLogs holds that what a Go step logs can be read while it runs, with its attempt and its
-// time, and encrypted if the logbook encrypts.
+// TestLogs: the log lines of a Go step can be read while it runs, with attempt and time. They
+// are encrypted if the logbook encrypts.
 func TestLogs(t *testing.T) {
 	for name, encrypts := range map[string]bool{"": false, "veiled ": true} {
 		synctest.Test(t, func(t *testing.T) {

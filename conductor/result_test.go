@@ -19,7 +19,7 @@ func gives(name, symbol string, value any, options ...flow.StepOption) *flow.Ste
 	return flow.Func(name, func(context.Context, logbook.Values) (any, error) { return value, nil }, append(options, flow.Provides(symbol))...)
 }
 
-// TestClientReadsResultsBySymbol: a program that has only the client reads by symbol what a job's flow provides.
+// TestClientReadsResultsBySymbol: a program with only the client reads the values of a job's flow by symbol.
 func TestClientReadsResultsBySymbol(t *testing.T) {
 	tries := 0
 	no := flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })
@@ -86,7 +86,7 @@ func TestClientReadsResultsBySymbol(t *testing.T) {
 	}
 }
 
-// TestFailuresOfJobs: the error of a job tells how it ended, and has all failures of its flow.
+// TestFailuresOfJobs: the error of a job has the job's end and all failures of its flow.
 func TestFailuresOfJobs(t *testing.T) {
 	fails := func(name string, running func()) flow.Node {
 		return do(name, func(context.Context) error {

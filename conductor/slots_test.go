@@ -15,7 +15,8 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 )
 
-// awaitsWorkers is a board whose step workers all come at once. Each makes its step in a second.
+// awaitsWorkers is a board whose step workers all arrive together. Each does its step in a
+// second.
 type awaitsWorkers struct {
 	cluster
 	offered atomic.Int64
@@ -49,7 +50,8 @@ func (a *awaitsWorkers) OfferStep(ctx context.Context, offer steps.Offer) (steps
 	}
 }
 
-// waitAndWork has flows that wait for workers, and others; most is how many of these ran at once.
+// waitAndWork has flows that wait for workers, and other flows; most is the maximum of other
+// flows in parallel.
 func waitAndWork(t *testing.T, most *atomic.Int64) *flow.Registry {
 	var at atomic.Int64
 	return factories{
@@ -69,8 +71,9 @@ func waitAndWork(t *testing.T, most *atomic.Int64) *flow.Registry {
 	}.registry(t)
 }
 
-// TestWaitingForWorkersTakesNoSlot: jobs that only wait for step workers let others run, keep
-// their claims, and go on when workers come. Then no more run at once than before.
+// TestWaitingForWorkersTakesNoSlot: jobs that only wait for step workers let other jobs run,
+// keep their claims, and continue when workers arrive. The limit of parallel jobs holds
+// afterwards.
 func TestWaitingForWorkersTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openAwaitsWorkers(t)

@@ -232,7 +232,7 @@ func TestNoTracer(t *testing.T) {
 	}
 }
 
-// TestSpanIDs: ids of spans are random and never zero, and those of other traces too.
+// TestSpanIDs: ids of spans are random and never zero, also for other traces.
 func TestSpanIDs(t *testing.T) {
 	ids := map[string]bool{}
 	for range 1000 {

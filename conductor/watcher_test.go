@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// trip is a flow of three steps. It notes what it does, and its second step stays until
-// the test lets it go.
+// trip is a flow of three steps that notes its calls. Its second step runs until the test
+// releases it.
 type trip struct {
 	began chan struct{} // a token for each beginning of the second step
 	free  chan struct{} // closed: the second step ends by itself
@@ -226,8 +226,7 @@ func TestCancelledJobs(t *testing.T) {
 	}
 }
 
-// A flow that was left where it stands goes on there under a new job, or is
-// undone by it.
+// A flow that a cancellation left as it was continues under a new job, or that job undoes it.
 func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -269,7 +268,7 @@ func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 	}
 }
 
-// A job that nobody has, and whose flow has begun, is undone by the next one.
+// If an unclaimed job's flow has begun, the next owner undoes it.
 func TestTheNextOwnerUndoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := openCluster(t), newTrip()
@@ -334,8 +333,8 @@ func delayed(e jobs.Ending) jobs.Ending {
 	return e
 }
 
-// crackling is a board whose watches break, and which may have forgotten what
-// was told meanwhile.
+// crackling is a board whose watches break, and which may no longer keep the events in
+// between.
 type crackling struct {
 	cluster
 	broken chan error    // what ends the watch that is followed
@@ -383,12 +382,12 @@ func (b *crackling) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.
 	}
 }
 
-// Whatever becomes of the watch, orders reach the run, and the run goes on.
+// Whatever happens to the watch, stop requests reach the run, and the run continues.
 func TestBrokenWatches(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		fault error
-		reads bool // the jobs that are held are read anew
+		reads bool // the held jobs are read again
 	}{
 		{"the connection is lost", jobs.ErrUnavailable, false},
 		{"older events are gone", jobs.ErrCompacted, true},
@@ -433,12 +432,12 @@ func TestRunsGoOnWithoutAWatch(t *testing.T) {
 	})
 }
 
-// slow is a board whose answers to claims take so long that there are orders
-// on the job, and the conductor has been told, before it knows of its claim.
+// slow is a board with slow answers to claims: the job gets stop requests, and the conductor
+// their events, before it knows of its claim.
 type slow struct {
 	cluster
 	revert bool // the order is to cancel and undo, not to suspend
-	more   int  // orders besides, which are lifted again
+	more   int  // further requests, which are withdrawn again
 	begun  chan struct{}
 	told   chan jobs.EventKind
 }
@@ -479,7 +478,7 @@ func (s *slow) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 			continue
 		}
 		give(s.Suspend)
-		if s.more > 0 { // of other claims, so that those of this one are forgotten
+		if s.more > 0 { // of other claims, so that this claim's events are forgotten
 			posted, postErr := s.Post(ctx, jobs.Posting{Name: "other", Kind: "other"})
 			if postErr != nil {
 				return nil, postErr

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// Relative paths in a file are relative to its directory, and those of flags to the working
-// directory: a directory of files can be copied anywhere.
+// Relative paths in a file are relative to its directory, and relative paths in flags to the
+// working directory: a directory of files can be copied anywhere.
 func TestPathsBelongToTheFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "n1.toml")

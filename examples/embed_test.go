@@ -188,7 +188,8 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// TestHandlersReadAnyJSON holds that the handlers read JSON with spaces, lines and escapes.
+// TestHandlersReadAnyJSON checks that the handlers read JSON with spaces, line breaks and
+// escapes.
 func TestHandlersReadAnyJSON(t *testing.T) {
 	for _, row := range []struct{ handler, input, want string }{
 		{"make-greeting", `{"guest":"Ada"}`, `"Hello, Ada!"`},

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// carried is what has become of a flow document that the engine has run.
+// carried is the result of a flow document that the engine has run.
 type carried struct {
 	engine.Result
 	err error
@@ -46,7 +46,7 @@ func carryOut(t *testing.T, file string, given logbook.Values) carried {
 	return carried{result, err}
 }
 
-// states are those of the steps that were recorded, in order of their names.
+// states are the states of the recorded steps, in order of their names.
 func (c *carried) states() string {
 	var states []string
 	for i := range c.Detail.Atoms {
@@ -56,7 +56,7 @@ func (c *carried) states() string {
 	return strings.Join(states, ", ")
 }
 
-// said is what the executions of a step, or its reverts, wrote on stderr.
+// said is the stderr of a step's executions or reverts.
 func (c *carried) said(step string, action logbook.Action) string {
 	atom, _ := c.Detail.Atom(step)
 	var said strings.Builder
@@ -86,8 +86,8 @@ func TestRetryExample(t *testing.T) {
 	}
 }
 
-// TestDecisionExample: what is asked decides who runs, and packing comes after
-// the approval where there is one.
+// TestDecisionExample: the conditions decide which steps run, and packing comes after the
+// approval if there is one.
 func TestDecisionExample(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -111,8 +111,8 @@ func TestDecisionExample(t *testing.T) {
 	}
 }
 
-// TestSagaExample: both legs are paid for; and if the second cannot be, what
-// was done for the first is undone too.
+// TestSagaExample: both legs are paid for. If the second cannot be paid, the first is undone
+// too.
 func TestSagaExample(t *testing.T) {
 	got := carryOut(t, "saga.toml", quick(nil))
 	if got.err != nil || len(got.Steps) != 8 {
@@ -151,8 +151,7 @@ func TestEachExample(t *testing.T) {
 	}
 }
 
-// TestEveryExampleIsRun: a document that stands here and is run by no test
-// would not be known to work.
+// TestEveryExampleIsRun: every document in this directory is run by a test.
 func TestEveryExampleIsRun(t *testing.T) {
 	run := []string{"decision.toml", "each.toml", "hello.toml", "retry.toml", "saga.toml", "travel.toml"}
 	entries, err := fs.ReadDir(examples.Files, ".")

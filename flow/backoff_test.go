@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// TestBackoffIsDocumented holds that the comment of the alias has the fields, which go doc does not show.
+// TestBackoffIsDocumented checks that the comment of the alias lists the fields, which go doc does not
+// show.
 func TestBackoffIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("task.go")
 	if err != nil {

@@ -87,7 +87,7 @@ func TestChecker(t *testing.T) {
 	}
 }
 
-// However many flows are posted, a checker remembers so many.
+// Whatever the number of posted flows, a checker remembers at most maxPassed.
 func TestCheckerForgets(t *testing.T) {
 	registry, built := counted(t)
 	checker := flow.NewChecker(registry, logbook.MaxLimits)

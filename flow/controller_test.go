@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// retryStep is the step that stands for a retry in a plan.
+// retryStep is the step of a retry in a plan.
 func retryStep(t *testing.T, r *flow.Retrier, inputs ...string) *flow.Step {
 	t.Helper()
 	plan, err := flow.Compile(flow.Linear("f").WithRetry(r), inputs...)
@@ -72,8 +72,8 @@ func play(retry *flow.Step, arguments logbook.Values) string {
 	return "no end"
 }
 
-// TestForEachGoesByValue: a list that has changed since the flow began still
-// has its untried values, and nothing is tried once more.
+// TestForEachGoesByValue: if the list has changed since the flow began, its untried values are
+// tried, and no value is tried again.
 func TestForEachGoesByValue(t *testing.T) {
 	retry := retryStep(t, flow.ForEach("r", []int{9, 3, 7}))
 	history := &flow.History{Rounds: []flow.Round{{Value: json.RawMessage(" 3")}, {Value: json.RawMessage("9")}}}

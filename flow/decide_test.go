@@ -39,7 +39,7 @@ func TestFaultsOfDeciders(t *testing.T) {
 	}
 }
 
-// TestDepths: what a no before b reaches, in a graph in a flow.
+// TestDepths: the steps that a no before b ignores, in a graph in a flow.
 func TestDepths(t *testing.T) {
 	inner := flow.Graph("g", steps("a", "b", "c", "d", "beside")...)
 	inner.Link("a", "b", flow.Decide("d", always)).Link("b", "c").Link("c", "d").Link("a", "beside")

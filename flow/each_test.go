@@ -59,7 +59,7 @@ func TestFaultsOfEach(t *testing.T) {
 	}
 }
 
-// grow compiles a flow and gives it so many elements.
+// grow compiles a flow and grows it to a number of elements.
 func grow(t *testing.T, root flow.Node, elements map[string]int) *flow.Plan {
 	t.Helper()
 	plan, err := flow.Compile(root, "list", "y")
@@ -111,7 +111,7 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForInstances: the order of instances, and of what is behind them.
+// TestWhoWaitsForInstances: the order of instances, and of the steps behind them.
 func TestWhoWaitsForInstances(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -185,8 +185,8 @@ func TestNoInAnInstance(t *testing.T) {
 	}
 }
 
-// TestDefinitionOfEach: it is that of the flow as it was written, and what an
-// each gives and gathers is a part of it.
+// TestDefinitionOfEach: the definition describes the flow as written, including the inputs and
+// gathered values of an each.
 func TestDefinitionOfEach(t *testing.T) {
 	define := func(elements int, options ...flow.EachOption) string {
 		return grow(t, each("e", "a gives:y", options...), map[string]int{"e": elements}).Definition().Hash

@@ -51,7 +51,7 @@ func (g *group) start(options bareraft.Options) {
 	done := make(chan error, 1)
 	go func() {
 		err := bareraft.Serve(g.Context(), requests, answers)
-		_ = requests.CloseWithError(io.ErrClosedPipe) // nobody writes for ever to a member that is gone
+		_ = requests.CloseWithError(io.ErrClosedPipe) // no member writes without end to a member that is gone
 		_ = answers.Close()
 		done <- err
 	}()

@@ -36,7 +36,7 @@ func TestNodeUsage(t *testing.T) {
 	}
 }
 
-// TestOwnUsage holds that what this process does is seen.
+// TestOwnUsage checks that the usage of this process is measured.
 func TestOwnUsage(t *testing.T) {
 	before, err := measure.OwnUsage()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// A gate passes on what a node says to another, until either is cut off, and
-// again afterwards.
+// A gate forwards a node's messages to another node until one of them is cut off, and again
+// afterwards.
 func TestCutOff(t *testing.T) {
 	inner := map[string]string{}
 	cluster, err := local.New(local.Options{

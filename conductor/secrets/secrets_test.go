@@ -88,9 +88,9 @@ func TestSources(t *testing.T) {
 		{"shop", "empty", "", "not found"},              // it has no secret
 		{"shop", "packing", "", "not found"},            // a directory is no file
 		{"shop", "escape", "", "cannot read its file"},  // a link that leads out
-		{"shop", "pipe", "", "is no regular file"},      // would wait for ever
+		{"shop", "pipe", "", "is no regular file"},      // would wait without end
 		{"shop", "open", "", "mode 0644"},               // others can read it
-		{"shop", "broken", "", "failed (exit status 3"}, // and says neither what it printed
+		{"shop", "broken", "", "failed (exit status 3"}, // and does not reveal its output
 		{"shop", "packing/key", "", "name of a secret"},
 		{"shop", "..", "", "name of a secret"},
 		{"shop", "", "", "name of a secret"},
@@ -150,8 +150,7 @@ func TestSecretsOfBoards(t *testing.T) {
 	}
 }
 
-// TestSourcesThatCannotBeUsed holds that a wrong configuration is found when the conductor
-// starts.
+// TestSourcesThatCannotBeUsed: a wrong configuration is reported when the conductor starts.
 func TestSourcesThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	write(t, file, "x", 0o600)

@@ -1,5 +1,5 @@
-// Package kubernetes holds that the example is what Kubernetes and conductord understand. It
-// is a module of its own, so that nothing else needs the types of Kubernetes.
+// Package kubernetes checks that Kubernetes and conductord accept the example. It is a
+// separate module, so that no other package needs the types of Kubernetes.
 package kubernetes_test
 
 import (
@@ -59,7 +59,7 @@ func read(t *testing.T) *example {
 	return e
 }
 
-// TestNamesAgree holds that names, labels, ports and volumes fit together.
+// TestNamesAgree checks that names, labels, ports and volumes fit together.
 func TestNamesAgree(t *testing.T) {
 	e := read(t)
 	pod := e.set.Spec.Template
@@ -95,8 +95,8 @@ func TestNamesAgree(t *testing.T) {
 	}
 }
 
-// TestNodesStart holds that conductord takes the configuration of each pod, with certificates
-// made by the commands of docs/install.md. CONDUCTORD is the binary.
+// TestNodesStart checks that conductord accepts the configuration of each pod, with
+// certificates made by the commands of docs/install.md. CONDUCTORD is the binary.
 func TestNodesStart(t *testing.T) {
 	binary := os.Getenv("CONDUCTORD")
 	if binary == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// repeatable notes its calls, takes so long, and may run ahead.
+// repeatable notes its calls, takes a given time, and may run ahead.
 func (c *calls) repeatable(name string, takes time.Duration, options ...flow.StepOption) *flow.Step {
 	return flow.Func(name, func(ctx context.Context, _ none) (none, error) {
 		c.note(ctx, "do")
@@ -151,7 +151,8 @@ func TestWhatRunsAhead(t *testing.T) {
 	}
 }
 
-// TestWorkersDoNotRunAhead: what is offered to workers waits for its mark, which says that none has it.
+// TestWorkersDoNotRunAhead: an offer to workers waits for its mark, which records that no worker has
+// it.
 func TestWorkersDoNotRunAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, j := &calls{}, &slowJournal{journal: newJournal(newDetail())}

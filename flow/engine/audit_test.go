@@ -62,7 +62,7 @@ func (a *auditor) update(u *logbook.Update) {
 	for i := range u.Atoms {
 		a.change(&u.Atoms[i], u.Token)
 	}
-	// Only now: what one update says of several steps has happened at once.
+	// Only now, because all changes of one update happened together.
 	for _, step := range a.undoes {
 		a.nothingBehind(step)
 	}
@@ -104,7 +104,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 			}
 			atom.recorded, atom.open = attempt.Failure == nil, false
 		} else if attempt.Number == atom.attempts[attempt.Action]+1 {
-			a.mayUndo(number) // one that does nothing begins and ends at once
+			a.mayUndo(number) // a revert that does nothing begins and ends together
 			atom.attempts[attempt.Action]++
 		}
 		return
@@ -112,12 +112,12 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	if attempt.Number == atom.attempts[attempt.Action] && attempt.Asked > 0 {
 		return // it has said "not yet", or is asked again
 	}
-	madeUp := a.number == 1 && attempt.Number == 1 && attempt.Owner == "" // for one who has died without a record
+	madeUp := a.number == 1 && attempt.Number == 1 && attempt.Owner == "" // for an owner that died without a record
 	if attempt.Token != token && !madeUp && !a.plan.Step(number).IsRetry() {
 		a.fault("an attempt at %s is begun for another claim", name)
 	}
 	if attempt.Number == atom.attempts[attempt.Action] && a.plan.Step(number).IsRetry() {
-		return // begun already, by one that has died
+		return // begun already, by an owner that has died
 	}
 	if atom.attempts[attempt.Action]++; attempt.Number != atom.attempts[attempt.Action] {
 		a.fault("%s %d of %s is number %d", attempt.Action, attempt.Number, name, atom.attempts[attempt.Action])
@@ -153,8 +153,8 @@ func (a *auditor) markAndEnd(number int, attempt logbook.Attempt, token logbook.
 	a.attempt(number, &attempt, token)
 }
 
-// isMissing: the step stands in an instance of an each that was ignored, and
-// that has none for this reason.
+// isMissing: the step belongs to an instance of an ignored each, which has no instances for
+// this reason.
 func (a *auditor) isMissing(step int) bool {
 	return slices.ContainsFunc(a.plan.Openings(a.plan.Step(step).Name()), func(name string) bool {
 		opening, ok := a.plan.Find(name)

@@ -69,7 +69,7 @@ func TestBadFlowsAreRefused(t *testing.T) {
 	})
 }
 
-// pile is a step under so many flows.
+// pile is a step inside a number of nested flows.
 func pile(levels int) flow.Node {
 	var node flow.Node = flow.NewStep("s", nothing{})
 	for i := range levels {
@@ -150,8 +150,8 @@ func TestBadRunsAreResolved(t *testing.T) {
 	}
 }
 
-// TestObserversCannotBreakARun: one that panics is not called again, and the
-// flow goes on.
+// TestObserversCannotBreakARun: an observer that panics is not called again, and the flow
+// continues.
 func TestObserversCannotBreakARun(t *testing.T) {
 	for at := range 8 {
 		told := 0

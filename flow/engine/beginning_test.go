@@ -41,7 +41,7 @@ func (c *calls) step(name string, options ...flow.StepOption) *flow.Step {
 		func(ctx context.Context, _ none, _ *none) error { c.note(ctx, "undo"); return nil }, options...)
 }
 
-// steps are so many that wait for nothing.
+// steps returns a number of steps without predecessors.
 func (c *calls) steps(n int) flow.Node {
 	nodes := make([]flow.Node, n)
 	for i := range nodes {
@@ -50,8 +50,8 @@ func (c *calls) steps(n int) flow.Node {
 	return flow.Unordered("many", nodes...)
 }
 
-// TestStepsThatBeginWithTheClaim: which steps begin although nothing is durable,
-// where the claim stands for their marks.
+// TestStepsThatBeginWithTheClaim: the steps that begin before anything is durable, if the
+// claim replaces their marks.
 func TestStepsThatBeginWithTheClaim(t *testing.T) {
 	token := logbook.Token{Index: 5}
 	for _, row := range []struct {
@@ -289,8 +289,7 @@ func TestTakingUpWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestKeyOfAStepThatMayHaveBegun: it is the same as that of the attempt which
-// nobody has recorded.
+// TestKeyOfAStepThatMayHaveBegun: the key equals the key of the unrecorded attempt.
 func TestKeyOfAStepThatMayHaveBegun(t *testing.T) {
 	var keys []string
 	step := act("a", func(ctx context.Context) error { keys = append(keys, flow.CallFrom(ctx).Key()); return nil })

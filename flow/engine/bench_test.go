@@ -11,12 +11,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// nothing is a task that costs nothing, so that what is measured is the engine.
+// nothing is a task without cost, so that the benchmark measures the engine.
 type nothing struct{}
 
 func (nothing) Execute(context.Context, *flow.Call) (any, error) { return nil, nil }
 
-// acceptance is a journal that keeps nothing and acknowledges at once.
+// acceptance is a journal that stores nothing and acknowledges immediately.
 type acceptance struct{}
 
 func (a *acceptance) Record(logbook.Update) <-chan error {
@@ -64,8 +64,8 @@ func mesh(n int) flow.Node {
 	return graph
 }
 
-// diamonds is a chain of n steps in threes: one, two beside each other, and
-// the next one behind both.
+// diamonds is a chain of n steps in threes: one, two in parallel, and the next one behind
+// both.
 func diamonds(n int) flow.Node {
 	chain := flow.Linear("f")
 	for i := 0; i < n; i += 3 {

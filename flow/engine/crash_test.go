@@ -31,8 +31,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { crashAtEveryWrite(timeless{t}) }) // steps wait to be asked again
 }
 
-// timeless is a test that is not asked for its deadline, which it does not
-// tell in fake time.
+// timeless is a test without a deadline, because deadlines are meaningless in fake time.
 type timeless struct{ testing.TB }
 
 func crashAtEveryWrite(t timeless) {
@@ -67,14 +66,14 @@ type world struct {
 	plan     *flow.Plan
 	workers  int
 	begins   bool         // the claims stand for the first marks
-	pool     *engine.Pool // shared by all runs of the flow, as by those of a daemon
+	pool     *engine.Pool // shared by all runs of the flow, as in a daemon
 	count    int
-	fails    bool  // some step fails for good, so the flow cannot succeed
-	broken   bool  // some revert fails for good, so the flow may end in failure
+	fails    bool  // some step fails permanently, so the flow cannot succeed
+	broken   bool  // some revert fails permanently, so the flow may end in failure
 	once     bool  // some step is at most once: an interruption may make it fail
 	decides  bool  // some decider says no: steps that fail may never run
 	walled   bool  // some retry undoes the whole flow, so the end may depend on which of two steps fails first
-	retried  bool  // some step fails for good in a round that is not the last
+	retried  bool  // some step fails permanently in a round that is not the last
 	undoLast bool  // a takeover undoes the last finished steps
 	values   []int // of the retries around the node that is drawn: their rounds
 
@@ -128,8 +127,8 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	return graph
 }
 
-// drawEach runs its children for a list of the store, or for one that a step
-// gives: which is longer or shorter in another round of the retry around it.
+// drawEach runs its children for a list of the store, or for a list of a step. The step's list
+// has another length in another round of the outer retry.
 func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.Flow {
 	w.decides = true // a list may have no elements, so that steps which fail never run
 	var options []flow.EachOption
@@ -146,7 +145,7 @@ func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.F
 	return flow.Linear(name, append(before, each)...)
 }
 
-// grown is the plan that the record of a flow tells of.
+// grown is the plan according to the record of a flow.
 func grown(plan *flow.Plan, detail *logbook.FlowDetail) *flow.Plan {
 	elements := make(map[string]int)
 	for i := range detail.Atoms {
@@ -168,8 +167,8 @@ func grown(plan *flow.Plan, detail *logbook.FlowDetail) *flow.Plan {
 	return plan
 }
 
-// drawTargets runs some flows for the sake of a few steps only. Steps that fail
-// may be among those that are left out.
+// drawTargets runs some flows for a few target steps only. Failing steps may be among the
+// excluded ones.
 func (w *world) drawTargets(rt *rapid.T, plan *flow.Plan) *flow.Plan {
 	if plan.Len() == 0 || rapid.IntRange(0, 4).Draw(rt, "targeted") > 0 {
 		return plan
@@ -202,8 +201,8 @@ func holdsSteps(node flow.Node) bool {
 	return !ok || f.Retrier() != nil || slices.ContainsFunc(f.Children(), holdsSteps)
 }
 
-// drawRetry puts some flows under a retry, and tells the steps in them what
-// its value is called: the number of the round, or that and 100.
+// drawRetry puts some flows under a retry, and passes the name of its value to the steps: the
+// number of the round, or that number plus 100.
 func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flow.Flow, leave func()) {
 	kind := rapid.SampledFrom([]string{"none", "none", "none", "times", "each", "revert", "wall"}).Draw(rt, "retry")
 	if kind == "none" {
@@ -241,7 +240,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	attempts := 3
 	var options []flow.StepOption
 	if n := len(w.values); n > 0 {
-		// It fails for good in so many rounds of the retry around it.
+		// It fails permanently in a number of rounds of the outer retry.
 		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")
 		task.value = fmt.Sprintf("v%d", n-1)
 		w.fails = w.fails || task.rounds >= w.values[n-1]
@@ -286,8 +285,8 @@ func (w *world) through(rt *rapid.T, n int) int {
 	w.journal.left = n
 	if n >= 0 {
 		w.interrupted = true
-		// Outcomes share updates as it happens: a run may need fewer than the
-		// one that was counted, and end before the crash.
+		// Outcomes share updates by chance: a run may need fewer updates than the counted run,
+		// and end before the crash.
 		if end, err := w.run(1); err == nil {
 			w.check(rt, end)
 			return len(w.journal.trace())
@@ -333,8 +332,7 @@ func (w *world) undone(rt *rapid.T, n int) {
 	w.check(rt, end)
 }
 
-// stumble crashes every time that a few updates are written: as many as it
-// takes to start a step and to record its end.
+// stumble crashes after every few updates: enough to start a step and to record its end.
 func (w *world) stumble(rt *rapid.T) {
 	const rounds = 300
 	every := rapid.IntRange(3, 5).Draw(rt, "updates before each crash")
@@ -342,7 +340,7 @@ func (w *world) stumble(rt *rapid.T) {
 	w.interrupted = true
 	for claim := range uint64(rounds) {
 		if w.journal.left = every; w.undoLast {
-			w.journal.left += int(claim) / 8 // each claim repeats the last steps before it goes on
+			w.journal.left += int(claim) / 8 // each claim repeats the last steps before it continues
 		}
 		end, err := w.run(claim + 1)
 		if err == nil {
@@ -631,7 +629,7 @@ type drawnTask struct {
 	name           string
 	fail, undoFail int
 	asks, undoAsks int
-	says           bool // how far it is, for so long that it is recorded on the way
+	says           bool // progress, for long enough to be recorded on the way
 	once, undo     bool
 	repeatable     bool
 	rounds         int
@@ -639,7 +637,7 @@ type drawnTask struct {
 	value          string // the name of the retry's, under which it stands
 }
 
-// began notes what the world sees of an execution before it ends.
+// began notes the effect of an execution in the world before the execution ends.
 func (d *drawnTask) began(call *flow.Call) {
 	w, step := d.world, call.Step
 	w.mu.Lock()
@@ -680,8 +678,8 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	return []int{1, 2, 3}[:(d.round(call)+d.length)%4], nil
 }
 
-// round is the number of the round, by the value of the retry: that of one
-// which never repeats is null.
+// round is the number of the round, from the value of the retry. A retry that never repeats
+// has the value null.
 func (d *drawnTask) round(call *flow.Call) int {
 	if d.value == "" {
 		return 1

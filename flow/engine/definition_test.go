@@ -82,7 +82,7 @@ func TestDefinitionThatIsTooLong(t *testing.T) {
 	}
 }
 
-// An error names so many differences, and counts the others.
+// An error names a limited number of differences, and counts the others.
 func TestManyDifferences(t *testing.T) {
 	steps := func(prefix string) *flow.Plan {
 		var row []flow.Node

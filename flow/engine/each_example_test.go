@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Prices are asked for at once, each recorded for itself, and then added up.
+// Prices are requested in parallel, each recorded separately, and then added up.
 func ExampleRunLocal_map() {
 	prices := map[string]int{"bread": 3, "milk": 2, "jam": 4}
 	ask := func(_ context.Context, article string) (int, error) { return prices[article], nil }

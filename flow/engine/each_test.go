@@ -15,13 +15,13 @@ import (
 	"github.com/conductord/conductord/logbook/memory"
 )
 
-// ones is a list of so many elements.
+// ones is a list with a number of elements.
 func ones(n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]"
 }
 
-// TestListsThatCannotBe: what is no list, or too long a one, is a failure of
-// the opening that no attempt could mend; the longest list that fits is not.
+// TestListsThatCannotBe: a value that is no list, or a list that is too long, fails the
+// opening permanently. The longest list that fits does not.
 func TestListsThatCannotBe(t *testing.T) {
 	two := flow.Linear("two", gives("a", "1"), gives("b", "1"))
 	for _, row := range []struct {
@@ -101,8 +101,8 @@ func TestGatheredValues(t *testing.T) {
 	}
 }
 
-// TestGatheredIsTooLarge: a list that no message could hold is an argument
-// that cannot be had, and not one that breaks the daemon.
+// TestGatheredIsTooLarge: a list that no message could hold is a missing argument, and does
+// not break the daemon.
 func TestGatheredIsTooLarge(t *testing.T) {
 	value := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
 	big := flow.NewStep("big", rawTask(value), flow.Provides("y"))

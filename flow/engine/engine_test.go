@@ -19,7 +19,7 @@ import (
 
 type none = struct{}
 
-// act is a step of a function that is given nothing and gives nothing.
+// act is a step from a function without arguments and results.
 func act(name string, execute func(ctx context.Context) error, options ...flow.StepOption) *flow.Step {
 	return flow.Func(name, func(ctx context.Context, _ none) (none, error) { return none{}, execute(ctx) }, options...)
 }
@@ -93,8 +93,8 @@ func TestValuesReachTheirSteps(t *testing.T) {
 	}
 }
 
-// A failure that the next attempt has made good is nobody's reason to revert,
-// also while that attempt still runs.
+// A failure that was followed by another attempt does not cause a revert, even while that
+// attempt still runs.
 func TestFailuresThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told map[string]*logbook.Failure
@@ -121,7 +121,7 @@ func TestFailuresThatAreOver(t *testing.T) {
 	})
 }
 
-// A logbook that copies and checks everything takes what the engine writes.
+// A logbook that copies and checks everything accepts the engine's writes.
 func TestRunWithTheMemoryLogbook(t *testing.T) {
 	book := logbook.Book{ID: logbook.NewBookID(), Name: "b"}
 	detail := logbook.FlowDetail{ID: logbook.NewFlowID(), Book: book.ID, Name: "f", State: logbook.FlowPending, Factory: logbook.Factory{Name: "k"}}
@@ -158,7 +158,7 @@ type rawTask string
 
 func (r rawTask) Execute(context.Context, *flow.Call) (any, error) { return json.RawMessage(r), nil }
 
-// slowJournal makes updates durable only when it is told to.
+// slowJournal makes updates durable only on request.
 type slowJournal struct {
 	*journal
 	waiting []chan error
@@ -174,7 +174,7 @@ func (s *slowJournal) Record(update logbook.Update) <-chan error {
 }
 
 func (s *slowJournal) release(err error) {
-	// The engine goes on, and records, as soon as it hears the first.
+	// The engine continues, and records, as soon as it gets the first.
 	waiting := s.waiting
 	s.waiting = nil
 	for _, done := range waiting {
@@ -182,8 +182,8 @@ func (s *slowJournal) release(err error) {
 	}
 }
 
-// No step starts before its mark is durable, and none before the outcomes that
-// led to it are: what a crash makes the engine forget has had no effect.
+// No step starts before its mark and the outcomes that led to it are durable: a record lost in
+// a crash has had no effect.
 func TestStepsWaitForTheirMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var started []string
@@ -327,7 +327,7 @@ func TestLosingTheClaim(t *testing.T) {
 	})
 }
 
-// However much arrives at once, no update is larger than a command may be.
+// However many outcomes arrive together, no update is larger than a command may be.
 func TestUpdatesStaySmall(t *testing.T) {
 	limits := logbook.MaxLimits
 	limits.Command = 64 << 10
@@ -596,7 +596,7 @@ func TestObserverSeesEveryChange(t *testing.T) {
 	}
 }
 
-// Under the same token the numbers go on, under a new one they start again.
+// Under the same token the numbers continue; under a new token they start again.
 func TestSequenceNumbers(t *testing.T) {
 	for _, row := range []struct {
 		token logbook.Token

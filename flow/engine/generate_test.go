@@ -22,7 +22,7 @@ import (
 // few steps, and each more is another crash.
 const maxDrawnSteps = 12
 
-// drawnStore is what every generated flow is given.
+// drawnStore is the store of every generated flow.
 var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawMessage("[101,102,103]"), "none": json.RawMessage("[]"), "pair": json.RawMessage("[1,2]")}
 
 // drawnLimits make a result that is too large a small one.
@@ -40,7 +40,7 @@ type drawing struct {
 
 	features map[string]bool
 	parallel bool // some steps have no order
-	breaks   bool // some revert fails for good
+	breaks   bool // some revert fails permanently
 	once     bool
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
@@ -214,7 +214,7 @@ func (c drawnController) OnFailure(h *flow.History) flow.Decision {
 	case c.rounds == 1:
 		panic("the controller panics")
 	case c.rounds == 2:
-		return flow.Decision{} // no verdict that there is
+		return flow.Decision{} // an invalid verdict
 	}
 	return flow.Decision{Verdict: flow.VerdictRevert}
 }
@@ -327,8 +327,8 @@ func (d *drawing) step() *flow.Step {
 // drawnDeadline is longer than all that a step may wait for, but for another that has a deadline.
 const drawnDeadline = time.Hour
 
-// bounds ends what a step does that waits for the end of its context. One step of a flow does so
-// at its deadline. Others may have one that is never over.
+// bounds ends a step that waits for the end of its context. One step of a flow does so at its
+// deadline. Others may have one that is never over.
 func (d *drawing) bounds(a *actor) []flow.StepOption {
 	switch {
 	case a.flaw == "timeout" && a.undoFlaw != "timeout" && !d.late && a.asks == 0 && a.key == "" && len(d.around) == 0:
@@ -369,8 +369,8 @@ func (d *drawing) arguments(a *actor) []flow.StepOption {
 	return options
 }
 
-// failures settles how often an actor fails: so many times in each of the
-// first rounds of one of the retries around it.
+// failures sets how often an actor fails: a number of times in each of the first rounds of one
+// of its outer retries.
 func (d *drawing) failures(a *actor) {
 	if !d.oneIn(2, "fails") {
 		return
@@ -408,7 +408,7 @@ type actors struct {
 	ranAhead atomic.Bool // some step that is repeatable
 }
 
-// drawnAtOnce is how many steps of one key may run at once.
+// drawnAtOnce is the limit of parallel steps of one key.
 const drawnAtOnce = 1
 
 func (w *actors) fault(format string, arguments ...any) {
@@ -417,8 +417,8 @@ func (w *actors) fault(format string, arguments ...any) {
 	w.faults = append(w.faults, fmt.Errorf(format, arguments...))
 }
 
-// firstSteps are those that may begin before their mark is durable, where the
-// claim stands for it.
+// firstSteps are the steps that may begin before their mark is durable, if the claim replaces
+// it.
 func firstSteps(plan *flow.Plan) map[string]bool {
 	first := make(map[string]bool)
 	for number, step := range plan.Steps() {
@@ -429,18 +429,18 @@ func firstSteps(plan *flow.Plan) map[string]bool {
 	return first
 }
 
-// mayBeUnmarked reports whether a step may begin although its mark is not in the
-// record: nothing is, and nobody has begun before.
+// mayBeUnmarked reports whether a step may begin without a mark in the record: the record is
+// empty, and no earlier owner has begun.
 func mayBeUnmarked(detail *logbook.FlowDetail, early map[string]bool, step string) bool {
 	return detail.Sequence == 0 && detail.Begun.IsZero() && early[step]
 }
 
-// actor is a step that does what was drawn for it.
+// actor is a step with drawn behaviour.
 type actor struct {
 	world    *actors
 	name     string
 	values   []string // of the retries around it
-	given    []string // what it may be given of other steps
+	given    []string // values that it may get from other steps
 	attempts int
 	once     bool
 	undo     bool
@@ -451,8 +451,8 @@ type actor struct {
 	repeatable bool
 
 	flaw       string
-	fails      int // so many recorded failures in a round
-	level, bad int // in so many rounds of the retry of that level; 0: in all
+	fails      int // number of recorded failures in a round
+	level, bad int // number of rounds of the retry of that level; 0: all
 
 	undoFlaw  string
 	undoFails int
@@ -526,7 +526,7 @@ func (a *actor) over() {
 	a.world.running[a.key]--
 }
 
-// tell says how far the step is, for so long that it is recorded on the way.
+// tell reports progress for long enough to be recorded on the way.
 func (a *actor) tell(call *flow.Call) {
 	if a.says {
 		_ = call.Progress(1, 2, nil)
@@ -548,8 +548,8 @@ func isOf(value json.RawMessage, symbol string) bool {
 	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return string(item) != "null" && !isOf(item, symbol[1:]) })
 }
 
-// failuresIn counts those of one action in the present round, from the record:
-// an attempt that was interrupted, or that a crash has cut off, counts for nothing.
+// failuresIn counts the failures of one action in the present round, from the record.
+// Interrupted attempts, and attempts that a crash cut off, do not count.
 func failuresIn(atom *logbook.AtomDetail, action logbook.Action) (count int) {
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
@@ -571,7 +571,7 @@ func (a *actor) rounds(call *flow.Call) []int {
 		if err := json.Unmarshal(call.Arguments[symbol], &value); err != nil {
 			value = 1
 		}
-		rounds[i] = max(1, value%100) // that of a retry which never repeats is null
+		rounds[i] = max(1, value%100) // the value of a retry that never repeats is null
 	}
 	return rounds
 }

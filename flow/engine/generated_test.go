@@ -61,8 +61,8 @@ func TestGeneratedFlows(t *testing.T) {
 	}
 }
 
-// inFakeTime lets the hours for which flows wait pass at once. A panic
-// by which rapid ends a flow must be raised outside again.
+// inFakeTime makes the waiting hours of flows pass at once. A panic with which rapid ends a
+// flow must be raised again outside.
 func inFakeTime(t *testing.T, f func()) {
 	var thrown any
 	synctest.Test(t, func(*testing.T) {
@@ -119,7 +119,7 @@ func (c *census) check(t *testing.T) {
 		t.Logf("%5d  %s", c.counts[feature], feature)
 	}
 	if c.flows < countedFlows {
-		return // the tests are to be short
+		return // short tests
 	}
 	for feature, n := range least {
 		if c.counts[feature] < n {
@@ -140,7 +140,7 @@ type trial struct {
 	maxIdle  time.Duration // 0: a run waits in place
 	random   *rand.Rand
 	updates  []logbook.Update // of all runs of a series
-	runs     []string         // what has befallen them, for a person
+	runs     []string         // the injected events, for display
 }
 
 func drawCase(rt *rapid.T) *trial {
@@ -163,7 +163,7 @@ func drawCase(rt *rapid.T) *trial {
 		maxIdle: rapid.SampledFrom([]time.Duration{0, time.Nanosecond, 10 * time.Minute}).Draw(rt, "released when it waits for"), random: rand.New(rand.NewPCG(seed, 0))}
 }
 
-// String is the flow and what was drawn for its steps.
+// String is the flow and the drawn behaviour of its steps.
 func (c *trial) String() string {
 	return fmt.Sprintf("%s%s\nworkers: %d, begins: %v\n%s\n%s", c.plan.Outline(), strings.Join(c.notes, "\n"), c.workers, c.begins,
 		strings.Join(c.runs, "\n"), dump(c.world.journal.snapshot()))
@@ -191,7 +191,7 @@ func (c *trial) explore(rt *rapid.T) map[string]bool {
 // mishap befalls one run: negative numbers mean never.
 type mishap struct {
 	crash   int // before the update of that number
-	suspend int // when so many steps were begun and updates recorded
+	suspend int // after this number of begun steps and recorded updates
 	cancel  int
 }
 
@@ -208,7 +208,7 @@ func (c *trial) strike(what string) mishap {
 	return m
 }
 
-// finish is what has become of a flow.
+// finish is the end of a flow.
 type finish struct {
 	end       engine.End
 	claim     uint64 // the last one
@@ -346,7 +346,7 @@ func (c *trial) befell(end engine.End, err error, f *finish) {
 	}
 }
 
-// occurred notes what has happened in the run that nothing has befallen.
+// occurred counts the cases in the undisturbed run.
 func (c *trial) occurred(f finish) {
 	c.has("ends " + string(f.end.State))
 	if c.strict() {
@@ -390,7 +390,7 @@ func (c *trial) occurred(f finish) {
 // if one failure can prevent the start of a step whose failure or undo would change the end.
 func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls }
 
-// like compares an end with that of the undisturbed run.
+// like compares an end with the end of the undisturbed run.
 func (c *trial) like(rt *rapid.T, whole, f finish) {
 	if !c.strict() || (c.once || c.undoLast && c.breaks) && f.cut {
 		return
@@ -421,8 +421,8 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 		if atom.State != logbook.AtomRunning && atom.State != logbook.AtomReverting && atom.State != logbook.AtomRetrying {
 			continue
 		}
-		// What a crash has left so stays so where the next run ends before it
-		// gets there; and what waits to be tried again may wait.
+		// A step that a crash left in a state stays in it if the next run ends before it gets
+		// there, and a step may still wait for its next try.
 		n := len(atom.Attempts)
 		open := n > 0 && !atom.Attempts[n-1].Ended()
 		waits := !f.end.WaitUntil.IsZero() || f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure && atom.State != logbook.AtomRunning
@@ -451,7 +451,7 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 				end = time.Time{}
 				continue
 			case f.end.State == logbook.FlowFailure && attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureCrash:
-				continue // it was cut off, and its end is when the flow failed for good
+				continue // it was cut off, and its end is the time at which the flow failed permanently
 			case attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureAtMostOnce:
 				continue // it was cut off, and its end is when the next conductor found it
 			case end.IsZero():

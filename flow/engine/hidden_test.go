@@ -23,7 +23,8 @@ import (
 const account = `{"user":"joe","pass":"hunter2\"<hunter2>", "id":1234567890, "scopes":["read-all","write-all"],
  "key":"-----BEGIN-----\nMIGEAgEAMBAG\n-----END-----", "inner":"{\"token\": \"tok\\\"en-of-the-inner\"}"}`
 
-// TestSecretsInValues is what of a secret is hidden in a result, and what is not.
+// TestSecretsInValues: the parts of a secret that are hidden in a result, and the parts that
+// are not.
 func TestSecretsInValues(t *testing.T) {
 	for _, row := range []struct{ name, secret, result, want string }{
 		{"a document", account, account, `"[secret n]"`},
@@ -60,7 +61,7 @@ func TestSecretsInValues(t *testing.T) {
 	}
 }
 
-// recorded is what is recorded of a step.
+// recorded is the record of a step.
 type recorded struct {
 	result json.RawMessage
 	texts  []string // stderr, failures, lines
@@ -76,7 +77,7 @@ type fatal interface {
 	Fatal(args ...any)
 }
 
-// recordedWith runs a step that is given a secret.
+// recordedWith runs a step with a secret.
 func recordedWith(t fatal, secret string, execute func(ctx context.Context, call *flow.Call) (any, error)) (r recorded, all string) {
 	t.Helper()
 	local := engine.Local{
@@ -101,8 +102,8 @@ func recordedWith(t fatal, secret string, execute func(ctx context.Context, call
 	return r, string(encoded)
 }
 
-// quoters write a text with escapes: what they make of a part of a text is a part of what they
-// make of the text.
+// quoters write a text with escapes. The quoted form of a part is a part of the quoted form of
+// the text.
 var quoters = map[string]func(text string) string{
 	"as it is":    func(text string) string { return text },
 	"Go":          func(text string) string { return inner(strconv.Quote(text)) },
@@ -162,8 +163,8 @@ func textsIn(value any) (texts []string) {
 	return texts
 }
 
-// TestNoPartOfASecret holds that whatever a step is given and however it prints that, no part of
-// eight bytes is in a text for people, and no half in a value.
+// TestNoPartOfASecret: for any secret in any printed form, no part of eight bytes is in a text
+// for people, and no half in a value.
 func TestNoPartOfASecret(t *testing.T) {
 	names := make([]string, 0, len(quoters))
 	for name := range quoters {
@@ -210,7 +211,7 @@ func TestNoPartOfASecret(t *testing.T) {
 	})
 }
 
-// partIn finds a part of a text, of so many bytes or a few more, in what is recorded.
+// partIn finds a part of a text, of about the given length, in the record.
 func partIn(recorded, text string, size int, quote func(string) string) string {
 	recorded = strings.ReplaceAll(recorded, "[secret n]", "\xff")
 	for at := range text {
@@ -228,8 +229,8 @@ func partIn(recorded, text string, size int, quote func(string) string) string {
 	return ""
 }
 
-// TestDocumentsInValues holds that a secret that is a JSON document is hidden in whatever order
-// and with whatever white space a step returns it.
+// TestDocumentsInValues: a secret that is a JSON document is hidden in any key order and with
+// any white space.
 func TestDocumentsInValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := drawDocument(3).Draw(t, "document")

@@ -46,8 +46,8 @@ func callsOf(t *testing.T, rounds, updates, kept int) (made []string, detail log
 	}
 }
 
-// TestFoldedHistory: a conductor does the same with a history whose beginning
-// is folded as with all of it: keys and numbers go on, and so do policies.
+// TestFoldedHistory: a folded history has the same effect as the complete one: keys, numbers
+// and policies continue.
 func TestFoldedHistory(t *testing.T) {
 	const rounds = 40
 	for _, updates := range []int{-1, 4, 7} {

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestRunsThatOnlyWaitEnd: the run ends with the flow as it is, and one
-// that takes it up waits for what is left, in place if that is short.
+// TestRunsThatOnlyWaitEnd: the run ends with the flow unchanged. The next run waits for the
+// remaining time, in place if that is short.
 func TestRunsThatOnlyWaitEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flaky := act("a", func(ctx context.Context) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/logbook/memory"
 )
 
-// TestNextRoundIsNotInterrupted holds that an interruption ends the execution that it is meant
-// for, and not that of the next round, when the first one has ended in the meantime.
+// TestNextRoundIsNotInterrupted: an interruption ends only its own execution. If that has
+// ended meanwhile, the execution of the next round continues.
 func TestNextRoundIsNotInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs, others := 0, 0
@@ -54,7 +54,7 @@ func TestNextRoundIsNotInterrupted(t *testing.T) {
 	})
 }
 
-// TestLaterGraceCounts holds that a second request to interrupt replaces the grace of the first.
+// TestLaterGraceCounts: a second request to interrupt replaces the grace of the first.
 func TestLaterGraceCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		revert, interrupt := make(chan struct{}), make(chan time.Duration, 1)
@@ -80,8 +80,8 @@ func TestLaterGraceCounts(t *testing.T) {
 	})
 }
 
-// TestOnlyTheEngineInterrupts holds that user code cannot say that it was interrupted, which
-// would be tried for ever.
+// TestOnlyTheEngineInterrupts: user code cannot claim that it was interrupted, because it
+// would be tried again without end.
 func TestOnlyTheEngineInterrupts(t *testing.T) {
 	calls := 0
 	step := act("a", func(context.Context) error {
@@ -95,8 +95,8 @@ func TestOnlyTheEngineInterrupts(t *testing.T) {
 	}
 }
 
-// TestCancelReachesABrokenFlow holds that a request interrupts a step outside of a part whose
-// undo has failed for good, and that a person can have all of the flow undone after that.
+// TestCancelReachesABrokenFlow: a request interrupts a step outside a part whose undo failed
+// permanently. Afterwards an operator can undo the whole flow.
 func TestCancelReachesABrokenFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nasty, undone := true, 0

@@ -36,7 +36,7 @@ type ward struct {
 	undoes  map[string]int
 }
 
-// phase is what goes wrong, and what a person does about it.
+// phase is one fault, and the operator's intervention.
 type phase struct {
 	fails, undoFails string
 	forward          bool
@@ -80,7 +80,7 @@ func (w *ward) counted(call *flow.Call) {
 	}
 }
 
-// draw makes a flow, and tells its steps.
+// draw makes a flow, and returns its steps.
 func (w *ward) draw(rt *rapid.T, names *[]string, depth int) flow.Node {
 	if depth == 0 || len(*names) > 8 || len(*names) > 0 && rapid.Bool().Draw(rt, "leaf") {
 		name := fmt.Sprintf("s%d", len(*names))
@@ -135,7 +135,7 @@ func (w *ward) drawEach(rt *rapid.T, names *[]string, name string, depth int, ma
 	return flow.Linear("around "+name, list, flow.Each(name, "l-"+name, "x-"+name, body, options...))
 }
 
-// instances are the names that a step may have, which stands where it is drawn.
+// instances are the possible names of a step at its place in the flow.
 func (w *ward) instances(name string) []string {
 	names := []string{name}
 	for range w.depth {

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestUnknownBoards: a board that does not exist is an error, and one that is empty is not.
+// TestUnknownBoards: a missing board is an error, and an empty board is not.
 func TestUnknownBoards(t *testing.T) {
 	cluster := clitest.Open(t)
 	clitest.Run(t, cluster, "board", "create", "empty")

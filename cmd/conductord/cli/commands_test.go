@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestNeedsAttention holds that the list of jobs that need attention has failed, trashed and parked
-// jobs, and jobs that wait on a board without a claim; and that filters which exclude each other are refused.
+// TestNeedsAttention: the list of jobs that need attention has failed, trashed and parked jobs, and jobs that
+// wait on a board without claims. Filters that exclude each other are refused.
 func TestNeedsAttention(t *testing.T) {
 	cluster := clitest.Open(t)
 	trashed, held, done := clitest.Post(t, cluster, "--kind", "k"), clitest.Post(t, cluster, "--kind", "k", "--hold"), clitest.Post(t, cluster, "--kind", "k")
@@ -107,7 +107,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 	}
 }
 
-// TestPostedAgainUnderItsKey holds that a posting of a known key names the job that has it, with its priority.
+// TestPostedAgainUnderItsKey: a posting with a used key names the existing job and its priority.
 func TestPostedAgainUnderItsKey(t *testing.T) {
 	cluster := clitest.Open(t)
 	first := clitest.Post(t, cluster, "--kind", "k", "--key", "k1")
@@ -120,8 +120,8 @@ func TestPostedAgainUnderItsKey(t *testing.T) {
 	}
 }
 
-// A name that begins with - stands behind -- in the commands of remedies and hints, also when
-// these get flags.
+// A name that begins with - comes after -- in the commands of remedies and hints, even if they
+// get flags.
 func TestNamesThatLookLikeFlags(t *testing.T) {
 	for remedy, want := range map[jobs.Remedy]string{
 		{Verb: jobs.RemedyResumeBoard, Target: "-rf2"}:  "conductord board resume -- '-rf2'",
@@ -175,7 +175,8 @@ func TestShortHelp(t *testing.T) {
 	}
 }
 
-// TestUnknownStatesAreAdvised holds that a word that is no state of a job leads to the filter that lists such jobs.
+// TestUnknownStatesAreAdvised: for a word that is no state of a job, the error names the filter that lists
+// such jobs.
 func TestUnknownStatesAreAdvised(t *testing.T) {
 	cluster := clitest.Open(t)
 	for args, want := range map[string]string{

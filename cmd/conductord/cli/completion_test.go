@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestCompletion: what a shell is offered, and that nothing is said where no server answers.
+// TestCompletion checks the completions for a shell; without a server, nothing is printed.
 func TestCompletion(t *testing.T) {
 	cluster := clitest.Open(t)
 	clitest.Run(t, cluster, "board", "create", "night")
@@ -33,7 +33,7 @@ func TestCompletion(t *testing.T) {
 	unbegun := clitest.Post(t, flows, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x").String()
 	_, flow := clitest.StuckFlow(t, flows)
 	for _, row := range []struct {
-		args   string // the last word is what is begun; a dash: nothing
+		args   string // the last word is incomplete; a dash: empty
 		want   string // the offers, by words
 		server bool   // without one there are no offers
 	}{

@@ -99,7 +99,7 @@ func TestShowConfig(t *testing.T) {
 // TestInitConfig: the files that init writes belong together, and explain every key.
 func TestInitConfig(t *testing.T) {
 	for _, row := range []struct {
-		args, members, data string // DIR stands for the directory
+		args, members, data string // DIR is replaced by the directory
 	}{
 		{"", "node1=127.0.0.1:7080,127.0.0.1:7070", "DIR/data/node1"},
 		{"--nodes 3 --data-dir /srv", "node1=127.0.0.1:7280,127.0.0.1:7270;node2=127.0.0.1:7281,127.0.0.1:7271;node3=127.0.0.1:7282,127.0.0.1:7272", "/srv/node1"},
@@ -180,7 +180,7 @@ func TestInitConfigForMachines(t *testing.T) {
 	if got := clitest.Run(t, nil, "config", "init", into, "--host", "node1,node2", "--cluster-id", "shop"); got.Code != 0 {
 		t.Errorf("%+v", got)
 	}
-	// What the start would refuse is a fault.
+	// A configuration that the start would refuse is a fault.
 	if err := os.Rename(filepath.Join(into, "node1", "node.pem"), filepath.Join(into, "node2", "node.pem")); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func membersText(members []config.Member) string {
 	return strings.Join(texts, ";")
 }
 
-// TestNoConfiguration: a command that reads a configuration and is given none names the flag.
+// TestNoConfiguration: a command without its required configuration names the flag.
 func TestNoConfiguration(t *testing.T) {
 	for _, command := range []string{"doctor", "server"} {
 		got := clitest.Run(t, nil, command)

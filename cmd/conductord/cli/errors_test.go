@@ -24,8 +24,8 @@ func unverified(err error) error {
 	return fmt.Errorf("%w: %w", jobs.ErrUnavailable, &tls.CertificateVerificationError{Err: err})
 }
 
-// TestNobodySettles: what is said depends on whether no node answers, or some answer that the
-// cluster has no leader.
+// TestNobodySettles: the message differs if no node answers, or if nodes answer that there is
+// no leader.
 func TestNobodySettles(t *testing.T) {
 	noLeader := raftboard.NodeFailure{Node: "a:1", Reached: true, Err: jobs.ErrUnavailable}
 	refused := func(node string) raftboard.NodeFailure {

@@ -28,8 +28,8 @@ func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	}
 }
 
-// TestExamples holds that each command that does something has an example in its help, and
-// that each example is a command line of its command.
+// TestExamples: each command with an action has an example in its help, and each example is a
+// command line of that command.
 func TestExamples(t *testing.T) {
 	text, err := os.ReadFile("examples.txt")
 	if err != nil {
@@ -84,7 +84,7 @@ func parses(line, path string) string {
 	return ""
 }
 
-// TestExamplesCanBeWrong holds that the check above finds something.
+// TestExamplesCanBeWrong: the check above finds wrong examples.
 func TestExamplesCanBeWrong(t *testing.T) {
 	for line, good := range map[string]bool{
 		"conductord job get ID": true, "conductord job get ID | cat": true, "conductord job post --reason 'a b'": false,
@@ -98,7 +98,7 @@ func TestExamplesCanBeWrong(t *testing.T) {
 	}
 }
 
-// TestHelpTexts holds that helps begin with a capital and show defaults in one form.
+// TestHelpTexts: help texts begin with a capital letter and show defaults in one form.
 func TestHelpTexts(t *testing.T) {
 	inParentheses := regexp.MustCompile(`\(([^()]*)\)$`)
 	other := regexp.MustCompile(`^(default |CONDUCTORD_|2030-|2026-|TOML|Linux|-o json|INDEX-ITEM|JSON |a UUID|10m$)`)

@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestJSONListsFaults: with -o json, flow validate tells the faults of each file by line and column.
+// TestJSONListsFaults: with -o json, flow validate prints the faults of each file with line and
+// column.
 func TestJSONListsFaults(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.toml")
 	if err := os.WriteFile(bad, []byte("name = \"b\"\ncolour = 1\n[[steps]]\nname = \"s\"\ntimeout = \"soon\"\n"), 0o600); err != nil {

@@ -24,7 +24,7 @@ func dials(t *testing.T, cluster cli.Cluster, args ...string) (got clitest.Said,
 	return got, dialled
 }
 
-// TestShortIDs: the beginning of an id stands for the id in arguments and flags.
+// TestShortIDs: arguments and flags accept the beginning of an id.
 func TestShortIDs(t *testing.T) {
 	const first, second, other = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-0000000000ab", "02220000-0000-7000-8000-000000000001"
 	cluster := clitest.Open(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestHiddenCharacters: what a terminal would obey is shown instead, as text
-// and in JSON, where it still means the same.
+// TestHiddenCharacters: characters that a terminal would interpret are made visible, in text
+// and in JSON; the JSON keeps its meaning.
 func TestHiddenCharacters(t *testing.T) {
 	for _, row := range []struct{ name, text, shown, escaped string }{
 		{"plain", "Größe 東京 🚀", "Größe 東京 🚀", "Größe 東京 🚀"},
@@ -90,7 +90,8 @@ func TestNamesReachNoTerminalRaw(t *testing.T) {
 	}
 }
 
-// A log, too, has nothing raw: neither bytes that are no text, nor what JSON leaves alone.
+// A log also has no raw characters: neither invalid UTF-8, nor characters that JSON encoders
+// leave unescaped.
 func TestLogsAreClean(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		var log bytes.Buffer

@@ -37,7 +37,7 @@ func TestFlagsAboutThePast(t *testing.T) {
 	}
 }
 
-// TestSpansMeanThePast: what was posted a moment ago is found, and what lies before it is not.
+// TestSpansMeanThePast: a job posted a moment ago is found, and an earlier one is not.
 func TestSpansMeanThePast(t *testing.T) {
 	cluster := clitest.Open(t)
 	if got := clitest.Run(t, cluster, "job", "post", "--kind", "k", "--name", "dig"); got.Code != 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestProfiles: what profiles say is used where neither flags nor environment say otherwise.
+// TestProfiles: values of profiles are used unless flags or environment set them.
 func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
@@ -38,7 +38,7 @@ func TestProfiles(t *testing.T) {
 		line    string
 		env     string
 		code    int
-		said    string // part of what is said
+		said    string // part of the output
 		servers string // that were dialled
 		token   string
 	}{
@@ -117,7 +117,7 @@ func TestStatusNamesProfile(t *testing.T) {
 	}
 }
 
-// FuzzProfiles: what can be read is written as the same; what is refused names a line or a key.
+// FuzzProfiles: a readable file is written unchanged, and a refusal names a line or a key.
 func FuzzProfiles(f *testing.F) {
 	f.Add("current = 'shop'\n[profiles.shop]\nserver = 'a:1,b:2'\ntoken_file = '/t'\n", "a", "b:3")
 	f.Add("[profiles.\"a b\"]\nca_file = \"\\u0001\\n\"\n[profiles.c]\n", "", "\xff")

@@ -65,7 +65,7 @@ func TestWrongCommandLines(t *testing.T) {
 	const id = "01890000-0000-7000-8000-000000000001"
 	for _, row := range []struct {
 		args string
-		want string // part of what is said
+		want string // part of the output
 	}{
 		{"jobs", `there is no "jobs" in "conductord"; did you mean "job"?`},
 		{"flow rum --help", `there is no "rum" in "conductord flow"; did you mean "run"?`},
@@ -205,8 +205,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestLimitsAgree: package config stands beside logbook and cannot ask it for
-// the largest limits.
+// TestLimitsAgree: package config repeats the largest limits of package logbook, because it
+// must not import it.
 func TestLimitsAgree(t *testing.T) {
 	limits := config.Default().Limits
 	if got := (logbook.Limits{Name: limits.Name, Value: limits.Value, Command: limits.Command, Steps: limits.Steps}); got != logbook.MaxLimits {

@@ -128,7 +128,7 @@ func (forwarder) Post(_ context.Context, postings ...jobs.Posting) ([]jobs.Poste
 	return posted, nil
 }
 
-// TestHintNamesTheOtherCluster holds that the node that has answered is not taken for the fault.
+// TestHintNamesTheOtherCluster: the message does not blame the node that has answered.
 func TestHintNamesTheOtherCluster(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lines")
 	if err := os.WriteFile(path, []byte(`{"kind": "k"}`), 0o600); err != nil {
@@ -142,8 +142,9 @@ func TestHintNamesTheOtherCluster(t *testing.T) {
 	}
 }
 
-// TestCommandsGoToTheClusterOfTheirID holds that a command with an id, whole or short, goes to the
-// cluster that has it, and what is said when none or several have it, or one does not answer.
+// TestCommandsGoToTheClusterOfTheirID: a command with a whole or short id goes to the cluster that
+// has the id. Rows also check the messages if no cluster or several have it, or if one does not
+// answer.
 func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 	path, _ := writeTopology(t)
 	clusters := map[string]*clitest.Cluster{"m:1": clitest.Open(t), "a:1": clitest.Open(t)}
@@ -198,7 +199,7 @@ func TestTopologyCheck(t *testing.T) {
 		name    string
 		a, main []raftboard.NodeStatus // nil: no node answers
 		code    int
-		want    []string // parts of what is said, in single spaces
+		want    []string // parts of the output, with single spaces
 	}{
 		{"all the same", []raftboard.NodeStatus{node("a:1", "prod-a", digest), node("a:2", "prod-a", digest)}, []raftboard.NodeStatus{main}, 0,
 			[]string{"a same 2 of 2 " + digest, "main same 1 of 1 " + digest}},

@@ -14,8 +14,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// argument is one that a command must be given, as its usage shows it; those
-// that may be left out stand in brackets.
+// argument matches a required argument in a usage line; optional arguments are in brackets.
 var argument = regexp.MustCompile(`(?:^| )[A-Z][A-Z-]*\b`)
 
 // TestUsageErrorsOfTheTree: every wrong command line of every command gives the exit code for

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 )
 
-// TestInstallExamplesKeepsChanges: what a person has changed in an example is there at the next start.
+// TestInstallExamplesKeepsChanges: a user's changes of an example are kept at the next start.
 func TestInstallExamplesKeepsChanges(t *testing.T) {
 	dir := t.TempDir()
 	handlers, err := daemon.InstallExamples(dir)

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// BallastBytes is what a daemon takes beyond its heap.
+// BallastBytes is the size of a daemon's ballast.
 const BallastBytes = ballastBytes
 
 // Ballast is how much of that a program takes in its environment.

@@ -109,7 +109,7 @@ func TestDeadCollector(t *testing.T) {
 	}))
 	defer collector.Close()
 	tracer, stop, _, metric := traced(t, config.Traces{Endpoint: collector.URL, OneIn: 1})
-	spans(tracer, 512) // a whole batch: it is sent at once
+	spans(tracer, 512) // a whole batch: it is sent immediately
 	<-asked
 	spans(tracer, daemon.MaxSpans+7)
 	if dropped := metric("conductord_trace_spans_dropped_total"); dropped != 512+7 {

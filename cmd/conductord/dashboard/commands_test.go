@@ -26,12 +26,12 @@ func newTree() *cobra.Command {
 	return commands.Of(&cli.Program{Out: io.Discard, Err: io.Discard}).Root()
 }
 
-// commandFault says what is wrong with a command line; empty: its command and its flags exist.
+// commandFault describes the fault of a command line; empty: its command and its flags exist.
 func commandFault(line string) string {
 	var words []string
 	for _, word := range shellWord.FindAllString(line, -1) {
 		if word = strings.ReplaceAll(word, "'", ""); word == "N" {
-			word = "1" // it stands for a number
+			word = "1" // a placeholder for a number
 		}
 		words = append(words, word)
 	}
@@ -67,7 +67,7 @@ func commandsExist(t *testing.T, page string) {
 	}
 }
 
-// TestCommandFaults holds that the check of shown commands finds what does not exist.
+// TestCommandFaults: the check of shown commands finds unknown commands and flags.
 func TestCommandFaults(t *testing.T) {
 	for line, wrong := range map[string]bool{
 		"conductord job change 1 --priority high": false, "conductord audit search --since '2030-01-02T03:04:00Z'": false,

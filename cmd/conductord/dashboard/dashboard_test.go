@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 20 * time.Second
 
-// site is a node with access control and its dashboard, and what a test needs to call both.
+// site is a node with access control and its dashboard, with clients for both.
 type site struct {
 	t        *testing.T
 	url      string            // of the node
@@ -484,7 +484,7 @@ func TestLivePagesOfAPerson(t *testing.T) {
 		t.Fatalf("status %d", response.StatusCode)
 	}
 	for _, stream := range streams {
-		if _, err := io.Copy(io.Discard, stream.Body); err != nil { // it fails when the stream goes on beyond its time
+		if _, err := io.Copy(io.Discard, stream.Body); err != nil { // it fails if the stream continues beyond its time
 			t.Error(err)
 		}
 	}
@@ -531,7 +531,7 @@ func TestForeignHost(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// The list of jobs goes on from page to page, and its filters stay in the links.
+// The list of jobs continues from page to page, and the links keep its filters.
 func TestJobPages(t *testing.T) {
 	s := open(t)
 	for i := range 60 {

@@ -74,7 +74,7 @@ func newFlowPagesOf(t *testing.T, nodes int, handlers map[string]string) *flowPa
 	return p
 }
 
-// serve makes the pages those of a node.
+// serve serves the pages of a node.
 func (p *flowPages) serve(endpoint string) {
 	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: endpoint})
 	p.server = httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
@@ -142,7 +142,7 @@ func (p *flowPages) press(page, do string) string {
 	return p.body(http.PostForm(p.server.URL+action[1], url.Values{"do": {do}, "step": {form[1]}, "id": {form[2]}, "reason": {"checked by hand"}}))
 }
 
-// wants checks what a page has, and what it has not: the texts that begin with "no ".
+// wants checks the texts of a page; texts that begin with "no " must be absent.
 func (p *flowPages) wants(page string, texts ...string) {
 	p.t.Helper()
 	for _, text := range texts {
@@ -250,7 +250,8 @@ func TestFailedFlow(t *testing.T) {
 	p.wants(p.get(page), "skip reserve by dashboard", "checked by hand", "conductord flow rerun", "no retry-revert "+job.ID.String())
 }
 
-// TestRunningFlow looks at a flow that waits for a file: what a revert would undo, and its cancellation.
+// TestRunningFlow opens the page of a flow that waits for a file: the steps that a revert would undo,
+// and its cancellation.
 func TestRunningFlow(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	p := newFlowPages(t, map[string]string{"quick": "exit 0", "undo": "exit 0", "wait": "echo begun >" + gate + "; sleep 600"})
@@ -287,7 +288,7 @@ func TestRunningFlow(t *testing.T) {
 	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, reverted after interruption"`, "no conductord job cancel")
 }
 
-// timeline is what a flow's page says of the times of its bars.
+// timeline returns the times of the bars on a flow's page.
 func timeline(page string) string {
 	_, rest, _ := strings.Cut(page, "Bars show attempts")
 	said, _, _ := strings.Cut(rest, "</p>")

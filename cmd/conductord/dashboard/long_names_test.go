@@ -20,7 +20,7 @@ import (
 // maxPage is the bound of a page, in bytes.
 const maxPage = 300 << 10
 
-// long is a name of nearly as many bytes as a name may have, each of which takes five bytes in HTML.
+// long is a name of nearly the maximum length; each of its bytes takes five bytes in HTML.
 func long(i int) string { return fmt.Sprintf("%s%03d", strings.Repeat(`"`, 245), i) }
 
 // crowd fills a cluster with long names, and returns jobs whose pages show most of them.
@@ -110,7 +110,8 @@ func (s *site) longFlow() jobs.JobID {
 	return job.ID
 }
 
-// Whatever names others choose, each page is shown, has at most 300 KB, folds what is long and leads to the rows that it leaves out.
+// With any names, each page loads, has at most 300 KB, folds long texts, and links to the rows that it leaves
+// out.
 func TestPagesOfLongNames(t *testing.T) {
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})

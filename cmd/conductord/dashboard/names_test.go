@@ -12,7 +12,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// follow is what a browser shows for a link of a page: browsers and net/http resolve "." and "..", also as %2E.
+// follow returns the page that a browser shows for a link: browsers and net/http resolve "." and "..", also
+// as %2E.
 func (s *site) follow(who, page, link string) (status int, text string) {
 	s.t.Helper()
 	target, err := url.Parse(link)

@@ -15,13 +15,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// claimed posts a job of a board and claims it in a session of its own.
+// claimed posts a job to a board and claims it in its own session.
 func (s *site) claimed(board, name string, retry *jobs.RetryPolicy) jobs.Job {
 	s.t.Helper()
 	return s.claim(jobs.Posting{Board: board, Name: name, Kind: "work", Retry: retry})
 }
 
-// claim posts a job of kind "work" and claims it in a session of its own.
+// claim posts a job of kind "work" and claims it in its own session.
 func (s *site) claim(posting jobs.Posting) jobs.Job {
 	s.t.Helper()
 	ctx, session := s.t.Context(), jobs.NewSessionID()
@@ -38,7 +38,7 @@ func (s *site) claim(posting jobs.Posting) jobs.Job {
 	return claimed[0].Job
 }
 
-// The lists of jobs that need a person show them with the reason, and offer what the person may do.
+// The lists of jobs that need an operator show the reasons, and offer the permitted operations.
 func TestTrashPages(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
@@ -89,7 +89,8 @@ func TestTrashPages(t *testing.T) {
 	}
 }
 
-// The overview counts what needs attention in one card, and draws successes beside failures.
+// The overview has one card with the counts that need attention, and draws successes and
+// failures.
 func TestOverviewCounts(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
@@ -127,7 +128,7 @@ func (s *site) holds(text, what string, has, not []string) {
 	}
 }
 
-// The pages of schedules show their slots, and what is done to a schedule is done in the person's name.
+// The pages of schedules show their slots, and operations on a schedule carry the user's name.
 func TestSchedulePages(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()

@@ -44,7 +44,8 @@ func (i *interruption) at(name string, api http.Handler) http.Handler {
 	})
 }
 
-// facts are what a page says of the state of what it shows: badges, sentences, actions and numbers.
+// facts are the statements of a page about the state of its subject: badges, sentences, actions and
+// numbers.
 func facts(page string) string {
 	_, main, _ := strings.Cut(page, "<main")
 	found := regexp.MustCompile(`(?s)<span class="(?:badge|sign) [^>]*>.*?</span>(?: [^<]+</span>)?|<p class="(?:why|notice)[^>]*>.*?</p>|id="do-[^"]*"|<b>[^<]*</b>|<h2[^>]*>[^<]*`).FindAllString(main, -1)

@@ -48,7 +48,8 @@ func (s *site) worker(name string, boards ...string) {
 	}
 }
 
-// The pages of boards, conductors and the cluster show what the principal may see, and offer what it may do.
+// The pages of boards, conductors and the cluster show the visible objects, and offer the permitted
+// operations.
 func TestOperatorPages(t *testing.T) {
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
@@ -175,7 +176,7 @@ func TestOperations(t *testing.T) {
 		{"admin", "conductors/worker/undrain", nil, 303, drains, ""},
 		{"admin", "conductors/nobody/drain", url.Values{"absent": {"1"}}, 303, drains, "nobody by admin: false"},
 		{"blind", "cluster/verify", nil, 403, none, ""},
-		{"admin", "cluster/verify", nil, 503, none, ""}, // nobody listens at the address of the only member
+		{"admin", "cluster/verify", nil, 503, none, ""}, // no process listens at the address of the only member
 		{"admin", "cluster/transfer", nil, 400, none, ""},
 		{"admin", "cluster/transfer", url.Values{"node": {"n2"}}, 409, none, ""},
 		{"admin", "cluster/promote", url.Values{"node": {"n2"}}, 404, none, ""},
@@ -198,7 +199,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestHandOver holds that the page of a claimed job offers the other conductors, and hands the job over to one of them.
+// TestHandOver: the page of a claimed job offers the other conductors, and hands the job over to one of them.
 func TestHandOver(t *testing.T) {
 	s := open(t)
 	id := s.post("one", "mine")

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// judged is a test that notes what it is told, instead of failing.
+// judged is a test that records its errors instead of failing.
 type judged struct {
 	testing.TB
 	faults []string
@@ -115,7 +115,7 @@ func TestWantTellsTheFirstDifference(t *testing.T) {
 	}
 }
 
-// TestWantStateAndResult: results are those of symbols, and blanks in JSON do not count.
+// TestWantStateAndResult: results belong to symbols, and blanks in JSON do not count.
 func TestWantStateAndResult(t *testing.T) {
 	done := enginetest.Run(t, flow.Linear("f", stub("a", enginetest.Succeed(json.RawMessage(`{"room": 7}`)), flow.Provides("booking")),
 		stub("b", enginetest.Succeed(2))), nil)

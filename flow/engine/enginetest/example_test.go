@@ -29,8 +29,7 @@ func (b *bank) charge(ctx context.Context, in payment) (struct{}, error) {
 
 var three = flow.Backoff{Attempts: 3, Delay: time.Minute}
 
-// TestOrder shows a flow whose second step fails twice, and what the engine
-// makes of it.
+// TestOrder shows a flow whose second step fails twice, and its trace.
 func TestOrder(t *testing.T) {
 	order := flow.Linear("order",
 		flow.NewStep("reserve", enginetest.Succeed("room 7")),

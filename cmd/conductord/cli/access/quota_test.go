@@ -14,7 +14,7 @@ func TestQuotaCommands(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // part of what is said, on stdout or stderr
+		want string // part of the output, on stdout or stderr
 	}{
 		{"quota save --jobs 1", cli.ExitUsage, "name a principal or boards, and not both"},
 		{"quota save --principal shop --boards orders/* --jobs 1", cli.ExitUsage, "name a principal or boards, and not both"},

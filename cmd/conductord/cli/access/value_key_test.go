@@ -54,8 +54,8 @@ func TestValueKeys(t *testing.T) {
 	}
 }
 
-// TestValueKeysAreUsed: the file comes from the flag, else from the environment, and one that others
-// can read is an error of the command line.
+// TestValueKeysAreUsed: the file comes from the flag, else from the environment. A file that other
+// users can read is a usage error.
 func TestValueKeysAreUsed(t *testing.T) {
 	dir := t.TempDir()
 	for _, id := range []string{"a", "b"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestBench does each benchmark for a moment: what is posted can be claimed,
-// and nothing is left behind but what is said to be.
+// TestBench runs each benchmark briefly: posted jobs can be claimed, and only the announced
+// objects are left behind.
 func TestBench(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestBench(t *testing.T) {
 	} {
 		args := append([]string{"bench"}, strings.Fields(row.args)...)
 		if !strings.Contains(row.args, "--duration") {
-			args = append(args, "--duration", "2s") // so long that something is done on a busy machine
+			args = append(args, "--duration", "2s") // long enough for some operations on a busy machine
 		}
 		got := clitest.Run(t, cluster, append(args, "-o", "json")...)
 		var result struct {
@@ -69,7 +69,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestBenchOfSoManyCalls: exactly so many are made.
+// TestBenchOfSoManyCalls: exactly the given number of calls is made.
 func TestBenchOfSoManyCalls(t *testing.T) {
 	t.Parallel()
 	cluster := clitest.Open(t)
@@ -163,8 +163,8 @@ func (unclaimable) ClaimNext(context.Context, jobs.ClaimRequest) ([]jobs.Claimed
 	return nil, nil
 }
 
-// TestBenchTakeover holds that a takeover is not quicker than the time that an
-// owner has, and that one which does not come about leaves nothing behind.
+// TestBenchTakeover: a takeover is not quicker than the owner's TTL, and a failed takeover
+// leaves nothing behind.
 func TestBenchTakeover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

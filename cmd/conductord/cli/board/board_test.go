@@ -54,8 +54,8 @@ func TestBoardCommands(t *testing.T) {
 	}
 }
 
-// TestBothPrioritiesAreShown: where waiting raises priority, a job is shown
-// with what was said of it and with what it counts for.
+// TestBothPrioritiesAreShown: on a board with ageing, a job is shown with its set and its
+// effective priority.
 func TestBothPrioritiesAreShown(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k", "--priority", "-7").String()
@@ -71,8 +71,8 @@ func TestBothPrioritiesAreShown(t *testing.T) {
 	}
 }
 
-// TestBoardWait: what is waited for is there at once, never comes, or comes
-// while the command waits.
+// TestBoardWait: the awaited state exists at once, never comes, or comes while the command
+// waits.
 func TestBoardWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clitest.Open(t)
@@ -125,7 +125,7 @@ func TestBoardWait(t *testing.T) {
 	})
 }
 
-// signalling tells once that something was written.
+// signalling signals the first write.
 type signalling struct {
 	io.Writer
 	seen chan<- struct{}

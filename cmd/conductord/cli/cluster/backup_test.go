@@ -85,7 +85,7 @@ func TestWrongBackupCommands(t *testing.T) {
 	}
 }
 
-// TestBackupList holds that the backups of all nodes are listed, with whether each was read back.
+// TestBackupList checks that the backups of all nodes are listed, and whether each was read back.
 func TestBackupList(t *testing.T) {
 	cluster := clitest.Open(t)
 	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1"}}}

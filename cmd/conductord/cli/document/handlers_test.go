@@ -29,7 +29,7 @@ func present(t *testing.T, cluster *clitest.Cluster, session jobs.SessionID, nam
 	}
 }
 
-// taking is a cluster in which something happens to a job at once.
+// taking is a cluster that changes each job right after its posting.
 type taking struct {
 	*clitest.Cluster
 	take func(jobs.JobID)
@@ -43,7 +43,7 @@ func (c taking) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Post
 	return posted, err
 }
 
-// TestMissingHandlerOfASchedule: to set a schedule warns likewise.
+// TestMissingHandlerOfASchedule: saving a schedule gives the same warning.
 func TestMissingHandlerOfASchedule(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "flow.toml")
 	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
@@ -87,7 +87,7 @@ func TestMissingHandler(t *testing.T) {
 		name       string
 		conductors map[string]string
 		soon       map[string]string // announced within a second after the posting
-		taker      string            // takes the job at once
+		taker      string            // takes the job immediately
 		trashes    string            // the kind of failure with which it trashes the job
 		want       string            // all of stderr
 		took       time.Duration
@@ -139,7 +139,7 @@ func TestMissingHandler(t *testing.T) {
 	}
 }
 
-// take has a conductor take a job, and trash it with a failure if a kind is given.
+// take makes a conductor claim a job, and trash it if a kind of failure is given.
 func take(t *testing.T, cluster *clitest.Cluster, session jobs.SessionID, job jobs.JobID, kind string) {
 	t.Helper()
 	claimed, err := cluster.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{"default"}, Max: 1})

@@ -179,8 +179,8 @@ func TestFlowFromStdin(t *testing.T) {
 	}
 }
 
-// A value that no step is given, because a step before provides the name, is
-// told of wherever a document is read.
+// Wherever a document is read, the command warns of a value that no step gets because an
+// earlier step provides the name.
 func TestFlowWarnsOfShadows(t *testing.T) {
 	text := "name = \"f\"\npattern = \"linear\"\nstore = {room = 1}\n" +
 		"[[steps]]\nname = \"a\"\nprovides = \"room\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
@@ -192,7 +192,7 @@ func TestFlowWarnsOfShadows(t *testing.T) {
 	}
 }
 
-// A value whose name no step takes is perhaps misspelt. It is kept all the same.
+// A value whose name no step takes may be misspelt. The job keeps it anyway.
 func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 	text := "name = \"f\"\ninputs = [\"guest\"]\nstore = {room = 1}\n" +
 		"[[steps]]\nname = \"a\"\nrequires = [\"guest\", \"room\"]\noptional = [\"language\"]\nprovides = \"greeting\"\n"
@@ -216,15 +216,15 @@ func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 	}
 }
 
-// TestFlowPlanShowsDefaults holds that the plan of a document tells inputs with a default from others.
+// TestFlowPlanShowsDefaults: the plan of a document marks inputs that have a default.
 func TestFlowPlanShowsDefaults(t *testing.T) {
 	if got := clitest.Run(t, nil, "flow", "plan", clitest.Examples+"hello.toml"); got.Code != 0 || !strings.HasSuffix(got.Out, "inputs: guest\ndefaults: guest = \"world\"\n") {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestAttemptsThatAreNotShown: what is folded is counted, and a result that an
-// answer leaves out is not taken for none.
+// TestAttemptsThatAreNotShown: folded attempts are counted, and an omitted result is not shown
+// as missing.
 func TestAttemptsThatAreNotShown(t *testing.T) {
 	atom := logbook.AtomDetail{Name: "a", Kind: logbook.KindTask, State: logbook.AtomSuccess}
 	for i, shortened := range []bool{true, false} {

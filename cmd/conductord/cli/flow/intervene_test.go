@@ -119,8 +119,8 @@ func TestFlowInterventionAsJSON(t *testing.T) {
 	}
 }
 
-// TestFlowInterventionIsWaitedFor: the end of the job decides the exit code, by
-// what was wanted.
+// TestFlowInterventionIsWaitedFor: the exit code depends on the job's end and the direction of
+// the intervention.
 func TestFlowInterventionIsWaitedFor(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {

@@ -36,8 +36,7 @@ func TestFlowRunSeveral(t *testing.T) {
 	}
 }
 
-// TestFlowRunOnly: only what is named, and what that waits for, is posted,
-// checked and shown.
+// TestFlowRunOnly: only the named steps and their predecessors are posted, checked and shown.
 func TestFlowRunOnly(t *testing.T) {
 	cluster := clitest.Open(t)
 	path := filepath.Join(t.TempDir(), "two.toml")
@@ -164,7 +163,7 @@ func TestFlowRunOnTerminal(t *testing.T) {
 	}
 }
 
-// writer is a function that is told what is written.
+// writer is a function that receives the written bytes.
 type writer func(string)
 
 func (w writer) Write(text []byte) (int, error) {

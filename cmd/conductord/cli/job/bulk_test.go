@@ -18,7 +18,7 @@ func TestBulk(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // in what is said
+		want string // in the output
 		not  string
 	}{
 		{"bulk suspend", cli.ExitUsage, "at least one filter is required", "\x00"},

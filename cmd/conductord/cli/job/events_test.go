@@ -67,8 +67,8 @@ func TestEventsAreSelected(t *testing.T) {
 	})
 }
 
-// A request for events that are gone is refused, with the position where events
-// begin. A request for all events gets those that are kept.
+// A request for events that are gone is refused, with the position where events begin. A
+// request for all events gets the stored events.
 func TestEventsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &clitest.Cluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
@@ -112,8 +112,8 @@ func TestJobsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestWaitEndsForOperator holds that a command that waits ends with exit code 1 when only an
-// operator can continue the job, with the reason and the next command on stderr.
+// TestWaitEndsForOperator: a waiting command ends with exit code 1 when only an operator can
+// continue the job. stderr has the reason and the next command.
 func TestWaitEndsForOperator(t *testing.T) {
 	type stop func(w *clitest.Worker, id jobs.JobID)
 	park := func(w *clitest.Worker, id jobs.JobID) {
@@ -127,7 +127,7 @@ func TestWaitEndsForOperator(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		stop   stop
-		before bool // the command is given, and not while it waits
+		before bool // the command starts, and not while it waits
 		args   func(jobs.JobID) []string
 		out    string // what stdout begins with
 		remedy string

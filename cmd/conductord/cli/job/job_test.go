@@ -145,7 +145,7 @@ func TestJobEnds(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		args string
-		held bool // by a worker whose token is given for TOKEN
+		held bool // by a worker; its token replaces TOKEN
 		code int
 		out  string
 		err  string // part of it

@@ -26,7 +26,8 @@ func (l logging) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Pag
 	return page, err
 }
 
-// TestJobLogs holds what is printed of attempts that run, and of those that only the logbook has.
+// TestJobLogs checks the printed lines of running attempts, and of attempts that only the logbook
+// has.
 func TestJobLogs(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x")
@@ -41,7 +42,7 @@ func TestJobLogs(t *testing.T) {
 	say := func(step string, action logbook.Action, attempt int, text string, bytes int) {
 		logs.Append(id, steplog.Line{Step: step, Action: action, Attempt: attempt, Text: text}, bytes)
 	}
-	say("b", logbook.ActionExecute, 1, "first\x1b[31m", 20) // longer when it was written: so many bytes are missing
+	say("b", logbook.ActionExecute, 1, "first\x1b[31m", 20) // it was longer when it was written: these bytes are missing
 	say("b", logbook.ActionExecute, 1, "second", 6)
 	say("b", logbook.ActionRevert, 2, "undone", 6)
 	recorded := "hello | recorded one\nhello | recorded    two\n"
@@ -112,8 +113,8 @@ func (m *moving) ReadLogs(_ context.Context, query steplog.Query) (steplog.Page,
 	return page, err
 }
 
-// TestJobLogsOfMovingJobs holds that no line is printed twice when a job comes back to a node, and
-// that a step which writes all the time is not followed for ever.
+// TestJobLogsOfMovingJobs: no line is printed twice when a job returns to a node, and a step that
+// writes constantly is not followed without end.
 func TestJobLogsOfMovingJobs(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k")

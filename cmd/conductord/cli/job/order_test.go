@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestJobListOrders: the newest job comes first, and --after goes on in each order.
+// TestJobListOrders: the newest job comes first, and --after continues in each order.
 func TestJobListOrders(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, priority := range []string{"0", "5", "-5", "5"} {

@@ -61,7 +61,7 @@ func TestJobPostFrom(t *testing.T) {
 	}
 }
 
-// TestJobPostFlowsFrom: lines may hold flow documents, beside lines of other postings.
+// TestJobPostFlowsFrom: some lines may be flow documents, and others plain postings.
 func TestJobPostFlowsFrom(t *testing.T) {
 	cluster := clitest.Open(t)
 	hello := `{"name": "hello", "pattern": "linear", "store": {"guest": "world"}, "steps": [{"name": "greet", "requires": ["guest"]}]}`
@@ -113,7 +113,7 @@ func TestJobPostFlowsFrom(t *testing.T) {
 	}
 }
 
-// Flags beside --from are defaults for the lines that do not have the field.
+// Flags with --from are defaults for lines without the field.
 func TestJobPostFromWithDefaults(t *testing.T) {
 	cluster := clitest.Open(t)
 	path := filepath.Join(t.TempDir(), "postings.jsonl")

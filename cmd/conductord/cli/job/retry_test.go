@@ -10,8 +10,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestJobPostRetry: what the flags of a retry policy make, and which are
-// refused.
+// TestJobPostRetry checks the policies that the retry flags make, and the refused flags.
 func TestJobPostRetry(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {

@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// tried is a step with an attempt at each action that is given: how it failed,
-// and what it wrote to stderr.
+// tried is a step with an attempt for each given action: its failure and its stderr.
 func tried(name string, state logbook.AtomState, attempts ...logbook.Attempt) logbook.AtomDetail {
 	atom := logbook.AtomDetail{Name: name, Kind: logbook.KindTask, State: state}
 	for i, attempt := range attempts {
@@ -28,8 +27,8 @@ func fails(action logbook.Action, message, stderr string) logbook.Attempt {
 	return logbook.Attempt{Action: action, Failure: &logbook.Failure{Kind: logbook.FailureExit, Message: message}, Stderr: stderr}
 }
 
-// TestEvidence: what is shown of a failed flow is that of the step which the
-// cause names, or says whose it is; and no step that failed is passed over.
+// TestEvidence: the shown stderr belongs to the step of the cause, or has the name of its
+// step. No failed step is omitted.
 func TestEvidence(t *testing.T) {
 	const execute, revert = logbook.ActionExecute, logbook.ActionRevert
 	undone := logbook.Attempt{Action: revert}

@@ -15,7 +15,7 @@ func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string
 	return t.lines()
 }
 
-// Evidence is what is shown of a failed flow beside its cause.
+// Evidence is the shown evidence of a failed flow in addition to its cause.
 func Evidence(cause *logbook.Failure, detail *logbook.FlowDetail) (lines []string) {
 	for _, f := range FlowEvidence(cause, detail) {
 		lines = append(lines, f[0]+": "+f[1])

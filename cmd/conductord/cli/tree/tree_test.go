@@ -71,7 +71,7 @@ func progress(done, total int64, details string) func(*logbook.AtomDetail) {
 	}
 }
 
-// rounds makes an atom that of a retry.
+// rounds turns an atom into a retry's atom.
 func rounds(number int, after string, change ...func(*logbook.AtomDetail)) func(*logbook.AtomDetail) {
 	return func(a *logbook.AtomDetail) {
 		a.Kind = logbook.KindRetry
@@ -290,7 +290,7 @@ shipping  running  [███████████████░░░░░
 	}
 }
 
-// TestTreeOfTargets: what is left out by targets is not shown.
+// TestTreeOfTargets: steps that targets exclude are not shown.
 func TestTreeOfTargets(t *testing.T) {
 	detail := drawn(t, placing, logbook.FlowPending)
 	detail.Targets = []string{"announce"}

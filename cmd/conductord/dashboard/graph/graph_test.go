@@ -60,7 +60,8 @@ func partOf(t testing.TB, document string, detail *logbook.FlowDetail) *graph.Pa
 	return graph.Of(detail, plan)
 }
 
-// TestGolden compares pictures of typical flows with those of testdata. The document is testdata/NAME.toml.
+// TestGolden compares pictures of typical flows with the pictures in testdata. The document is
+// testdata/NAME.toml.
 func TestGolden(t *testing.T) {
 	for _, test := range []struct {
 		name      string

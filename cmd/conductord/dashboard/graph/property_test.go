@@ -55,7 +55,7 @@ func TestPictures(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flow := drawPart(t, "flow", 0)
 		var open []string
-		for range rapid.IntRange(0, 3).Draw(t, "rounds") { // what is open shows more to open
+		for range rapid.IntRange(0, 3).Draw(t, "rounds") { // an open part shows further parts to open
 			for _, box := range graph.Draw(flow, open).Boxes {
 				if len(box.Parts) > 0 && rapid.Bool().Draw(t, "open") {
 					open = append(open, box.Name)
