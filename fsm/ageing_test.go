@@ -140,7 +140,7 @@ func TestAgeingIsExplained(t *testing.T) {
 	r.refused(ageBoard("", time.Millisecond), "invalid")
 }
 
-// TestEffectivePriority holds the priority that the first job of a script counts for at a
+// TestEffectivePriority checks the priority that the first job of a script counts for at a
 // time; "-" is the one that it was posted with. Scripts are as in TestAgeing.
 func TestEffectivePriority(t *testing.T) {
 	for _, row := range []struct{ name, script, want string }{

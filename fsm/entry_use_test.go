@@ -77,7 +77,7 @@ func answered(result *v1.Result) string {
 	return "ok"
 }
 
-// tokensTell holds the tokens of all claims of a flow's jobs and of all that was
+// tokensTell checks the tokens of all claims of a flow's jobs and of all that was
 // said of it against each other: no claim has that of anything else.
 func (r *rig) tokensTell(flow string) {
 	r.Helper()

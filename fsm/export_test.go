@@ -101,7 +101,7 @@ func Verify(m *Machine) error {
 	})
 }
 
-// remembers holds what the machine keeps decoded against what is stored.
+// remembers checks what the machine keeps decoded against what is stored.
 func (m *Machine) remembers(v *view) error {
 	for name, known := range m.heads {
 		stored, found := v.board(name)

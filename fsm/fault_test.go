@@ -72,7 +72,7 @@ func TestDamagedRowsAreFaults(t *testing.T) {
 	}
 }
 
-// TestMissingCountsAreFaults holds that taking one from a row of counts that is not there, or
+// TestMissingCountsAreFaults checks that taking one from a row of counts that is not there, or
 // holds less, stops the machine: no count wraps around.
 func TestMissingCountsAreFaults(t *testing.T) {
 	for _, left := range []string{"", "\x00\x00\x00\x00\x00\x00\x00\x01"} {

@@ -398,7 +398,7 @@ func (w *walker) states() map[string]jobs.State {
 	return states
 }
 
-// compare holds the whole listing against the model, and what must hold in the
+// compare checks the whole listing against the model, and what must hold in the
 // machine itself.
 func (w *walker) compare() {
 	got, want := w.listing(), w.model.listing()

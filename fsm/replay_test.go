@@ -415,7 +415,7 @@ func (a *author) write() (fsm.Entry, []*v1.Command, []*v1.Result) {
 	return entry, commands, results[0]
 }
 
-// tokensGrow holds the claims of the latest entry against all before them.
+// tokensGrow checks the claims of the latest entry against all before them.
 func (a *author) tokensGrow(claims map[jobs.JobID]logbook.Token) {
 	events, err := a.machine.Events(jobs.Position{Index: a.index - 1}, 0)
 	if err != nil && !errors.Is(err, jobs.ErrCompacted) {

@@ -119,7 +119,7 @@ func (r *rig) schedule(name string) (schedules.Schedule, string) {
 	return s, strings.Join(words, "; ")
 }
 
-// recorded holds what became of a schedule's slots.
+// recorded checks what became of a schedule's slots.
 func (r *rig) recorded(name, want string) {
 	r.Helper()
 	if _, got := r.schedule(name); got != want {

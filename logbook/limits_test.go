@@ -95,7 +95,7 @@ func TestCheckValue(t *testing.T) {
 	}
 }
 
-// TestUnclearValues holds that a value which programs read differently is refused, and named.
+// TestUnclearValues checks that a value which programs read differently is refused, and named.
 func TestUnclearValues(t *testing.T) {
 	many := func(last string) string {
 		var text strings.Builder

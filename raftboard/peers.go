@@ -109,13 +109,13 @@ func (s *peers) newPeer(base string) *peer {
 	}
 }
 
-// An endpoint that is a socket, and the end of the host that stands for it in URLs.
+// The scheme of a socket's endpoint, and the suffix of the host that represents it in URLs.
 const (
 	socketScheme = "unix://"
 	socketHost   = ".socket:80"
 )
 
-// socketOf is the path of the socket that a base URL stands for; empty: it is no socket.
+// socketOf returns the path of the socket that a base URL represents; empty: no socket.
 func socketOf(base string) string {
 	host, isSocket := strings.CutSuffix(strings.TrimPrefix(base, "http://"), socketHost)
 	path, err := hex.DecodeString(host)
@@ -255,7 +255,7 @@ func (s *peers) known() []*peer {
 	return append(append([]*peer(nil), s.order...), s.learned...)
 }
 
-// at is the node at an endpoint, also one that is not known so far.
+// at returns the node at an endpoint, even if the node was unknown so far.
 func (s *peers) at(base string) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -135,7 +135,7 @@ var (
 	_ logbook.Connection = (*Client)(nil)
 )
 
-// core is what a client and its stale views share.
+// core is the part that a client and its stale views share.
 type core struct {
 	options Options
 	log     hclog.Logger
@@ -144,7 +144,7 @@ type core struct {
 	// index is the highest log index that an answer to this client included.
 	// A stale read is never older.
 	index atomic.Uint64
-	// ages is what is known of the stale answers to this client.
+	// ages records the ages of the stale answers to this client.
 	ages struct {
 		sync.Mutex
 		oldest  time.Duration

@@ -20,7 +20,7 @@ func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) 
 	}
 	message := &v1.SaveScheduleRequest{Schedule: command.ScheduleToProto(&schedule)}
 	if c.options.ValueKeys != nil {
-		// The node cannot see what is wrong with a value that is encrypted.
+		// The node cannot check an encrypted value.
 		if err := schedules.Check(c.plainLimits(), &schedule); err != nil {
 			return schedules.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, err)
 		}

@@ -54,7 +54,7 @@ func (e *UnsettledError) Error() string {
 // Unwrap returns the kind, and the reason why the attempts ended.
 func (e *UnsettledError) Unwrap() []error { return []error{e.Kind, e.Why} }
 
-// reason is the error without what the whole says already.
+// reason is the error without the parts that the outer error already has.
 func (f *NodeFailure) reason() string {
 	var number syscall.Errno
 	switch {

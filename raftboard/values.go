@@ -151,7 +151,7 @@ func (w valueWalk) text(of proto.Message, text string) string {
 		return w.keys.DecryptWithin(text, textPlace)
 	}
 	if ending, ok := of.(*v1.Ending); ok {
-		// A reason without a failure says what the conductor or an operator has decided.
+		// A reason without a failure is a decision of the conductor or an operator.
 		if ending.GetFailure() == nil {
 			return text
 		}
@@ -179,7 +179,7 @@ func cutStderr(attempt *v1.Attempt) {
 // plainLimits are the limits of values in this program, before encryption.
 func (c *core) plainLimits() logbook.Limits {
 	limits := c.options.ValueKeys.PlainLimits(logbook.MaxLimits)
-	limits.Command = logbook.MaxLimits.Command // that of what is sent is checked later
+	limits.Command = logbook.MaxLimits.Command // the size of the sent values is checked later
 	return limits
 }
 

@@ -147,6 +147,6 @@ func (w *watcher) advance(to jobs.Position) bool {
 		}
 	}
 	w.request.After = command.PositionToProto(to)
-	w.client.saw(to.Index) // what is read about an event is not older than that
+	w.client.saw(to.Index) // a read about an event is at least that new
 	return true
 }

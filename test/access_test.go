@@ -221,7 +221,7 @@ func firstToken(t *testing.T, text, principal string) string {
 	return ""
 }
 
-// ran is what a command prints that must succeed.
+// ran returns the output of a command that must succeed.
 func ran(t *testing.T, args ...string) string {
 	t.Helper()
 	got := command(t, "", args...)

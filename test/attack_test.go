@@ -31,7 +31,7 @@ const (
 	// warmTime is enough for each attack on each node, so that the nodes have all metrics then.
 	warmTime, attackTime = 2 * time.Second, 8 * time.Second
 	attackRate           = 60 // tries a second
-	// What a node may have after an attack beyond what it had before.
+	// The permitted growth of a node's figures by an attack.
 	moreGoroutines, moreDescriptors, moreSeries, moreMemory = 60, 40, 120, 96 << 20
 )
 
@@ -197,7 +197,7 @@ func settled(t *testing.T, c *attack.Cluster, before []nodeState) (after []nodeS
 	return after
 }
 
-// logIsHonest holds that the log grew by what honest clients posted, and by nothing else.
+// logIsHonest checks that the log grew only by the postings of honest clients.
 func logIsHonest(t *testing.T, c *attack.Cluster, before, after []nodeState, posted int64) {
 	t.Helper()
 	var entries float64
@@ -244,7 +244,7 @@ func gauge(t *testing.T, text, name string) int {
 	return 0
 }
 
-// logsAreClean holds that no node has panicked, that attackers are in the log at a bounded rate,
+// logsAreClean checks that no node has panicked, that attackers are in the log at a bounded rate,
 // and that nothing of theirs reaches a terminal raw.
 func logsAreClean(t *testing.T, c *attack.Cluster) {
 	t.Helper()
@@ -266,7 +266,7 @@ func logsAreClean(t *testing.T, c *attack.Cluster) {
 	}
 }
 
-// filesArePrivate holds that nobody but a node's user can read what it keeps.
+// filesArePrivate checks that nobody but a node's user can read what it keeps.
 func filesArePrivate(t *testing.T, c *attack.Cluster) {
 	t.Helper()
 	for _, node := range c.Nodes {

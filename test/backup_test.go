@@ -56,7 +56,7 @@ func TestBackupAndRestore(t *testing.T) {
 	t.Logf("%d jobs were acknowledged before the backup of index %d", len(before), made.Manifest.Index)
 }
 
-// printed runs a command with -o json, and reads what it prints.
+// printed runs a command with -o json, and decodes its output.
 func printed(t *testing.T, document any, args ...string) {
 	t.Helper()
 	if err := prints(t, document, args...); err != nil {
@@ -88,7 +88,7 @@ func clusterID(t *testing.T, path string) string {
 	return loaded.Cluster.ID
 }
 
-// restoreAll begins anew with a backup on all machines of a cluster, and starts it.
+// restoreAll restores a backup on all machines of a cluster, and starts the new cluster.
 func restoreAll(t *testing.T, cluster *local.Cluster, file string) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
@@ -110,8 +110,8 @@ func restoreAll(t *testing.T, cluster *local.Cluster, file string) {
 	}
 }
 
-// TestMajorityIsLost is the runbook "When a majority is gone": two of three disks are lost
-// and the third node is stopped. A new cluster begins with what is on its disk.
+// TestMajorityIsLost is the runbook "When a majority is gone": two of three disks are lost and
+// the third node is stopped. A new cluster starts from the third node's disk.
 func TestMajorityIsLost(t *testing.T) {
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })

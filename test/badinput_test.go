@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// said is what a command wrote, and its exit code.
+// said is the output of a command, and its exit code.
 type said struct {
 	out, err string
 	code     int
@@ -86,8 +86,8 @@ func grows(t *testing.T, client *raftboard.Client, node *local.Node, do func()) 
 	return true
 }
 
-// refusedCommands holds that what is refused for itself never reaches the log,
-// and that the message says what is wrong.
+// refusedCommands checks that invalid input never reaches the log, and that the message
+// describes the fault.
 func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	file := func(text string) string {
 		path := filepath.Join(t.TempDir(), "input")
@@ -141,8 +141,8 @@ func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node)
 	}
 }
 
-// refusedCalls holds the same of what comes by HTTP, and that only the state
-// machine itself judges what depends on what it holds.
+// refusedCalls checks the same for HTTP calls. Only refusals that depend on the state come
+// from the state machine.
 func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	book, first, second := logbook.NewBookID(), logbook.NewFlowID(), logbook.NewFlowID()
 	saved := logbook.Book{ID: book, Name: "two", Flows: []logbook.FlowDetail{
@@ -183,8 +183,8 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 			t.Errorf("%s: the log has grown: %v, want %v", row.name, grown, row.logged)
 		}
 	}
-	// A kind that nobody builds waits, and is said to; a document that is none
-	// is put aside with the reason.
+	// A job of a kind that no conductor builds waits, with a warning. An invalid document is
+	// trashed with the reason.
 	waits := command(t, "", "job", "post", "--book", book.String(), "--flow-id", first.String(), "--server", leader.API)
 	got := command(t, "", "job", "get", strings.TrimSpace(waits.out), "--server", leader.API)
 	if got.code != 0 || !strings.Contains(got.out, "claimable") || !strings.Contains(got.err, `no live conductor builds flows of kind "nobody-builds-this"`) {
@@ -216,8 +216,8 @@ func callHTTP(t *testing.T, node *local.Node, call, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// largestAccepted holds that what is just within the limits goes in, and comes
-// out as it was.
+// largestAccepted checks that input just within the limits is accepted, and read back
+// unchanged.
 func largestAccepted(t *testing.T, leader *local.Node) {
 	name := strings.Repeat("ä", 127) + "!"
 	details := `"` + strings.Repeat("x", 256<<10-2) + `"`
@@ -232,11 +232,11 @@ func largestAccepted(t *testing.T, leader *local.Node) {
 	}
 }
 
-// badHandler is a handler that goes wrong, and what a job comes to with it.
+// badHandler is a faulty handler, with the expected end of its job.
 type badHandler struct {
 	name, script string
 	want         string // a pattern: what job get says, on one line after another
-	timeout      string // of the step; empty: so long that only a handler which never ends meets it
+	timeout      string // of the step; empty: so long that only an endless handler reaches it
 }
 
 // patiently is the timeout of the handlers that come to their end by
@@ -287,8 +287,8 @@ func badDocument(handler, timeout string) string {
 		"[[steps]]\nname = \"bad\"\nhandler = %q\ntimeout = %q\n", handler, handler, cmp.Or(timeout, patiently))
 }
 
-// badHandlers holds that every way in which a handler goes wrong is a clear
-// outcome with its evidence, and that meanwhile others are not delayed.
+// badHandlers checks that every fault of a handler has a clear outcome with evidence, and does
+// not delay other jobs.
 func badHandlers(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	var postings []jobs.Posting
 	for _, row := range badHandlerRows {
@@ -323,8 +323,8 @@ func badHandlers(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	}
 }
 
-// waitingInVain holds that a job which takes longer than the caller waits is a
-// timeout, and not a cluster that does not answer.
+// waitingInVain checks that a job that outlasts the caller's wait is a timeout, and not an
+// unavailable cluster.
 func waitingInVain(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	job, err := jobs.PostOne(within(t), client, jobs.Posting{ID: jobs.NewJobID(), Name: "human", Kind: "human"})
 	if err != nil {

@@ -31,8 +31,8 @@ func (f *field) holder(job string) string {
 	return got.Claim.Owner
 }
 
-// TestConductorAlone holds that conductors which are in no node run flows; that another goes on with
-// a flow when one is killed, and after SIGTERM at once; and that job logs says where the lines are.
+// TestConductorAlone: conductors outside nodes run flows. If one is killed, another continues its
+// flow; after SIGTERM, at once. job logs names the place of the lines.
 func TestConductorAlone(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -69,8 +69,8 @@ func TestConductorAlone(t *testing.T) {
 	}
 }
 
-// TestConductorFile holds that a file for a conductor in no node may have its settings, and that
-// those of nodes are refused by name.
+// TestConductorFile: the file of a conductor outside a node may have the conductor's settings;
+// settings of nodes are refused by name.
 func TestConductorFile(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/conductor.toml"

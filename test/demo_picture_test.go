@@ -22,7 +22,7 @@ const (
 	fontSize              = 13
 )
 
-// TestDemoPicture holds that the README's picture shows a run of the demo in which nothing
+// TestDemoPicture checks that the README's picture shows a run of the demo in which nothing
 // was lost. With -rewrite, it runs the demo and draws what it prints, each line at its time.
 func TestDemoPicture(t *testing.T) {
 	if *rewrite {

@@ -27,7 +27,7 @@ type devGreeting struct {
 	}
 }
 
-// startDevNodes runs `conductord dev --nodes 3`, and returns what it says once it is ready.
+// startDevNodes runs `conductord dev --nodes 3`, and returns its output once it is ready.
 func startDevNodes(t *testing.T, address, data string, more ...string) (*exec.Cmd, devGreeting) {
 	t.Helper()
 	dev := exec.Command(binary, append([]string{"dev", "--nodes", "3", "--api-listen", address, "--data-dir", data, "-o", "json"}, more...)...)
@@ -76,7 +76,7 @@ func portsInARow(t *testing.T) string {
 	return ""
 }
 
-// TestDevNodes holds that dev runs three processes, starts one again that is killed, ends
+// TestDevNodes checks that dev runs three processes, starts one again that is killed, ends
 // all of them when it is interrupted, and finds its data again.
 func TestDevNodes(t *testing.T) {
 	longtest.Skip(t)
@@ -121,8 +121,8 @@ func TestDevNodes(t *testing.T) {
 	}
 }
 
-// TestDevGreets holds what dev prints, that the command to try works as it stands, and
-// that there is no warning.
+// TestDevGreets checks the output of dev: the suggested command works as printed, and there is
+// no warning.
 func TestDevGreets(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
@@ -164,7 +164,7 @@ $`)
 	}
 }
 
-// TestDevRefuses holds that wrong flags and taken ports are named.
+// TestDevRefuses checks that wrong flags and taken ports are named.
 func TestDevRefuses(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--nodes 2":                              "--nodes must be 1, 3, 5 or 7, not 2",

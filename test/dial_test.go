@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestDialByEnvironment holds that a Go program without arguments reaches the cluster that the
+// TestDialByEnvironment checks that a Go program without arguments reaches the cluster that the
 // variables of the command line name. It is not parallel: it sets them.
 func TestDialByEnvironment(t *testing.T) {
 	dir := t.TempDir()
@@ -80,8 +80,8 @@ func TestDialByEnvironment(t *testing.T) {
 	})
 }
 
-// TestHandlersGetNoVariableOfClients holds that the command line and the client libraries take
-// nothing that a handler is given for a setting of theirs, such as an access token.
+// TestHandlersGetNoVariableOfClients: no environment variable of a handler is a setting of the
+// command line or the client libraries, such as an access token.
 func TestHandlersGetNoVariableOfClients(t *testing.T) {
 	read := func(pattern string) (text string) {
 		paths, err := filepath.Glob(filepath.Join("..", pattern))

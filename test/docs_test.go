@@ -27,7 +27,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the generated parts of the documents anew")
 
-// anything stands in a shown answer for what differs from run to run.
+// anything replaces, in a shown answer, values that differ from run to run.
 const anything = "…"
 
 // block is one fenced block of a document.
@@ -108,8 +108,8 @@ func get(t *testing.T, url string) (string, error) {
 // with it.
 type example struct{ call, answer block }
 
-// TestProtocolExamples runs every call of docs/protocol.md, in order and in one
-// shell, against a real server, and compares what comes with what is shown.
+// TestProtocolExamples runs every call of docs/protocol.md, in order and in one shell, against
+// a real server, and compares the answers with the shown ones.
 func TestProtocolExamples(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"sh", "curl"} {
@@ -163,7 +163,7 @@ func protocolExamples(t *testing.T) []example {
 	return examples
 }
 
-// differs tells how an answer is not the one that is shown.
+// differs describes how an answer differs from the shown one.
 func (e example) differs(answer string) error {
 	switch e.answer.language {
 	case "json":
@@ -185,8 +185,8 @@ func (e example) differs(answer string) error {
 	return nil
 }
 
-// differ compares values. "…" as a value stands for any value, and as a member
-// of an object for any members that are not shown.
+// differ compares values. "…" as a value matches any value, and as a member of an object any
+// members that are not shown.
 func differ(where string, want, got any) error {
 	if want == anything {
 		return nil
@@ -234,7 +234,7 @@ func differ(where string, want, got any) error {
 	return nil
 }
 
-// TestShownAnswersCanDiffer holds that the comparison above finds something.
+// TestShownAnswersCanDiffer checks that the comparison above finds differences.
 func TestShownAnswersCanDiffer(t *testing.T) {
 	for _, row := range []struct {
 		shown, answer string
@@ -296,8 +296,8 @@ var (
 	inlineCommand = regexp.MustCompile("`conductord ([^`\n|<>&;]+)`")
 )
 
-// TestShownCommandsExist holds that each command line that the documents show
-// is one: the program knows the command and every flag.
+// TestShownCommandsExist checks that the program knows the command and every flag of each
+// shown command line.
 func TestShownCommandsExist(t *testing.T) {
 	t.Parallel()
 	found := map[string]string{}
@@ -328,8 +328,8 @@ var (
 	usageLine      = regexp.MustCompile(`(?m)^  conductord((?: [a-z][a-z-]*)*)(.*)$`)
 )
 
-// known asks for the help on a command line, which is given only if its flags
-// are known, and compares the command that the help is about.
+// known requests the help of a command line, which needs known flags, and compares the command
+// in the help.
 func known(t *testing.T, line string) error {
 	t.Helper()
 	args := strings.Fields(quotedArgument.ReplaceAllString(line, "x"))
@@ -353,7 +353,7 @@ func known(t *testing.T, line string) error {
 	return nil
 }
 
-// TestShownCommandsCanBeWrong holds that the check above finds something.
+// TestShownCommandsCanBeWrong checks that the check above finds something.
 func TestShownCommandsCanBeWrong(t *testing.T) {
 	for line, good := range map[string]bool{
 		"job get ID": true, "flow run FILE --wait --set 'a=1'": true, "dev": true,
@@ -365,8 +365,8 @@ func TestShownCommandsCanBeWrong(t *testing.T) {
 	}
 }
 
-// TestThreeServersConfigs holds that the block of docs/start-and-stop.md that writes the
-// configurations of three servers writes ones that can be used and belong together.
+// TestThreeServersConfigs: the block of docs/start-and-stop.md for three servers writes
+// configurations that are valid and fit together.
 func TestThreeServersConfigs(t *testing.T) {
 	const path = "docs/start-and-stop.md"
 	dir := t.TempDir()
@@ -399,8 +399,8 @@ func TestThreeServersConfigs(t *testing.T) {
 	t.Error("no block writes configurations")
 }
 
-// TestShownFlows holds that the flow documents that are shown are valid. Parts
-// of documents are quoted from examples, which have tests of their own.
+// TestShownFlows checks that the shown flow documents are valid. Parts of documents are quoted
+// from examples, which have tests of their own.
 func TestShownFlows(t *testing.T) {
 	shown := 0
 	for file, text := range documents(t) {
@@ -423,8 +423,8 @@ func TestShownFlows(t *testing.T) {
 	}
 }
 
-// TestShownFlowsRun runs the flow documents of docs/flows.md that are shown
-// whole, with handlers that give what the steps provide.
+// TestShownFlowsRun runs the complete flow documents of docs/flows.md, with handlers that
+// return the provided values.
 func TestShownFlowsRun(t *testing.T) {
 	ran := 0
 	for _, b := range blocksOf("docs/flows.md", documents(t)["docs/flows.md"]) {
@@ -457,8 +457,8 @@ func TestShownFlowsRun(t *testing.T) {
 	}
 }
 
-// givingHandlers are handlers for all steps of a document, each of which gives
-// an object with every field that any step provides.
+// givingHandlers makes handlers for all steps of a document. Each returns an object with every
+// field that any step provides.
 func givingHandlers(t *testing.T, document *spec.Document) *handler.Set {
 	t.Helper()
 	fields := map[string]string{}
@@ -490,7 +490,7 @@ func givingHandlers(t *testing.T, document *spec.Document) *handler.Set {
 	return handlers
 }
 
-// TestQuotedCode holds that code that is shown as a file's stands in the file.
+// TestQuotedCode checks that code that is shown as part of a file is in that file.
 func TestQuotedCode(t *testing.T) {
 	quoted := 0
 	for file, text := range documents(t) {
@@ -607,7 +607,7 @@ var (
 	suiteRow  = regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+\},$`)
 )
 
-// TestNamedTestsExist holds that the tests that the documents name are there.
+// TestNamedTestsExist checks that the tests named in the documents exist.
 func TestNamedTestsExist(t *testing.T) {
 	there := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
@@ -661,7 +661,7 @@ func anchorsOf(page string) map[string]bool {
 	return anchors
 }
 
-// TestLinksLead holds that links between the documents lead somewhere, to a heading that exists.
+// TestLinksLead checks that links between the documents lead to an existing page and heading.
 func TestLinksLead(t *testing.T) {
 	pages, anchors := documents(t), map[string]map[string]bool{}
 	for file, text := range pages {

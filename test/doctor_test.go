@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// examined runs the doctor, with a limit of open files if it is not empty, and gives the worst
-// finding of each check.
+// examined runs the doctor, with a limit of open files unless it is empty, and returns the
+// worst finding of each check.
 func examined(t *testing.T, files string, args ...string) (found map[string]daemon.Finding, bad bool) {
 	t.Helper()
 	line := `exec "$0" doctor -o json "$@"`
@@ -42,7 +42,7 @@ func examined(t *testing.T, files string, args ...string) (found map[string]daem
 	return found, err != nil
 }
 
-// TestDoctor: what is wrong on a machine or in a cluster is found and named, with what to do.
+// TestDoctor: faults of a machine or a cluster are found and named, with the next step.
 func TestDoctor(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

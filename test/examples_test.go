@@ -22,7 +22,7 @@ func TestExamplePrograms(t *testing.T) {
 	for _, row := range []struct {
 		worker, post string   // their folders
 		posted       []string // what post prints
-		worked       string   // what the worker prints
+		worked       string   // output of the worker
 	}{
 		{"worker", "post", []string{"Hello, world!"}, "Hello, world!"},
 		{"email/worker", "email/post", []string{"completed success"}, "to Ada: Your booking"},

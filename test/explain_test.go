@@ -34,13 +34,13 @@ type reason struct {
 	cause   jobs.Cause
 	arrange func(r *reasons) (job string)
 	remedy  string // a pattern of it; empty: there is none
-	// then looks at what has become of the job when the remedy was carried out,
-	// with what that has written. Nil: the cause is another.
+	// then checks the job after the remedy, with the remedy's output. Nil: the cause must have
+	// changed.
 	then func(r *reasons, job, out string)
 }
 
-// TestReasons brings a job of a server process into each situation in which it
-// does not run, asks the command line why, and does what it says to.
+// TestReasons brings a job of a server process into each situation in which it does not run,
+// asks the command line for the reason, and carries out its advice.
 func TestReasons(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -85,7 +85,7 @@ func (r *reasons) of(t *testing.T) *reasons {
 	return &again
 }
 
-// cools posts a job that cools for so long.
+// cools posts a job that cools for a given time.
 func (r *reasons) cools(delay string) (job string) {
 	job = r.post()
 	r.says("", "job", "abandon", job, "--delay", delay)
@@ -172,7 +172,7 @@ func document(steps ...string) string {
 	return document
 }
 
-// worker opens a session which nobody keeps alive, and claims a job under it.
+// worker opens a session without keep-alives, and claims a job under it.
 func (r *reasons) worker(ttl time.Duration, job string) jobs.SessionID {
 	r.Helper()
 	session := jobs.NewSessionID()
@@ -192,7 +192,7 @@ func (r *reasons) worker(ttl time.Duration, job string) jobs.SessionID {
 	return session
 }
 
-// conductor makes known one that takes work from a board, and claims none.
+// conductor registers a conductor for a board, which claims nothing.
 func (r *reasons) conductor(board string, most int, labels ...string) {
 	r.Helper()
 	r.conducts(r.worker(jobs.MaxTTL, ""), board, most, labels...)
@@ -206,7 +206,7 @@ func (r *reasons) conducts(session jobs.SessionID, board string, most int, label
 	}
 }
 
-// open lets what the handlers wait for be there.
+// open creates the file that the handlers wait for.
 func (r *reasons) open(path string) {
 	r.Helper()
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -226,7 +226,7 @@ func allReasons() []reason {
 	return append(append(reasonsOfTheEnd(), reasonsOfTheJob()...), reasonsOfOthers()...)
 }
 
-// reasonsOfTheEnd are those of finished and claimed jobs.
+// reasonsOfTheEnd are the reasons of finished and claimed jobs.
 func reasonsOfTheEnd() []reason {
 	return []reason{
 		{"done", jobs.CauseFinished, func(r *reasons) string { return r.flow(`name = "done"`) }, "", nil},
@@ -289,7 +289,7 @@ func reasonsOfTheEnd() []reason {
 	}
 }
 
-// reasonsOfTheJob are those of one job by itself.
+// reasonsOfTheJob are the reasons in one job itself.
 func reasonsOfTheJob() []reason {
 	return []reason{
 		{"suspended", jobs.CauseSuspended, func(r *reasons) string {
@@ -325,7 +325,7 @@ func reasonsOfTheJob() []reason {
 	}
 }
 
-// reasonsOfOthers are those of conductors, and of other jobs.
+// reasonsOfOthers are the reasons in conductors and in other jobs.
 func reasonsOfOthers() []reason {
 	return []reason{
 		{"of no conductor's kind", jobs.CauseNoConductor, func(r *reasons) string { return r.post("--board", "none") },

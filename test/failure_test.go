@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestFailuresHaveDetails holds that what a handler and a Go step say of their failures is shown
-// by the command line, and that a handler has the arguments of argv.
+// TestFailuresHaveDetails: the command line shows the failure details of a handler and of a Go
+// step, and a handler gets the arguments of argv.
 func TestFailuresHaveDetails(t *testing.T) {
 	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")

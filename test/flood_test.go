@@ -27,8 +27,8 @@ var floodTime = flag.Duration("flood", 8*time.Second, "how long TestFlood floods
 
 const (
 	flooders = 64
-	// floodMemory is the budget of a node, in bytes, and floodProgram what its program and the
-	// threads of the system may take besides.
+	// floodMemory is the budget of a node, in bytes. floodProgram is the additional memory for
+	// its program and system threads.
 	floodMemory  = 256 << 20
 	floodProgram = 16 << 20
 )
@@ -99,8 +99,7 @@ func TestFlood(t *testing.T) {
 // floodCount counts the calls of one kind.
 type floodCount struct{ done, refused atomic.Int64 }
 
-// flood calls again and again. It counts what is done and what is refused; nothing else may
-// happen.
+// flood calls repeatedly. It counts successes and refusals; no other result is allowed.
 func flood(ctx context.Context, t *testing.T, cluster *local.Cluster, number int, do func(context.Context, *raftboard.Client, string) error, count *floodCount) {
 	client, err := raftboard.Dial(ctx, cluster.Endpoints()...)
 	if err != nil {
@@ -167,8 +166,7 @@ var floods = [...]struct {
 	}},
 }
 
-// residentMemory is how much memory the process of a node has beside the pages of its files,
-// in bytes.
+// residentMemory is the memory of a node's process without the pages of its files, in bytes.
 func residentMemory(t *testing.T, node *local.Node) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.PID()))

@@ -138,7 +138,7 @@ func floorOf(name string) (int, bool) {
 	}
 }
 
-// TestFloors holds the layout of the design: what a package may import.
+// TestFloors checks the layout of the design: what a package may import.
 func TestFloors(t *testing.T) {
 	packages := listPackages(t)
 	if len(packages) < len(floors) {
@@ -181,7 +181,7 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestRaftIsBelowTheSeam holds which packages know hashicorp/raft.
+// TestRaftIsBelowTheSeam checks which packages know hashicorp/raft.
 func TestRaftIsBelowTheSeam(t *testing.T) {
 	var know []string
 	for _, one := range listPackages(t) {
@@ -196,7 +196,7 @@ func TestRaftIsBelowTheSeam(t *testing.T) {
 
 func below(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 
-// TestClientsLinkNoStorage holds that a program with the client library, or a
+// TestClientsLinkNoStorage checks that a program with the client library, or a
 // conductor, links neither raft nor bbolt, and no exporter of traces.
 func TestClientsLinkNoStorage(t *testing.T) {
 	for _, one := range listPackages(t) {

@@ -141,8 +141,8 @@ var hostileSnakes = []hostileRow{
 	{"log-odd", "error", `^ValueError: a trap$`},
 }
 
-// TestHostileValues holds that no value which a step throws, returns or reports ends its worker:
-// each attempt has a failure with what can be said of the value, and the worker ends well.
+// TestHostileValues: no value that a step throws, returns or reports ends its worker. Each
+// attempt has a failure that describes the value, and the worker ends cleanly.
 func TestHostileValues(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -304,8 +304,8 @@ func (hostileTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	return hostileGo(call, name)
 }
 
-// TestUnclearValues holds that a value which programs read differently is refused at each entry, by
-// the name of the field, and not only where a handler prints it.
+// TestUnclearValues: a value that programs read differently is refused at each entry point, with the
+// name of the field, and not only in a handler's output.
 func TestUnclearValues(t *testing.T) {
 	t.Parallel()
 	s := &scripts{T: t}
@@ -379,7 +379,7 @@ func startOne(t *testing.T, s *scripts) {
 	s.servers = strings.Join(s.cluster.Endpoints(), ",")
 }
 
-// hostile runs each row in a job of its own, all at once, and compares what is recorded.
+// hostile runs each row in its own job, all in parallel, and compares the records.
 func (s *scripts) hostile(rows []hostileRow) {
 	s.Helper()
 	const document = `{"name": "hostile", "pattern": "graph", "inputs": ["case"], "steps": [

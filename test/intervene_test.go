@@ -16,9 +16,9 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// warehouse is a cluster that runs orders: reserve, then ship. While the file
-// "shut" is there nothing can be shipped, and while "jammed" is there no
-// reservation can be undone; while "busy" is there, shipping goes on. Each step writes a line to the diary of its order.
+// warehouse is a cluster that runs orders: reserve, then ship. While the file "shut" exists, shipping fails;
+// while "jammed" exists, the undo of a reservation fails; while "busy" exists, shipping continues to run.
+// Each step writes a line to the diary of its order.
 type warehouse struct {
 	*testing.T
 	cluster *local.Cluster
@@ -70,7 +70,7 @@ func (w *warehouse) mark(name string, there bool) {
 	}
 }
 
-// stuck brings an order to where it can be neither shipped nor undone.
+// stuck brings an order into a state in which it can be neither shipped nor undone.
 func (w *warehouse) stuck() jobs.Job {
 	w.Helper()
 	w.mark("shut", true)
@@ -105,7 +105,7 @@ func (w *warehouse) flow(id logbook.FlowID) logbook.FlowDetail {
 	return detail
 }
 
-// diary counts what the handlers have done for an order.
+// diary counts the handlers' actions for an order.
 func (w *warehouse) diary(job jobs.JobID) map[string]int {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, "diary-"+job.String()))
@@ -130,8 +130,8 @@ func (w *warehouse) says(args ...string) string {
 	return string(said)
 }
 
-// TestPersonGetsAFailedFlowOn: each of the four commands brings a flow that is
-// stuck to the end that it is for, and what was done already is not done again.
+// TestPersonGetsAFailedFlowOn: each of the four commands brings a stuck flow to its intended
+// end, and finished work is not repeated.
 func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
@@ -141,7 +141,7 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 		say     []string // the commands
 		outcome jobs.Outcome
 		state   logbook.FlowState
-		done    map[string]int // beyond what was done until the flow was stuck
+		done    map[string]int // in addition to the actions until the flow was stuck
 		results map[string]string
 	}{
 		{
@@ -203,9 +203,9 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	}
 }
 
-// TestIrreversibleStepIsNotRepeated brings a flow forwards that stopped at a step which cannot be undone:
-// the step, and one beside it that has no undo, keep their results. Each command that is proposed lists the
-// steps that it runs, and so does its dry run.
+// TestIrreversibleStepIsNotRepeated continues a flow that stopped at a step that cannot be undone. That
+// step, and a parallel step without an undo, keep their results. Each proposed command lists the steps that
+// it runs, and so does its dry run.
 func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ import (
 
 var killRounds = flag.Int("handler-kills", 1, "how often TestKilledHandlersDie kills each kind of process")
 
-// ledger is a handler whose children write to one file, and what they have written.
+// ledger is a handler whose children write to one file, with the content of that file.
 type ledger struct {
 	*testing.T
 	handlers, dir string
@@ -138,7 +138,7 @@ func (l *ledger) repeat(t *testing.T, f *field, kind string, round func()) {
 	t.Logf("%s killed %d times without overlap: the children of its handlers were gone after %s at most", kind, l.rounds, l.longest.Round(time.Millisecond))
 }
 
-// TestKilledHandlersDie holds that all that a handler has started ends with the process that runs the handler,
+// TestKilledHandlersDie checks that all that a handler has started ends with the process that runs the handler,
 // before another one runs it again: with a node, a worker, and a conductor in no node.
 func TestKilledHandlersDie(t *testing.T) {
 	longtest.Skip(t)
@@ -177,7 +177,7 @@ func TestKilledHandlersDie(t *testing.T) {
 	})
 }
 
-// TestKilledHandlersOfDevDie holds the same for dev with one node and with three, and when the dev dies that has
+// TestKilledHandlersOfDevDie checks the same for dev with one node and with three, and when the dev dies that has
 // started the three.
 func TestKilledHandlersOfDevDie(t *testing.T) {
 	longtest.Skip(t)

@@ -107,7 +107,7 @@ func (f *trips) ends(job jobs.JobID, outcome jobs.Outcome) *logbook.FlowDetail {
 	return &flow
 }
 
-// effects are the lines that the steps of a trip have written: step, action, attempt, key and what was done.
+// effects are the lines that the steps of a trip have written: step, action, attempt, key and effect.
 func (f *trips) effects(dir string) (lines [][]string) {
 	f.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -174,7 +174,7 @@ func TestFourLanguages(t *testing.T) {
 	}
 }
 
-// checkAtom holds that the effects of a step are those of its attempts: each begins with the same
+// checkAtom checks that the effects of a step are those of its attempts: each begins with the same
 // key, all but the last have lost their worker, and only the last one books.
 func (f *trips) checkAtom(dir string, flow *logbook.FlowDetail, atom *logbook.AtomDetail, killed bool) {
 	f.Helper()

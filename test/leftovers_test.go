@@ -78,7 +78,7 @@ func TestHandlersLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestDevRemovesWhatAKilledOneLeft holds that the temporary data directory of a
+// TestDevRemovesWhatAKilledOneLeft checks that the temporary data directory of a
 // dev that was killed goes when the next one starts, and that of a living one does not.
 func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
 	temporary := t.TempDir()

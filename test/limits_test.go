@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// TestSpentConductorEndsItsNode holds that a node whose conductor has reached a limit sees its
+// TestSpentConductorEndsItsNode checks that a node whose conductor has reached a limit sees its
 // jobs through, takes no other, and ends with exit code 0.
 func TestSpentConductorEndsItsNode(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// following is a command that runs, and what it has printed so far.
+// following is a running command, and its output so far.
 type following struct {
 	*exec.Cmd
 	mu   sync.Mutex

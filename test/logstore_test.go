@@ -112,7 +112,7 @@ func startPosting(t *testing.T, client *raftboard.Client) *posting {
 			for ctx.Err() == nil {
 				job, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "kept", Kind: "none"})
 				if err != nil {
-					continue // it did not happen, or nobody knows
+					continue // it did not happen, or it is unknown
 				}
 				p.mu.Lock()
 				p.acknowledged = append(p.acknowledged, job.ID)

@@ -40,7 +40,7 @@ func marked(page string, long map[string]bool) (text string, unheld []string) {
 	return strings.Join(lines, "\n"), unheld
 }
 
-// TestPromisesHaveQuickTests holds that a plain `go test ./...` runs a test of each claim, and
+// TestPromisesHaveQuickTests checks that a plain `go test ./...` runs a test of each claim, and
 // that the page marks the long ones. -rewrite marks them.
 func TestPromisesHaveQuickTests(t *testing.T) {
 	long := map[string]bool{}
@@ -79,7 +79,7 @@ func TestPromisesHaveQuickTests(t *testing.T) {
 	}
 }
 
-// TestMarksOfLongTests holds that marks are set and removed, and that a claim with long tests alone is found.
+// TestMarksOfLongTests checks that marks are set and removed, and that a claim with long tests alone is found.
 func TestMarksOfLongTests(t *testing.T) {
 	long := map[string]bool{"test TestSlow": true}
 	const head = "| Claim | Tests |\n|---|---|\n"

@@ -207,7 +207,7 @@ func devReady(t *testing.T, address string) {
 	})
 }
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress returns a loopback address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := freeAddresses(1)
@@ -231,7 +231,7 @@ var (
 	portsFrom = rand.Int64N(portCount)
 )
 
-// freeAddresses finds loopback addresses that nobody listens on.
+// freeAddresses finds loopback addresses without listeners.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	for range portCount {

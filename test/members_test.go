@@ -47,7 +47,7 @@ func start(t *testing.T, node *local.Node) {
 	}
 }
 
-// membersDocument is what the commands that list members print.
+// membersDocument is the output of the commands that list members.
 type membersDocument struct {
 	Members []struct {
 		Name  string `json:"name"`

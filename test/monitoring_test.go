@@ -30,7 +30,7 @@ var (
 	seriesOfKind  = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// panel is what a test reads of a panel of the dashboard.
+// panel is the part of a dashboard panel that a test reads.
 type panel struct {
 	ID                       int
 	Type, Title, Description string
@@ -66,7 +66,7 @@ func fileText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestMonitoringIsOfThisProgram holds that dashboard and alerts ask for metrics that a server
+// TestMonitoringIsOfThisProgram checks that dashboard and alerts ask for metrics that a server
 // has, that each panel explains itself, and that each alert names commands that there are.
 func TestMonitoringIsOfThisProgram(t *testing.T) {
 	t.Parallel()
@@ -193,7 +193,7 @@ func TestPrometheusWatchesACluster(t *testing.T) {
 	}
 }
 
-// promtool runs promtool, which must succeed, and returns what it said on stderr and stdout.
+// promtool runs promtool, which must succeed, and returns its output.
 func promtool(t *testing.T, input string, arguments ...string) string {
 	t.Helper()
 	command := exec.Command("promtool", arguments...)

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 )
 
-// TestNodeInit holds that a service can start a node that node init has made, and ask for
+// TestNodeInit checks that a service can start a node that node init has made, and ask for
 // its health: never with --init, and with no other program.
 func TestNodeInit(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func draw(t *testing.T, name string) *picture {
 	return p
 }
 
-// TestPictures holds that the pictures of the documents are drawn from their texts.
+// TestPictures checks that the pictures of the documents are drawn from their texts.
 // -rewrite draws them.
 func TestPictures(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestPictureOfStates holds that docs/job-states.svg has all states, and an arrow for each
+// TestPictureOfStates checks that docs/job-states.svg has all states, and an arrow for each
 // transition in the table of fsm/transition_test.go.
 func TestPictureOfStates(t *testing.T) {
 	t.Parallel()

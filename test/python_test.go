@@ -48,7 +48,7 @@ func TestPythonClientAlone(t *testing.T) {
 	}
 }
 
-// TestPythonConformance holds that a worker in Python keeps all rules for step workers.
+// TestPythonConformance checks that a worker in Python keeps all rules for step workers.
 func TestPythonConformance(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -208,7 +208,7 @@ func TestPythonSteps(t *testing.T) {
 		}
 	}
 
-	// One that heeds its event, and one that is in a loop of its own.
+	// A step that checks its event, and a step in its own loop.
 	for _, step := range []string{"slow", "deaf"} {
 		job := f.run("name = \"" + step + "\"\nhandler = \"" + step + "\"")
 		eventually(t, step+" runs", func() bool { return strings.Contains(f.started(), step+" execute 1") })
@@ -273,7 +273,7 @@ func TestPythonOutlivesConductors(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
-// TestPythonSpeaksTLS holds that client and worker take their certificates from the variables of
+// TestPythonSpeaksTLS checks that client and worker take their certificates from the variables of
 // the command line, and that a call which waits is cut short on such a connection too.
 func TestPythonSpeaksTLS(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ func TestPythonSpeaksTLS(t *testing.T) {
 	}
 }
 
-// overTLS runs a worker until a flow of its own has ended.
+// overTLS runs a worker until its own flow has ended.
 const overTLS = `
 import threading
 from conformance import worker

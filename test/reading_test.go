@@ -97,7 +97,7 @@ func faultsOf(page string) []string {
 	return faults
 }
 
-// TestReading holds that no page becomes harder to read. testdata/reading.txt has the number
+// TestReading checks that no page becomes harder to read. testdata/reading.txt has the number
 // of faults that each page may still have: it only shrinks. -rewrite lowers it.
 func TestReading(t *testing.T) {
 	allowed := map[string]int{}
@@ -138,7 +138,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestReadingCanFail holds that TestReading finds a long sentence and each habit.
+// TestReadingCanFail checks that TestReading finds a long sentence and each habit.
 func TestReadingCanFail(t *testing.T) {
 	bad := map[string]int{
 		"The node starts.":                                 0,

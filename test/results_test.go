@@ -29,7 +29,7 @@ console.log(encode(await Promise.all(process.argv.slice(2).map((job) => client.r
 client.close();
 `
 
-// TestResultsBySymbol holds that the clients in Python and TypeScript give the results that Go gives,
+// TestResultsBySymbol checks that the clients in Python and TypeScript give the results that Go gives,
 // by the names that steps provide: whole, by field, gathered, of retries, and of steps that did not run.
 func TestResultsBySymbol(t *testing.T) {
 	longtest.Skip(t)

@@ -44,8 +44,8 @@ func TestOrderIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestParkedOrder: after its last attempt an order is kept for a person, who is
-// told why, and has it tried again.
+// TestParkedOrder: after its last attempt an order is parked with the reason, and an operator
+// retries it.
 func TestParkedOrder(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)

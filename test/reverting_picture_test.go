@@ -19,7 +19,7 @@ const (
 	forwardsY, backY      = 116, 312 // the middles of the two halves
 )
 
-// TestRevertingPicture holds that the picture of docs/failure.md shows examples/travel.toml,
+// TestRevertingPicture checks that the picture of docs/failure.md shows examples/travel.toml,
 // whose last step fails. -rewrite draws it again.
 func TestRevertingPicture(t *testing.T) {
 	text, err := os.ReadFile("../examples/travel.toml")

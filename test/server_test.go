@@ -37,8 +37,8 @@ func refuses(t *testing.T, status int, why string, args ...string) {
 	}
 }
 
-// TestRefusals holds that a node which would do harm does not start, and says
-// so in one line.
+// TestRefusals checks that a node that would do harm does not start, and prints the reason in
+// one line.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	cluster, _ := startCluster(t, nil)
@@ -115,8 +115,8 @@ func restart(t *testing.T, node *local.Node) {
 	}
 }
 
-// TestOneOfThreeAnswersOnlyStaleReads holds that one node alone answers no write and no
-// read that must be fresh, but says what it knows if it is asked for that.
+// TestOneOfThreeAnswersOnlyStaleReads: a single node of three answers no write and no
+// linearizable read, but it answers stale reads.
 func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })

@@ -21,8 +21,8 @@ import (
 // lasting is a command that runs until a signal ends it.
 type lasting struct{ *exec.Cmd }
 
-// startLasting starts a command whose log nobody reads, and waits until ready holds, or without it until the
-// command prints something.
+// startLasting starts a command without a reader of its log, and waits until ready returns true; without
+// ready, until the command prints something.
 func startLasting(t *testing.T, ready func() bool, name string, args ...string) lasting {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -89,7 +89,7 @@ func TestLastingCommands(t *testing.T) {
 	}
 }
 
-// TestNohup holds that a command goes on that was started with SIGHUP ignored.
+// TestNohup checks that a command that was started with SIGHUP ignored continues after SIGHUP.
 func TestNohup(t *testing.T) {
 	t.Parallel()
 	dev := startLasting(t, nil, "/bin/sh", "-c", "trap '' HUP; exec "+binary+" dev --api-listen "+freeAddress(t))

@@ -173,7 +173,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSizesCanBeWrong holds that each limit is found at limit + 1, and not at the limit.
+// TestSizesCanBeWrong checks that each limit is found at limit + 1, and not at the limit.
 func TestSizesCanBeWrong(t *testing.T) {
 	t.Parallel()
 	lines := func(n int) string { return strings.Repeat("\n", n) }

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// TestStaleReads: without a majority, one node still answers with what it knows, but only to
-// callers that ask for stale answers.
+// TestStaleReads: without a majority, one node still answers from its own state, but only to
+// callers that request stale answers.
 func TestStaleReads(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

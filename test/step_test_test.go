@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestStepTest holds that the worker in Go and a handler in shell keep all rules, and that workers
+// TestStepTest checks that the worker in Go and a handler in shell keep all rules, and that workers
 // with a fault break the rule for it and no other.
 func TestStepTest(t *testing.T) {
 	longtest.Skip(t)
@@ -68,7 +68,7 @@ func TestStepTest(t *testing.T) {
 	}
 }
 
-// keepsRules holds that a worker keeps all rules, and that none is skipped.
+// keepsRules checks that a worker keeps all rules, and that none is skipped.
 func keepsRules(t *testing.T, command ...string) {
 	t.Helper()
 	output, err := exec.CommandContext(within(t), binary, append([]string{"step", "test", "--"}, command...)...).CombinedOutput()

@@ -172,8 +172,8 @@ func TestCancelReachesTheStep(t *testing.T) {
 	undone(id, "finished")
 }
 
-// TestCancelledTripIsUndone cancels the travel flow while it books: what is
-// being booked is interrupted and undone, and nothing is charged.
+// TestCancelledTripIsUndone cancels the travel flow while it books: running bookings are
+// interrupted and undone, and nothing is charged.
 func TestCancelledTripIsUndone(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
-	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // until then the order is heard
+	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // until then the request has arrived
 	writeHandler(t, handlers, "second", "echo second >> '"+marks+"'; echo 2")
 	d := atDesk(t, handlers)
 	id := d.says("name = \"two\"\npattern = \"linear\"\n[[steps]]\nname = \"first\"\n[[steps]]\nname = \"second\"\n", "flow", "run", "-")

@@ -34,7 +34,7 @@ type story struct {
 	job     jobs.Job
 }
 
-// upTo lets so many steps end.
+// upTo lets the first steps end, up to a number.
 func (s *story) upTo(step int) {
 	s.Helper()
 	if err := os.WriteFile(s.limit+".new", []byte(strconv.Itoa(step)), 0o600); err != nil {
@@ -115,7 +115,7 @@ func (s *story) recorded() map[string]logbook.Attempt {
 	return results
 }
 
-// progress waits until so many steps are recorded, and reads the claim.
+// progress waits until a number of steps is recorded, and reads the claim.
 func (s *story) progress(steps int) (map[string]logbook.Attempt, jobs.Job) {
 	s.Helper()
 	var results map[string]logbook.Attempt
@@ -146,7 +146,7 @@ func (s *story) nextOwner(after jobs.Token) jobs.Job {
 	return job
 }
 
-// kept checks that what was recorded is recorded still, to the letter.
+// kept checks that earlier records are unchanged, byte by byte.
 func (s *story) kept(before map[string]logbook.Attempt) {
 	s.Helper()
 	now := s.recorded()
@@ -215,7 +215,7 @@ func TestStoryOfKills(t *testing.T) {
 	s.endsWell()
 }
 
-// endsWell waits for the end, and checks what was recorded against the diary.
+// endsWell waits for the end, and compares the record with the diary.
 func (s *story) endsWell() {
 	s.Helper()
 	s.upTo(storySteps)
@@ -240,8 +240,8 @@ func (s *story) endsWell() {
 	}
 }
 
-// TestStoryOfStops holds the second half of promise 4: a node that is told to
-// stop gives its job to another without a crash, and ends with status 0.
+// TestStoryOfStops checks the second half of promise 4: a node that gets a stop signal hands
+// its job to another node without a crash, and ends with status 0.
 func TestStoryOfStops(t *testing.T) {
 	t.Parallel()
 	s := beginStory(t, 100*time.Millisecond)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestSystemd holds that a daemon tells systemd when it serves, that it is alive, and
+// TestSystemd checks that a daemon tells systemd when it serves, that it is alive, and
 // that it is stopping.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestSystemd(t *testing.T) {
 	eventually(t, "systemd is told that the daemon is stopping", func() bool { return count("STOPPING=1") == 1 })
 }
 
-// TestUnit holds that systemd starts a node again that a signal has ended: it takes SIGHUP, SIGINT, SIGPIPE and
+// TestUnit checks that systemd starts a node again that a signal has ended: it takes SIGHUP, SIGINT, SIGPIPE and
 // SIGTERM for no failure.
 func TestUnit(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join("..", "deploy", "conductord.service"))

@@ -26,7 +26,7 @@ type machine struct {
 	root    string // of its files; empty: /
 }
 
-// linesMark stands above a block whose lines each run until they are interrupted.
+// linesMark precedes a block whose lines each run until they are interrupted.
 const linesMark = "<!-- each line in another terminal -->"
 
 // TestThreeMachines runs the blocks of docs/three-machines.md: on four machines made of
@@ -116,7 +116,7 @@ func startServing(t *testing.T, dir, script string) {
 	})
 }
 
-// looksLike compares an answer with a shown one, in which … stands for anything.
+// looksLike compares an answer with a shown one, in which … matches anything.
 func looksLike(got, want string) bool {
 	squeeze := func(text string) string {
 		return strings.TrimSpace(regexp.MustCompile(`[ \t]+`).ReplaceAllString(text, " "))

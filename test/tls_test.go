@@ -110,7 +110,8 @@ func TestCertificates(t *testing.T) {
 	if _, err := jobs.PostOne(within(t), client, jobs.Posting{Name: "after", Kind: "none"}); err != nil {
 		t.Error(err)
 	}
-	// A node whose certificate is another's does not start, nor one whose key others can read.
+	// A node with another node's certificate does not start, and neither does a node whose key
+	// other users can read.
 	wrong := cluster.Nodes[0]
 	wrong.Kill()
 	refuses(t, 1, `is of node "node2" of cluster "local", and this is node "node1"`, "server", "--config", wrong.Config,
@@ -121,8 +122,9 @@ func TestCertificates(t *testing.T) {
 	refuses(t, 1, "others can read the key", "server", "--config", wrong.Config)
 }
 
-// TestNodesThatAreNoMembers: the certificate of a node that is no member is nobody's. So an
-// administrator has it join, with a token; then it works; and once it is removed it is nobody again.
+// TestNodesThatAreNoMembers: a node's certificate gives no rights before the node is a member, so an
+// administrator joins the node with a token. After its removal, the certificate gives no rights
+// again.
 func TestNodesThatAreNoMembers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -114,7 +114,7 @@ func (f *secureFederation) know(cluster, name string, token *access.Token, role 
 	}
 }
 
-// answered is what a node answers to one posting.
+// answered is a node's answer to one posting.
 type answered struct {
 	status        int
 	text          string
@@ -239,7 +239,7 @@ func TestForwardingAsAnAttacker(t *testing.T) {
 	f.hangs(texts["shop"])
 }
 
-// refusesCertificates holds that callers with a certificate or by the socket learn what to do.
+// refusesCertificates checks that callers with a certificate or by the socket learn what to do.
 func (f *secureFederation) refusesCertificates(address string) {
 	f.t.Helper()
 	store, err := credentials.Open(credentials.Files{
@@ -261,8 +261,8 @@ func (f *secureFederation) refusesCertificates(address string) {
 	}
 }
 
-// hangs stops the other cluster's process. Its calls are bounded in number and time, and this
-// cluster's own postings go on meanwhile.
+// hangs stops the other cluster's process. Calls to it are bounded in number and time, and
+// this cluster's own postings continue meanwhile.
 func (f *secureFederation) hangs(token string) {
 	t := f.t
 	t.Helper()

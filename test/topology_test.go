@@ -225,8 +225,8 @@ func (f *federation) withoutCluster(down string, posted map[jobs.JobID]string) {
 	}
 }
 
-// TestDifferentTopologiesDoNotLoop holds that two nodes which each take the other for the owner
-// of a board refuse its postings, and that other calls name the right cluster.
+// TestDifferentTopologiesDoNotLoop: two nodes that each treat the other as the owner of a board
+// refuse its postings. Other calls name the right cluster.
 func TestDifferentTopologiesDoNotLoop(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -316,7 +316,7 @@ func TestBoardChangesClusters(t *testing.T) {
 	}
 }
 
-// take claims and consumes the jobs of the board mail, until there is none.
+// take claims and consumes the jobs of the board mail until none is left.
 func take(t *testing.T, client *raftboard.Client) (done []jobs.JobID) {
 	t.Helper()
 	ctx := within(t)

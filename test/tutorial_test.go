@@ -22,10 +22,10 @@ import (
 var tutorialPaths = []string{"docs/tutorial.md", "docs/tutorial-repair.md"}
 
 const (
-	// elsewhereMark stands above a block whose last command runs until it is interrupted.
+	// elsewhereMark precedes a block whose last command runs until it is interrupted.
 	elsewhereMark = "<!-- in another terminal -->"
-	// lookTime bounds how long a block that only looks is repeated until it shows what
-	// the page shows.
+	// lookTime bounds how long a read-only block is repeated until its output matches the
+	// page.
 	lookTime = 30 * time.Second
 	// The page uses the ports of `conductord dev`; the test cannot.
 	devHost, devPort = "127.0.0.1", 7070
@@ -34,8 +34,8 @@ const (
 // looking matches blocks that change nothing: a reader may look again.
 var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
 
-// TestTutorial types the blocks of the tutorial's pages in an empty directory, in order, and
-// compares what it sees with what the pages show, but for ids, times and progress.
+// TestTutorial runs the blocks of the tutorial's pages in an empty directory, in order, and
+// compares the output with the pages, except for ids, times and progress.
 func TestTutorial(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// tutorialReader types what the pages show.
+// tutorialReader runs the blocks of the pages.
 type tutorialReader struct {
 	dir   string
 	shell *terminal
@@ -109,7 +109,7 @@ func (r *tutorialReader) types(t *testing.T, path, page string) string {
 	return shown
 }
 
-// What differs from run to run, and what stands for it.
+// Texts that differ from run to run, and their replacements.
 var (
 	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:pending|running|retrying|success|failure|reverting|reverted|revert_failure)\b.*\n`)
 	varying  = []struct {
@@ -136,7 +136,7 @@ func plain(text, moved string) string {
 	return strings.TrimSpace(text)
 }
 
-// TestTutorialCanBeWrong holds that the comparison above finds something.
+// TestTutorialCanBeWrong checks that the comparison above finds differences.
 func TestTutorialCanBeWrong(t *testing.T) {
 	const shown = "  ✓ ship  success  9ms  attempt 2  → 3 at 127.0.0.1:7071\n"
 	for seen, same := range map[string]bool{
@@ -153,7 +153,7 @@ func TestTutorialCanBeWrong(t *testing.T) {
 	}
 }
 
-// movePorts writes the ports of the test in the place of those of the page.
+// movePorts replaces the ports of the page by the ports of the test.
 func movePorts(text, moved string) string { return portReplacer(moved, false).Replace(text) }
 
 func backPorts(text, moved string) string { return portReplacer(moved, true).Replace(text) }
@@ -172,15 +172,15 @@ func portReplacer(moved string, back bool) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// terminal is a shell, and what it and its commands write.
+// terminal is a shell, with its output and the output of its commands.
 type terminal struct {
 	dir   string
 	stdin io.Writer
 	lines chan string // closed when it ends
 }
 
-// startTerminal starts a shell in a directory, which runs a script, or what it is given
-// to run. It ends with the test, and is interrupted before.
+// startTerminal starts a shell in a directory, which runs a script or later commands. It is
+// interrupted at the end of the test.
 func startTerminal(t *testing.T, dir, script string) *terminal {
 	t.Helper()
 	args := []string{"-u"}
@@ -226,7 +226,7 @@ func startShell(t *testing.T, dir string, command *exec.Cmd, script string) *ter
 	return s
 }
 
-// run types a block that ends with status 0, and returns what it writes.
+// run runs a block that must end with status 0, and returns its output.
 func (s *terminal) run(t *testing.T, b block, text string) string {
 	t.Helper()
 	said, status := s.types(t, b, text)
@@ -268,8 +268,8 @@ func (s *terminal) types(t *testing.T, b block, text string) (string, int) {
 	}
 }
 
-// untilQuiet returns what a command writes that does not end, up to the line with what
-// to type next.
+// untilQuiet returns the output of an endless command, up to the line with the next command to
+// type.
 func (s *terminal) untilQuiet() string {
 	var said strings.Builder
 	for line := range s.lines {

@@ -128,7 +128,7 @@ func (s *scripts) last(job string, outcome jobs.Outcome, step string) logbook.At
 	return logbook.Attempt{}
 }
 
-// gives holds that a step has this result.
+// gives checks that a step has the given result.
 func (s *scripts) gives(job, step, want string) {
 	s.Helper()
 	var short bytes.Buffer
@@ -137,7 +137,7 @@ func (s *scripts) gives(job, step, want string) {
 	}
 }
 
-// fails holds that a step has failed in this way, and that the flow was undone.
+// fails checks that a step has failed in the given way, and that the flow was undone.
 func (s *scripts) fails(job, step, kind, message string, permanent bool) {
 	s.Helper()
 	id, err := jobs.ParseJobID(job)
@@ -173,7 +173,7 @@ func (s *scripts) runs(job, step string) {
 	})
 }
 
-// stops tells a worker to end, and holds that it does so well.
+// stops stops a worker, and checks that it ends cleanly.
 func (s *scripts) stops(worker *following) {
 	s.Helper()
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
@@ -184,8 +184,8 @@ func (s *scripts) stops(worker *following) {
 	}
 }
 
-// TestTypeScript holds that workers in TypeScript do what workers do, and go on when nodes and
-// other workers die.
+// TestTypeScript checks that workers in TypeScript follow the protocol, and continue when nodes
+// and other workers die.
 func TestTypeScript(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -230,7 +230,7 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
-// TestTypeScriptConformance holds that a worker in TypeScript keeps all rules for step workers.
+// TestTypeScriptConformance checks that a worker in TypeScript keeps all rules for step workers.
 func TestTypeScriptConformance(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -280,7 +280,7 @@ func (s *scripts) answers() {
 	s.fails(crash, "crash", "error", "unforeseen", false)
 }
 
-// cancels holds that a step which sleeps for long ends when its job is cancelled.
+// cancels checks that a long sleeping step ends when its job is cancelled.
 func (s *scripts) cancels() {
 	s.Helper()
 	long := s.run("seconds = 600", "name = \"sleep\"\nhandler = \"test.sleep\"\nrequires = [\"seconds\"]")

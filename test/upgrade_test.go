@@ -37,7 +37,7 @@ func builtWith(t *testing.T, replace map[string]string) (program string) {
 	return program
 }
 
-// output is what a command prints, without the newline at its end.
+// output is the output of a command, without the final newline.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	said, err := exec.CommandContext(within(t), name, args...).Output()

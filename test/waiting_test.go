@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestNewNodeThatWaits holds that one of three new nodes, which waits for the others and knows no
-// time yet, is shown as a node that waits by each command, and warns once.
+// TestNewNodeThatWaits: one of three new nodes waits for the others and knows no time yet. Each
+// command shows it as waiting, and it warns once.
 func TestNewNodeThatWaits(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

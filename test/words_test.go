@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// TestWords holds the end of docs/glossary.md: the words that it retires are in
+// TestWords checks the end of docs/glossary.md: the words that it retires are in
 // no file's name and in no name that the code declares.
 func TestWords(t *testing.T) {
 	retired := retiredWords(t)
@@ -58,8 +58,7 @@ func TestWordsCanBeWrong(t *testing.T) {
 	}
 }
 
-// retiredWords reads the table at the end of the glossary: a word, and what to
-// say instead.
+// retiredWords reads the table at the end of the glossary: a word, and its replacement.
 func retiredWords(t *testing.T) map[string]string {
 	t.Helper()
 	_, table, found := strings.Cut(documents(t)["docs/glossary.md"], "## Words that are not used")
@@ -108,8 +107,8 @@ func declaredNames(file *ast.File) map[*ast.Ident]bool {
 	return names
 }
 
-// wordsOf splits a name at capitals, digits and underscores, in lower case and
-// with the plural's s beside the word without it.
+// wordsOf splits a name at capitals, digits and underscores, in lower case. A plural word is
+// listed with and without its s.
 func wordsOf(name string) []string {
 	var words []string
 	begin := 0

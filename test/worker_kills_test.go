@@ -100,7 +100,7 @@ func TestWorkersAreKilled(t *testing.T) {
 	t.Logf("%d jobs of %d steps, %d workers: killed %v; steps started again: %v", *killJobs, *killSteps, *killWorkers, kills, again)
 }
 
-// postWorkerFlows posts jobs with a flow each, all but at once.
+// postWorkerFlows posts jobs with a flow each, nearly all together.
 func postWorkerFlows(ctx context.Context, f *field, count, steps int) (posted []jobs.Job) {
 	text := "name = \"killed\"\npattern = \"linear\"\n"
 	for i := range steps {
@@ -140,7 +140,7 @@ func workerFlow(f *field, text string) jobs.Posting {
 	}
 }
 
-// compare reads a flow, and compares its results with those that were recorded before.
+// compare reads a flow, and compares its results with the earlier record.
 func (f *field) compare(ctx context.Context, id logbook.FlowID, recorded map[logbook.FlowID]map[string]string) {
 	f.Helper()
 	detail, err := f.client.FlowDetail(ctx, id)
@@ -211,8 +211,8 @@ func (f *field) checkAttempts(ctx context.Context, id logbook.FlowID, starts map
 	}
 }
 
-// TestWorkersDoOneGraph holds that many workers do the steps of one flow, a hundred of them with up to
-// ten dependencies each: each step is started once, and with the results of the steps that it requires.
+// TestWorkersDoOneGraph: many workers do a flow of a hundred steps with up to ten dependencies each.
+// Each step starts once, with the results of its dependencies.
 func TestWorkersDoOneGraph(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

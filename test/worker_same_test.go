@@ -24,7 +24,7 @@ func (f *field) sameWorker(name, dir string) *following {
 
 const fetchAndCut = "[[steps]]\nworker = true\nname = \"fetch\"\n%s[[steps]]\nworker = true\nname = \"cut\"\nrevert = \"remove\"\nsame_worker_as = \"fetch\"\n"
 
-// TestSameWorker holds that a step with same_worker_as, and its revert, run where the named step
+// TestSameWorker checks that a step with same_worker_as, and its revert, run where the named step
 // ran, whatever other workers there are.
 func TestSameWorker(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestAbsentWorkersBlockNobody holds that jobs which wait for workers that do not exist keep no
+// TestAbsentWorkersBlockNobody checks that jobs which wait for workers that do not exist keep no
 // conductor from other jobs, are still explained, and each go on once when a worker comes.
 func TestAbsentWorkersBlockNobody(t *testing.T) {
 	t.Parallel()

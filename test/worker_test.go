@@ -111,7 +111,7 @@ func (f *field) ends(job string, outcome jobs.Outcome) {
 
 const threeSteps = "name = \"one\"\nhandler = \"quick\"\n[[steps]]\nworker = true\nname = \"two\"\nhandler = \"slow\"\nat_most_once = true\n[[steps]]\nworker = true\nname = \"three\"\nhandler = \"quick\""
 
-// TestWorkerOutlivesConductors holds that a step goes on when the node of its conductor is
+// TestWorkerOutlivesConductors checks that a step goes on when the node of its conductor is
 // killed, twice, though it must run at most once; and that the flow ends.
 func TestWorkerOutlivesConductors(t *testing.T) {
 	longtest.Skip(t)
@@ -142,7 +142,7 @@ func TestWorkerOutlivesConductors(t *testing.T) {
 	}
 }
 
-// TestWorkerDies holds that another worker gets the step of one that is killed, soon after its
+// TestWorkerDies checks that another worker gets the step of one that is killed, soon after its
 // TTL; and that a step which must run at most once fails then, and the flow is undone.
 func TestWorkerDies(t *testing.T) {
 	t.Parallel()
@@ -281,7 +281,7 @@ func TestBadWorker(t *testing.T) {
 	}
 }
 
-// TestRetryElsewhere holds that the attempt after a failed one is kept from the worker that
+// TestRetryElsewhere checks that the attempt after a failed one is kept from the worker that
 // failed, and goes to another; and that without another, the same worker gets it.
 func TestRetryElsewhere(t *testing.T) {
 	t.Parallel()
@@ -329,7 +329,7 @@ func TestRetryElsewhere(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
-// TestWorkerIsSetAside holds that a worker on which all steps fail is set aside and shown as
+// TestWorkerIsSetAside checks that a worker on which all steps fail is set aside and shown as
 // that, and that the flow ends on another worker.
 func TestWorkerIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,7 @@ func TestWorkerIsSetAside(t *testing.T) {
 	}
 }
 
-// TestWorkerStops holds that a worker which is told to end finishes its step, and that its lines
+// TestWorkerStops checks that a worker which is told to end finishes its step, and that its lines
 // are read at any node.
 func TestWorkerStops(t *testing.T) {
 	t.Parallel()

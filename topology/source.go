@@ -46,7 +46,7 @@ type Source struct {
 	found  map[string]answer // by SRV name
 }
 
-// stamp tells a file from what replaces it.
+// stamp distinguishes a file from its replacement.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -136,7 +136,7 @@ func (s *Source) Servers(ctx context.Context, name string) ([]string, error) {
 	_, records, err := s.options.Resolver.LookupSRV(ctx, "", "", cluster.SRV)
 	now := answer{at: time.Now()}
 	for _, record := range records[:min(len(records), MaxServers)] {
-		if host := strings.TrimSuffix(record.Target, "."); host != "" { // else the name says that there is no server
+		if host := strings.TrimSuffix(record.Target, "."); host != "" { // otherwise the name means that there is no server
 			now.servers = append(now.servers, net.JoinHostPort(host, fmt.Sprint(record.Port)))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// TestFileIsFollowed holds that a changed file counts after a second, and that a bad one is
+// TestFileIsFollowed checks that a changed file counts after a second, and that a bad one is
 // reported and leaves the topology before.
 func TestFileIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestSpreadIsPinned holds the hash: clients of other versions and languages must find the
+// TestSpreadIsPinned checks the hash: clients of other versions and languages must find the
 // same cluster.
 func TestSpreadIsPinned(t *testing.T) {
 	var got strings.Builder
@@ -69,7 +69,7 @@ func TestSpreadIsPinned(t *testing.T) {
 	}
 }
 
-// TestAddedClusterMovesFewBoards holds that boards move to a cluster that is added, none between
+// TestAddedClusterMovesFewBoards checks that boards move to a cluster that is added, none between
 // the others, and that the order of the list does not count.
 func TestAddedClusterMovesFewBoards(t *testing.T) {
 	const boards = 3_000

@@ -20,7 +20,7 @@ const (
 	// maxKeys bounds the keys of a file. With a new key each month, it is enough for five
 	// years.
 	maxKeys = 64
-	// maxID bounds an id, which stands in every encrypted value.
+	// maxID bounds an id, which is part of every encrypted value.
 	maxID     = 32
 	idPattern = `[A-Za-z0-9._-]{1,32}`
 	// maxFile bounds the file: as many keys as may be, with room for comments.

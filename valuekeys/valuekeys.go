@@ -61,13 +61,13 @@ type Keys struct {
 
 type key struct {
 	id     string
-	secret []byte // as it stands in the file
+	secret []byte // as written in the file
 	nonces []byte // the key of HMAC
 	aead   cipher.AEAD
 }
 
 const (
-	// secretSize is that of a key of AES-256, in bytes.
+	// secretSize is the size of an AES-256 key, in bytes.
 	secretSize = 32
 	prefix     = "$encrypted:1:"
 	suffix     = "$"

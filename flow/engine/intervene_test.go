@@ -71,7 +71,7 @@ func (w *wardTask) Revert(_ context.Context, call *flow.Call) error {
 	return nil
 }
 
-// counted holds the round of a call, by which its key is made, against what is
+// counted checks the round of a call, by which its key is made, against what is
 // recorded: the next owner after a crash knows nothing else.
 func (w *ward) counted(call *flow.Call) {
 	detail := w.journal.snapshot()
@@ -263,7 +263,7 @@ func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.I
 	return batch
 }
 
-// healed holds the end of a flow in which nothing goes wrong any more against
+// healed checks the end of a flow in which nothing goes wrong any more against
 // what a person wanted.
 func (w *ward) healed(rt *rapid.T, before, after logbook.FlowDetail, batch []logbook.Intervention) {
 	i := batch[0]

@@ -48,7 +48,7 @@ func outputOf(t *testing.T, secret string, print func(ctx context.Context, secre
 	return lines
 }
 
-// TestOutputLines holds how what a step writes becomes lines, however it is cut into writes, and
+// TestOutputLines checks how what a step writes becomes lines, however it is cut into writes, and
 // that no line has a secret or a part of one.
 func TestOutputLines(t *testing.T) {
 	const short = "abc\nde\nfgh\ni" // no line of it is long enough to be hidden by itself

@@ -195,7 +195,7 @@ func TestTimesToAskAreHeldToTheirBounds(t *testing.T) {
 	}
 }
 
-// TestDeadlineSurvivesTheConductor holds that the next conductor leaves a step what is left of
+// TestDeadlineSurvivesTheConductor checks that the next conductor leaves a step what is left of
 // its deadline, and does not begin it again after that, however its clock differs.
 func TestDeadlineSurvivesTheConductor(t *testing.T) {
 	for _, row := range []struct {

@@ -21,7 +21,7 @@ import (
 var reservedKinds = []string{logbook.FailureBuild, logbook.FailureChanged, logbook.FailureInterrupted, logbook.FailureWorkerLost, logbook.FailureNoWorker,
 	logbook.FailureCrash, logbook.FailureOperator, logbook.FailureIntervention, logbook.FailureAtMostOnce}
 
-// TestReservedKindsCannotBeSaid holds that a step which says a kind of the conductor's is tried as often as
+// TestReservedKindsCannotBeSaid checks that a step which says a kind of the conductor's is tried as often as
 // its policy says, and that its failure is recorded under another kind, however it says it.
 func TestReservedKindsCannotBeSaid(t *testing.T) {
 	woot := errors.New("woot")

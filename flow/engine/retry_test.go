@@ -286,7 +286,7 @@ func TestTriesAreThoseOfTheRound(t *testing.T) {
 	}
 }
 
-// TestMaxRoundsOfNestedRetries holds that no retry exceeds MaxRounds, however deep
+// TestMaxRoundsOfNestedRetries checks that no retry exceeds MaxRounds, however deep
 // retries are nested, and that the cause names the retry that has ended.
 func TestMaxRoundsOfNestedRetries(t *testing.T) {
 	for _, depth := range []int{2, 7, 14, 30} {

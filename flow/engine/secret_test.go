@@ -75,7 +75,7 @@ func runWithSecret(t *testing.T, step secretStep, store logbook.Values) (engine.
 	return result, string(record), err
 }
 
-// TestSecretsAreNeverRecorded holds that a step is given its secrets, and that none of what
+// TestSecretsAreNeverRecorded checks that a step is given its secrets, and that none of what
 // it answers, reports or prints puts one into the logbook.
 func TestSecretsAreNeverRecorded(t *testing.T) {
 	part := password[3:14] // what a cut leaves
@@ -177,7 +177,7 @@ func TestReferencesToSecrets(t *testing.T) {
 	}
 }
 
-// TestResultsAreNoReferences holds that a step cannot get a secret by returning a reference.
+// TestResultsAreNoReferences checks that a step cannot get a secret by returning a reference.
 func TestResultsAreNoReferences(t *testing.T) {
 	given := ""
 	taker := secretStep{execute: func(c *flow.Call) (any, error) { given = string(c.Arguments["v"]); return nil, nil }}
@@ -191,7 +191,7 @@ func TestResultsAreNoReferences(t *testing.T) {
 	}
 }
 
-// TestSecretsOfLines holds that one line of a secret is hidden, too, and that values keep
+// TestSecretsOfLines checks that one line of a secret is hidden, too, and that values keep
 // texts that only look alike.
 func TestSecretsOfLines(t *testing.T) {
 	_, record, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
@@ -202,7 +202,7 @@ func TestSecretsOfLines(t *testing.T) {
 	}
 }
 
-// TestCallsNameTheirSecrets holds that a step can tell which of its arguments hold secrets.
+// TestCallsNameTheirSecrets checks that a step can tell which of its arguments hold secrets.
 func TestCallsNameTheirSecrets(t *testing.T) {
 	for value, want := range map[string]string{`{"secret":"pin"}`: "[in]", `[{"a":{"secret":"pin"}}]`: "[in]", `{"secret":7}`: "[]", `"pin"`: "[]"} {
 		_, _, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
@@ -217,7 +217,7 @@ func TestCallsNameTheirSecrets(t *testing.T) {
 	}
 }
 
-// TestMarksCanBeTooLong holds that a result which is too large once its secrets are hidden
+// TestMarksCanBeTooLong checks that a result which is too large once its secrets are hidden
 // fails the step, and not the flow's record.
 func TestMarksCanBeTooLong(t *testing.T) {
 	_, record, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
@@ -232,7 +232,7 @@ func TestMarksCanBeTooLong(t *testing.T) {
 	}
 }
 
-// FuzzHideSecrets holds that no text that a step prints or fails with is recorded with a
+// FuzzHideSecrets checks that no text that a step prints or fails with is recorded with a
 // part of its secret.
 func FuzzHideSecrets(f *testing.F) {
 	f.Add(password, "x", 3, 9)

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestTriesOfCalls holds which try each call of the step "pay" is. A crash adds an attempt, and no try;
+// TestTriesOfCalls checks which try each call of the step "pay" is. A crash adds an attempt, and no try;
 // a revert and another round count anew.
 func TestTriesOfCalls(t *testing.T) {
 	three := flow.Retry(flow.Backoff{Attempts: 3})

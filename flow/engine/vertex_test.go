@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestPhasesMoveAsAtomsDo holds the engine's diagram below the logbook's: no event records a
+// TestPhasesMoveAsAtomsDo checks the engine's diagram below the logbook's: no event records a
 // transition that the logbook refuses, each state of an atom can be reached, and every event in
 // every phase has an answer.
 func TestPhasesMoveAsAtomsDo(t *testing.T) {

@@ -214,7 +214,7 @@ func isSleep(pid int) bool {
 	return string(name) == "sleep\n"
 }
 
-// TestCgroupLimits holds the memory and the processes of handlers.
+// TestCgroupLimits checks the memory and the processes of handlers.
 func TestCgroupLimits(t *testing.T) {
 	if isConfinedDaemon(t) {
 		return

@@ -30,7 +30,7 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// TestStderrIsReadMeanwhile holds that what a handler writes to stderr is passed on at once, and
+// TestStderrIsReadMeanwhile checks that what a handler writes to stderr is passed on at once, and
 // its end kept with the attempt all the same.
 func TestStderrIsReadMeanwhile(t *testing.T) {
 	dir, free := t.TempDir(), filepath.Join(t.TempDir(), "free")

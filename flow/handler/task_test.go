@@ -345,7 +345,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestInterruptedHandlers holds that an interrupted handler has the grace of its interruption,
+// TestInterruptedHandlers checks that an interrupted handler has the grace of its interruption,
 // and only the handler's own grace from the end of the claim on.
 func TestInterruptedHandlers(t *testing.T) {
 	directory, scratch := t.TempDir(), t.TempDir()

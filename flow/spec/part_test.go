@@ -63,7 +63,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestKeysAreDocumented holds that the pages about documents have a row for every key.
+// TestKeysAreDocumented checks that the pages about documents have a row for every key.
 func TestKeysAreDocumented(t *testing.T) {
 	page := ""
 	for _, name := range []string{"flows", "control-flow", "failure"} {

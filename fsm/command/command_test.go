@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// TestVerbs holds the table against the messages: each command has one row, and
+// TestVerbs checks the table against the messages: each command has one row, and
 // the call of a row takes the command's message and nothing else.
 func TestVerbs(t *testing.T) {
 	fields := (&v1.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()

@@ -43,7 +43,7 @@ type state [2]map[string]string
 
 func (s state) clone() state { return state{maps.Clone(s[0]), maps.Clone(s[1])} }
 
-// compare holds what is read against a state: row by row, from every key on,
+// compare checks what is read against a state: row by row, from every key on,
 // backwards, and the sums.
 func compare(r *tables.Reader, want state) error {
 	for t, sum := range r.Sums() {

@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestChoice holds that long tests run with the variable or with -run, and only then.
+// TestChoice checks that long tests run with the variable or with -run, and only then.
 func TestChoice(t *testing.T) {
 	run := flag.Lookup("test.run")
 	before := run.Value.String()

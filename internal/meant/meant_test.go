@@ -6,7 +6,7 @@ import (
 	"github.com/conductord/conductord/internal/meant"
 )
 
-// TestWord holds that a misspelt word, and the beginning of a word, find the known one.
+// TestWord checks that a misspelt word, and the beginning of a word, find the known one.
 func TestWord(t *testing.T) {
 	known := []string{"attempts", "delay", "backoff_percent", "jitter_percent", "deadline"}
 	for word, want := range map[string]string{

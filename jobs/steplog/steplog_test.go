@@ -97,7 +97,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestBounds holds that the oldest lines of an attempt go first, and that readers see how much;
+// TestBounds checks that the oldest lines of an attempt go first, and that readers see how much;
 // and that above the bound of all, jobs that run no more lose theirs before those that run.
 func TestBounds(t *testing.T) {
 	b, job := steplog.New("n1"), jobs.NewJobID()
@@ -142,7 +142,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestReadTakesWhatItReturns holds that one page of a full buffer costs about that page: steps that
+// TestReadTakesWhatItReturns checks that one page of a full buffer costs about that page: steps that
 // write wait for it.
 func TestReadTakesWhatItReturns(t *testing.T) {
 	b, job := steplog.New("n"), jobs.NewJobID()

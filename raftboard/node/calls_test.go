@@ -14,7 +14,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the table of calls in docs/protocol.md anew")
 
-// TestCallsAreDocumented holds the table of calls in docs/protocol.md against
+// TestCallsAreDocumented checks the table of calls in docs/protocol.md against
 // the one that serves them.
 func TestCallsAreDocumented(t *testing.T) {
 	const path, begin, end = "../../docs/protocol.md", "<!-- calls -->\n", "<!-- end of calls -->\n"

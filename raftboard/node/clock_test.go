@@ -141,7 +141,7 @@ func (k *checker) state(what string, id jobs.JobID, want jobs.State) {
 	}
 }
 
-// check holds that nothing was deleted, cancelled or made due early, and that a
+// check checks that nothing was deleted, cancelled or made due early, and that a
 // dead owner's job is claimable again when it should be.
 func (k *checker) check(when string) {
 	k.t.Helper()
@@ -219,7 +219,7 @@ func TestTheOnlyClockJumps(t *testing.T) {
 	}
 }
 
-// TestAWrongClockIsShown holds that a node reports its wrong clock: once in its
+// TestAWrongClockIsShown checks that a node reports its wrong clock: once in its
 // log, and in its status and metrics.
 func TestAWrongClockIsShown(t *testing.T) {
 	t.Parallel()

@@ -698,7 +698,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestListsShowOwnBoards holds that a list without a board shows what is on the boards that the caller
+// TestListsShowOwnBoards checks that a list without a board shows what is on the boards that the caller
 // may read, however many rows of other tenants are between, and nothing else.
 func TestListsShowOwnBoards(t *testing.T) {
 	t.Parallel()

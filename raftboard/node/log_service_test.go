@@ -49,7 +49,7 @@ func textsOf(page steplog.Page) (texts []string) {
 	return texts
 }
 
-// TestLogsThroughAnyNode holds that each node finds the lines of a job where its conductor is,
+// TestLogsThroughAnyNode checks that each node finds the lines of a job where its conductor is,
 // waits for more there, and has the last ones when the job has ended.
 func TestLogsThroughAnyNode(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestLogsThroughAnyNode(t *testing.T) {
 	}
 }
 
-// TestLogsAreValues holds that a principal that may not see values reads no logs, at any node.
+// TestLogsAreValues checks that a principal that may not see values reads no logs, at any node.
 func TestLogsAreValues(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3)
@@ -148,7 +148,7 @@ func TestLogsAreValues(t *testing.T) {
 	}
 }
 
-// TestLogsAreEncrypted holds that only a reader with the key reads what was encrypted.
+// TestLogsAreEncrypted checks that only a reader with the key reads what was encrypted.
 func TestLogsAreEncrypted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestBoardMetricsAreBounded holds that 100 boards have metrics of their own, and that the
+// TestBoardMetricsAreBounded checks that 100 boards have metrics of their own, and that the
 // 101st and those after it are added up as other, which a board of that name does not break.
 func TestBoardMetricsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -172,7 +172,7 @@ func checkFreshStart(t *testing.T, client *raftboard.Client, before jobs.Claimed
 	}
 }
 
-// TestBackupsThatAreRefused holds that a backup which is not whole, or not meant for this
+// TestBackupsThatAreRefused checks that a backup which is not whole, or not meant for this
 // cluster, leaves no node behind, and that a data directory with a node is left alone.
 func TestBackupsThatAreRefused(t *testing.T) {
 	t.Parallel()
@@ -241,7 +241,7 @@ func names(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRestoreThatWasCutOff holds that a node does not start with half a restore, and that
+// TestRestoreThatWasCutOff checks that a node does not start with half a restore, and that
 // the restore can be done again.
 func TestRestoreThatWasCutOff(t *testing.T) {
 	t.Parallel()
@@ -273,7 +273,7 @@ func TestRestoreThatWasCutOff(t *testing.T) {
 	}
 }
 
-// TestNodesOfDifferentBackups holds that nodes which were restored from different
+// TestNodesOfDifferentBackups checks that nodes which were restored from different
 // backups, or with different flags, form no cluster: their states differ at one index.
 func TestNodesOfDifferentBackups(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestNodesOfDifferentBackups(t *testing.T) {
 	posted(t, mixed.client(1, 2))
 }
 
-// TestScheduledBackups holds that a node makes backups by itself, keeps as many as it
+// TestScheduledBackups checks that a node makes backups by itself, keeps as many as it
 // should, and says for how long there was none.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
@@ -390,7 +390,7 @@ func gauge(t *testing.T, metrics *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// TestStoppedNodeIsChecked holds that a check of a stopped node finds all of its jobs and
+// TestStoppedNodeIsChecked checks that a check of a stopped node finds all of its jobs and
 // changes nothing, and that it refuses what a start would refuse.
 func TestStoppedNodeIsChecked(t *testing.T) {
 	t.Parallel()

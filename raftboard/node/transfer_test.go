@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestTransferLeader holds that the leadership goes to the node that is named while jobs
+// TestTransferLeader checks that the leadership goes to the node that is named while jobs
 // are posted, that none of them is lost, and that nothing changes where it cannot go.
 func TestTransferLeader(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestTransferLeader(t *testing.T) {
 	}
 }
 
-// TestTransferToADeadNode holds that the leader goes on when the other cannot take over.
+// TestTransferToADeadNode checks that the leader goes on when the other cannot take over.
 func TestTransferToADeadNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

@@ -43,7 +43,7 @@ type Call struct {
 	MinIndex  uint64 // a node that answers from its own state must have applied this index
 }
 
-// Heard is the data of an answer besides its message.
+// Heard is the data of an answer in addition to its message.
 type Heard struct {
 	Index  uint64 // of the log, which the answer includes; 0: unknown
 	Leader string // address of the leader's API; empty: unknown
@@ -143,7 +143,7 @@ func (c *Caller) open(ctx context.Context, cancel context.CancelFunc) (carryStre
 	conn := c.options.Node.Carry(ctx)
 	// Only when it sends no more does net/http look at the context.
 	context.AfterFunc(ctx, func() { _ = conn.CloseRequest() })
-	_ = conn.Send(&v1.CarryRequest{}) // what is received says why it could not be sent
+	_ = conn.Send(&v1.CarryRequest{}) // the receive error has the reason of the failed send
 	hello, err := conn.Receive()
 	if err != nil {
 		cancel() // so that closing does not wait for the rest of it

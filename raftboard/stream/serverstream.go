@@ -54,7 +54,7 @@ type deadlines struct {
 	released bool
 }
 
-// stop ends what a deadline of the controller bounds: reading or writing.
+// stop ends the reading or writing that a deadline of the controller bounds.
 func (d *deadlines) stop(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

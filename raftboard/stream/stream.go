@@ -48,13 +48,13 @@ const (
 	MaxStreams = 1024
 	// packBytes limits a message with several calls or answers. A larger answer goes alone.
 	packBytes = wire.PackBytes
-	// frameBytes is the size that a message may need besides its content.
+	// frameBytes is the maximum overhead of a message.
 	frameBytes = 128 << 10
 	// maxRequest limits a message of calls: the largest that a client sends.
 	maxRequest = packBytes + MaxCall + frameBytes
 )
 
-// The largest message of a client is smaller than what it may receive.
+// The largest message that a client sends is smaller than the largest that it receives.
 const _ = uint64(wire.MaxMessage - maxRequest)
 
 // Times.

@@ -72,7 +72,7 @@ func (JSONCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// IsBinary tells connect that the form may stand in a URL or a log.
+// IsBinary returns false: the form is text, which may be in a URL or a log.
 func (JSONCodec) IsBinary() bool { return false }
 
 // MarshalStable is Marshal, which is stable.
@@ -217,7 +217,7 @@ type walker struct {
 	data  []byte
 	at    int
 	out   bytes.Buffer
-	reads bool // from our form to that of protojson
+	reads bool // from our form to protojson's
 }
 
 // message copies a message of the given type. A value that is not the object that

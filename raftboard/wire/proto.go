@@ -36,7 +36,7 @@ func (ProtoCodec) MarshalStable(message any) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// IsBinary tells connect that the form is not text.
+// IsBinary returns true: the form is not text.
 func (ProtoCodec) IsBinary() bool { return true }
 
 // Unmarshal reads a message. The message keeps no reference to data.

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// tryTime bounds a try, and holdTime what a slow one holds open.
+	// tryTime bounds a try. holdTime bounds the open time of a slow try.
 	tryTime  = 3 * time.Second
 	holdTime = 500 * time.Millisecond
 	// atOnce bounds the tries under way; beyond it, a try is left out.
@@ -85,7 +85,7 @@ func Names() []string {
 // Result is what came of an attack.
 type Result struct {
 	Tries map[string]int // by name
-	In    []error        // those that got in
+	In    []error        // successful attacks
 }
 
 // Run makes the attacks in turns, at a rate of tries a second, until ctx ends. It returns when all
@@ -223,7 +223,7 @@ func post(token string, change func(n int, r *http.Request)) func(context.Contex
 		}
 		defer answer.Body.Close()
 		said, _ := io.ReadAll(answer.Body)
-		if refused := bytes.Contains(said, []byte(`"not_allowed"`)); answer.StatusCode == http.StatusOK && !refused { // each posting has a verdict of its own
+		if refused := bytes.Contains(said, []byte(`"not_allowed"`)); answer.StatusCode == http.StatusOK && !refused { // each posting has its own verdict
 			return errIn("%s %s", answer.Status, said)
 		}
 		return nil
@@ -336,7 +336,7 @@ func slowBody(ctx context.Context, c *Cluster, n int) error {
 	return nil
 }
 
-// flood sends many requests at once on one connection.
+// flood sends many requests together on one connection.
 func flood(ctx context.Context, c *Cluster, n int) error {
 	conn, err := c.secure(ctx, n)
 	if err != nil {

@@ -42,7 +42,7 @@ type Cluster struct {
 
 	dir          string
 	authority    credentials.Issued
-	certificates map[string]tls.Certificate // of would-be members, by what is wrong
+	certificates map[string]tls.Certificate // of false members, by fault
 	store        *credentials.Store         // trusts the nodes, and has no certificate
 	tokens       map[string]string          // by what is wrong; "right" is the honest client's
 	hello        transport.Hello            // as a member says it
@@ -197,7 +197,7 @@ func (c *Cluster) Admit(ctx context.Context, principal string, grant access.Gran
 	return text, c.Operator.AddAccessToken(ctx, principal, drawn)
 }
 
-// Posting is a job that nobody runs.
+// Posting is a job that no conductor runs.
 func Posting() jobs.Posting {
 	return jobs.Posting{ID: jobs.NewJobID(), Board: Board, Name: "order", Kind: "none"}
 }

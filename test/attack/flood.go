@@ -86,7 +86,7 @@ func slicesOf(kinds ...Flood) (all []Flood) {
 	return all
 }
 
-// Target is a node, and what a flood needs to reach it.
+// Target is a node, with the access data for a flood.
 type Target struct {
 	API, Token string
 	TLS        *tls.Config
@@ -95,7 +95,7 @@ type Target struct {
 // Target is a node as an attacker knows it.
 func (c *Cluster) Target(api string) Target { return Target{api, c.tokens["guest"], c.client} }
 
-// Run floods a node over so many connections at once until ctx ends.
+// Run floods a node over a number of parallel connections until ctx ends.
 func (f Flood) Run(ctx context.Context, target Target, connections int) {
 	var all sync.WaitGroup
 	for n := range connections {
@@ -162,7 +162,7 @@ func frames(name string, token bool, part string) Flood {
 	}}
 }
 
-// requests sends requests, at most so many at once on a connection.
+// requests sends requests, with a maximum in flight per connection.
 func requests(name string, token bool, atOnce int, request func(f *flooder, id uint32) string) Flood {
 	return Flood{Name: name, Token: token, run: func(ctx context.Context, f *flooder) {
 		for ctx.Err() == nil {

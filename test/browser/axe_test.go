@@ -19,7 +19,7 @@ const violations = `(async () => {
 	return found.violations.map(v => v.impact + ": " + v.help + " (" + v.id + "): " + v.nodes.map(n => n.target.join(" ")).join("; ")).join("\n")
 })()`
 
-// TestAccessible holds that axe-core finds nothing wrong with any page, light and dark, narrow and wide.
+// TestAccessible checks that axe-core finds nothing wrong with any page, light and dark, narrow and wide.
 func TestAccessible(t *testing.T) {
 	longtest.Skip(t)
 	s, idle, flowing := seeded(t)

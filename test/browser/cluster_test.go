@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTransferByButton holds that a person hands the leadership over, that another person's open page shows the new
+// TestTransferByButton checks that a person hands the leadership over, that another person's open page shows the new
 // leader without a load, and that the members can be compared.
 func TestTransferByButton(t *testing.T) {
 	if chromium == nil {

@@ -15,8 +15,8 @@ const live = `document.getElementById("live").textContent === "● live"`
 
 func says(words string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", words) }
 
-// TestPagesLive holds that an open page shows what changes without a load, that Pause stops it, and that
-// what the person has opened and focused stays.
+// TestPagesLive checks that an open page shows changes without a reload, that Pause stops this, and that
+// open details and the focus stay.
 func TestPagesLive(t *testing.T) {
 	s, idle, flowing := seeded(t)
 	p, other := s.browse(), s.browse()
@@ -60,7 +60,7 @@ func TestPagesLive(t *testing.T) {
 	p.want("window.loaded", "once")
 }
 
-// TestCancelByButton holds that a person finds a job by the filter, opens an action, sees its command,
+// TestCancelByButton checks that a person finds a job by the filter, opens an action, sees its command,
 // and has the new state, also in a browser without script.
 func TestCancelByButton(t *testing.T) {
 	for _, script := range []bool{true, false} {
@@ -92,7 +92,7 @@ func (p *tab) script(runs bool) {
 	}
 }
 
-// TestKeyboard holds that the pages can be used without a mouse.
+// TestKeyboard checks that the pages can be used without a mouse.
 func TestKeyboard(t *testing.T) {
 	s, _, flowing := seeded(t)
 	p := s.browse()
@@ -114,7 +114,7 @@ func TestKeyboard(t *testing.T) {
 	p.want(`document.querySelector("#step h2").textContent`, "ship")
 }
 
-// TestWidths holds that no page scrolls sideways.
+// TestWidths checks that no page scrolls sideways.
 func TestWidths(t *testing.T) {
 	s, idle, flowing := seeded(t)
 	p := s.browse()
@@ -129,7 +129,7 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// TestDark holds that the pages follow the colour scheme of the system.
+// TestDark checks that the pages follow the colour scheme of the system.
 func TestDark(t *testing.T) {
 	s, _, _ := seeded(t)
 	p := s.browse()

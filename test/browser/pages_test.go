@@ -1,4 +1,4 @@
-// Package browser_test holds what the dashboard promises in a browser: scripts, styles, keys.
+// Package browser_test tests the dashboard in a browser: scripts, styles, keys.
 package browser_test
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// seeded opens a site with jobs in several states, and gives one that waits and one whose second step runs.
+// seeded opens a site with jobs in several states, and returns a waiting job and a job whose second step
+// runs.
 func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
 	t.Helper()
 	if chromium == nil {
@@ -43,7 +44,7 @@ func everyPage(idle, flowing jobs.Job) map[string]string {
 	return all
 }
 
-// TestPagesLoad holds that each page loads without a word in the console, from its own host alone (see tab).
+// TestPagesLoad checks that each page loads without a word in the console, from its own host alone (see tab).
 func TestPagesLoad(t *testing.T) {
 	s, idle, flowing := seeded(t)
 	p := s.browse()

@@ -28,7 +28,7 @@ type picture struct {
 	dark       bool
 }
 
-// TestPictures holds that docs/dashboard.md shows the pictures that a run with -rewrite draws, and no others.
+// TestPictures checks that docs/dashboard.md shows the pictures that a run with -rewrite draws, and no others.
 func TestPictures(t *testing.T) {
 	page, err := os.ReadFile("../../docs/dashboard.md")
 	if err != nil {

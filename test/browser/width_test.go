@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestNoPageScrollsSideways holds that no page is wider than its window, with its forms open. Tables and
+// TestNoPageScrollsSideways checks that no page is wider than its window, with its forms open. Tables and
 // pictures scroll in their own frames.
 func TestNoPageScrollsSideways(t *testing.T) {
 	longtest.Skip(t)
@@ -31,7 +31,7 @@ func TestNoPageScrollsSideways(t *testing.T) {
 	}
 }
 
-// TestNarrowTablesAreCards holds that in a narrow window no table scrolls sideways, and each cell shows its heading.
+// TestNarrowTablesAreCards checks that in a narrow window no table scrolls sideways, and each cell shows its heading.
 func TestNarrowTablesAreCards(t *testing.T) {
 	longtest.Skip(t)
 	s, idle, flowing := seeded(t)
@@ -47,7 +47,7 @@ func TestNarrowTablesAreCards(t *testing.T) {
 	p.want(`getComputedStyle(document.querySelector("tbody td"), "::before").content`, `"State"`)
 }
 
-// TestFilterTimesAreLocal holds that a person enters times as the rows show them, and that addresses hold UTC.
+// TestFilterTimesAreLocal checks that a person enters times as the rows show them, and that addresses hold UTC.
 func TestFilterTimesAreLocal(t *testing.T) {
 	s, _, _ := seeded(t)
 	p := s.browse()

@@ -29,7 +29,7 @@ import (
 	"github.com/conductord/conductord/test/cluster/processes"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	minutes float64
 	seed    uint64
@@ -190,7 +190,7 @@ func newRunner(o options, broken cluster.Cluster, steps *processes.Steps) *clust
 	}
 }
 
-// kinds are the nemeses that are asked for, of those that there can be.
+// kinds returns the requested nemeses that are possible here.
 func kinds(o options, broken cluster.Cluster) []cluster.Nemesis {
 	all := cluster.Supported(broken)
 	if o.nemeses == "" {
@@ -229,7 +229,7 @@ func command(o options) string {
 	return strings.Join(words, " ")
 }
 
-// tell prints what was done.
+// tell prints the report.
 func tell(r *cluster.Runner, took time.Duration) {
 	report := r.Report
 	total := 0

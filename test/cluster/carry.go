@@ -100,7 +100,7 @@ func (r *Runner) begin(ctx context.Context, f Fault) int {
 			defer cancel()
 			r.flicker(until, f)
 		})
-	case NemesisClock: // one at a time: a majority tells the true time
+	case NemesisClock: // one at a time: a majority must have the true time
 		for i := range r.Cluster.Size() {
 			r.Cluster.(Skewer).Skew(i, 0)
 		}
@@ -169,7 +169,7 @@ func (r *Runner) end(ctx context.Context, f Fault, node int) {
 			r.Log("%v: tried again when all is mended", err)
 			continue
 		}
-		const moment = 2 * time.Second // with nobody to answer, it begins after the round
+		const moment = 2 * time.Second // without a node to answer, it begins after the round
 		starting, cancel := context.WithTimeout(ctx, moment)
 		_ = r.startConductor(starting, i)
 		cancel()

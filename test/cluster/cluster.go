@@ -21,7 +21,7 @@ import (
 // Outside is the place of a program that runs on no node's machine.
 const Outside = -1
 
-// Leader stands for the node that leads when a fault is carried out.
+// Leader means the node that leads when the fault is injected.
 const Leader = -2
 
 // Cluster is a number of nodes that can be started and killed. Nodes are counted from
@@ -35,7 +35,7 @@ type Cluster interface {
 	Dial(place int) func(ctx context.Context, network, address string) (net.Conn, error)
 	// Start runs a node that does not run. It need not be ready on return.
 	Start(i int) error
-	// Kill ends a node as SIGKILL does. Nothing happens to one that does not run.
+	// Kill ends a node as SIGKILL does. It does nothing to a stopped node.
 	Kill(i int)
 	// Running reports whether a node runs. A node that has ended itself does not.
 	Running(i int) bool
@@ -43,7 +43,7 @@ type Cluster interface {
 	Ended(i int) error
 	// Digest returns the digest of a running node's state, and the log index of that state.
 	Digest(ctx context.Context, i int) (index uint64, sum [32]byte, err error)
-	// Close ends all nodes. The error names what they have left behind.
+	// Close ends all nodes. The error names their leftovers.
 	Close() error
 }
 
@@ -68,7 +68,7 @@ type (
 	// Disks make the disk of one node faulty, until DiskNone.
 	Disks interface {
 		Disk(i int, fault DiskFault)
-		DiskFaults() []DiskFault // those that it can do
+		DiskFaults() []DiskFault // the possible ones
 	}
 	// PowerCutter ends a node so that all writes are lost that were not synced.
 	PowerCutter interface {
@@ -88,7 +88,7 @@ type (
 	}
 )
 
-// DiskFault is what is wrong with a disk.
+// DiskFault is a fault of a disk.
 type DiskFault string
 
 // The faults of a disk. A node that can't trust its disk may end itself.

@@ -17,8 +17,9 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// disk stands between a node and its log, and can be faulty. An acknowledged write of the log
-// is synced, so a copy of the directory between two writes equals the log after a power loss.
+// disk is a layer between a node and its log that can inject faults. An acknowledged write of
+// the log is synced, so a copy of the directory between two writes equals the log after a
+// power loss.
 type disk struct {
 	mu     sync.Mutex // held by each write, and while the directory is copied
 	fault  cluster.DiskFault
@@ -36,7 +37,7 @@ func (d *disk) set(fault cluster.DiskFault) {
 	d.mended = make(chan struct{})
 }
 
-// slowSync is what a write takes on a slow disk.
+// slowSync is the time of a write on a slow disk.
 const slowSync = 200 * time.Millisecond
 
 // write makes a write, as the disk is.

@@ -37,10 +37,10 @@ type DrawnStep struct {
 	Name   string   `json:"name"`
 	Kind   StepKind `json:"kind"`
 	Needs  []string `json:"needs,omitempty"`  // the steps before it whose results it takes
-	Doomed bool     `json:"doomed,omitempty"` // it fails for good, and all is undone
+	Doomed bool     `json:"doomed,omitempty"` // it fails permanently, and everything is undone
 }
 
-// Sided reports whether the step stands behind a decider.
+// Sided reports whether the step is behind a decider.
 func (s *DrawnStep) Sided() bool { return s.Name == Left || s.Name == Right }
 
 // DrawFlow draws a flow. Half of them have steps of one kind, which share no results. In the

@@ -19,7 +19,7 @@ type Executions struct {
 	LeftOut     int // the record says that the step never ran
 }
 
-// String tells them in one line.
+// String shows the counts in one line.
 func (e Executions) String() string {
 	return fmt.Sprintf("repeatable steps: %d executions, %d of them ahead of the record (counted in the harness's own conductors), %d again, %d with inputs that were lost, %d left out of the record",
 		e.Begun, e.Ahead, e.Again, e.OtherInputs, e.LeftOut)
@@ -104,7 +104,7 @@ func (e *Executions) note(entry *Entry, begun map[string]int, lost bool, state l
 func recordedResult(atom *logbook.AtomDetail) (result Result) {
 	for _, attempt := range atom.Attempts {
 		if attempt.Action == logbook.ActionExecute && attempt.Ended() && attempt.Failure == nil {
-			_ = json.Unmarshal(attempt.Result, &result) // checkResult says what is wrong with it
+			_ = json.Unmarshal(attempt.Result, &result) // checkResult reports the fault
 		}
 	}
 	return result

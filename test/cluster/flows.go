@@ -62,7 +62,7 @@ type Conductor struct {
 	work   time.Duration // the longest that a step takes
 }
 
-// ConductorOptions say what a conductor works on.
+// ConductorOptions set the work of a conductor.
 type ConductorOptions struct {
 	Place     int
 	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -107,7 +107,7 @@ func (c *Conductor) Kill() {
 	c.ended.Go(c.client.Close)
 }
 
-// Stop has the conductor hand over what it holds, and ends it.
+// Stop makes the conductor hand over its jobs, and ends it.
 func (c *Conductor) Stop() {
 	c.cancel()
 	c.Wait()

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Event is what a step says to the ledger.
+// Event is the kind of a step's entry in the ledger.
 type Event string
 
 // The events of one execution or revert. If it is stopped, or its program is killed, it has
@@ -44,13 +44,13 @@ type Entry struct {
 	Ahead  bool // it began before what led to it was durable
 }
 
-// String tells an entry in one line.
+// String shows an entry in one line.
 func (e Entry) String() string {
 	return fmt.Sprintf("%s %s %s: %s %s step %s attempt %d, token %v, run %s of %v",
 		e.At.Format("15:04:05.000"), e.Place, e.Event, e.Action, e.Kind, e.Step, e.Attempt, e.Token, e.Run, e.Inputs)
 }
 
-// entryOf is what a call says to the ledger.
+// entryOf is the ledger entry of a call.
 func entryOf(call *flow.Call, kind StepKind) Entry {
 	return Entry{
 		Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt,
@@ -109,14 +109,14 @@ func (l *Ledger) Write(e Entry, alive func() bool) error {
 	return nil
 }
 
-// Faults are what the ledger itself has found wrong.
+// Faults are the faults that the ledger itself has found.
 func (l *Ledger) Faults() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.faults...)
 }
 
-// Entries are those of one flow, in their order.
+// Entries returns the entries of one flow, in order.
 func (l *Ledger) Entries(id logbook.FlowID) []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *Ledger) Forget(id logbook.FlowID) {
 	delete(l.entries, id)
 }
 
-// Result is what a step of a ledger's flow returns.
+// Result is the result of a step of a ledger's flow.
 type Result struct {
 	Run  string `json:"run"`  // differs in each execution
 	Pick string `json:"pick"` // a side, for a decider

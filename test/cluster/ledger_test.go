@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestLedgersCanDisagree holds that the ledger finds what must not be.
+// TestLedgersCanDisagree checks that the ledger finds violations.
 func TestLedgersCanDisagree(t *testing.T) {
 	id, old, current := logbook.NewFlowID(), logbook.Token{Generation: 1, Index: 1}, logbook.Token{Generation: 1, Index: 2}
 	entry := func(action logbook.Action, run string, token logbook.Token, event Event) Entry {

@@ -33,7 +33,7 @@ func newNetwork(latency time.Duration) *network {
 	}
 }
 
-// change changes what stands between places, and wakes all that waits for it.
+// change changes the cuts between places, and wakes everything that waits for them.
 func (n *network) change(do func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,8 +206,8 @@ type pipe struct {
 	mu     sync.Mutex
 	chunks []chunk
 	size   int
-	broken error         // what the reader gets; it reads no more
-	ended  bool          // nobody reads what is written now
+	broken error         // the reader's error; it reads no more
+	ended  bool          // writes are no longer read
 	wake   chan struct{} // closed, and another one made, when something has changed
 }
 
@@ -248,8 +248,7 @@ func (p *pipe) abandon(err error) {
 	}
 }
 
-// look takes what has arrived, or says what to wait for: until when, and the
-// channels.
+// look takes the arrived bytes, or returns what to wait for: a time, and channels.
 func (p *pipe) look(b []byte) (read int, until time.Time, wake, changed <-chan struct{}, err error) {
 	stalled, changed := p.network.stalled(p.from, p.to)
 	p.mu.Lock()
@@ -382,7 +381,7 @@ type deadline struct {
 	mu     sync.Mutex
 	at     time.Time
 	timer  *time.Timer
-	change chan struct{} // closed when the deadline changes or passes; nil: nobody waits
+	change chan struct{} // closed when the deadline changes or passes; nil: no waiter
 }
 
 func (d *deadline) set(at time.Time) {

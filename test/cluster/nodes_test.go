@@ -91,10 +91,10 @@ func (c *nodes) Dial(place int) func(context.Context, string, string) (net.Conn,
 	}
 }
 
-// options are those of the next node at a place.
+// options returns the options of the next node at a place.
 func (c *nodes) options(i, life int) node.Options {
 	m := c.place[i]
-	here := func() bool { // a node that was killed reaches nobody
+	here := func() bool { // a killed node reaches no other
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.life == life
@@ -207,7 +207,7 @@ func (c *nodes) leave(i, life int, why error, powerless bool) {
 	m.dir = next
 	m.mu.Unlock()
 	c.ending.Go(func() {
-		files.set(cluster.DiskNone) // what hangs goes on, in files that nobody reads
+		files.set(cluster.DiskNone) // hanging writes continue, in files that are no longer read
 		if left != nil {
 			_ = left.Close()
 		}
@@ -305,7 +305,7 @@ func (c *nodes) Close() error {
 	return errors.Join(faults...)
 }
 
-// leftovers are files that nobody needs any more.
+// leftovers are files that are no longer needed.
 func leftovers(dir string) error {
 	var left []string
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {

@@ -22,9 +22,9 @@ import (
 // their answers. It is written by many goroutines.
 type History struct {
 	began    time.Time
-	series   string        // tells its jobs from those of other histories
+	series   string        // distinguishes its jobs from jobs of other histories
 	term     time.Duration // for how long the workers work on the same jobs
-	priority atomic.Int32  // the last that was given; each is given once
+	priority atomic.Int32  // the last number; each number is used once
 
 	mu         sync.Mutex
 	operations []porcupine.Operation
@@ -197,7 +197,7 @@ func (w *Worker) Work(ctx context.Context) {
 			rest(ctx, time.Duration(w.Draw.Int64N(int64(w.Think))))
 		}
 		if errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrUncertain) {
-			rest(ctx, 50*time.Millisecond) // nobody leads: there is nothing to be asked
+			rest(ctx, 50*time.Millisecond) // no leader: no node to call
 		}
 	}
 }
@@ -246,7 +246,7 @@ func (w *Worker) change(ctx context.Context, id jobs.JobID) error {
 	return err
 }
 
-// Read reads a job, and writes down that there is no such job, too.
+// Read reads a job, and also records the answer that no such job exists.
 func (w *Worker) Read(ctx context.Context, id jobs.JobID) error {
 	_, err := w.History.call(w.Number, asked{what: "read", job: id}, func() (jobs.Job, error) {
 		job, err := w.Job(ctx, id)

@@ -16,9 +16,9 @@ type Nemesis string
 const (
 	NemesisKill      Nemesis = "kill"
 	NemesisPause     Nemesis = "pause"
-	NemesisIsolate   Nemesis = "isolate"  // a node hears nobody and is heard by nobody
-	NemesisDeaf      Nemesis = "deaf"     // a node hears no other node
-	NemesisMute      Nemesis = "mute"     // no other node hears a node
+	NemesisIsolate   Nemesis = "isolate"  // a node is cut off in both directions
+	NemesisDeaf      Nemesis = "deaf"     // a node receives nothing from other nodes
+	NemesisMute      Nemesis = "mute"     // a node sends nothing to other nodes
 	NemesisCut       Nemesis = "cut"      // one direction between two nodes
 	NemesisFlicker   Nemesis = "flicker"  // short cuts at random, so that answers are late
 	NemesisClock     Nemesis = "clock"    // a wall clock jumps, and jumps back
@@ -26,8 +26,8 @@ const (
 	NemesisBadDisk   Nemesis = "baddisk"  // syncs fail
 	NemesisHungDisk  Nemesis = "hungdisk" // syncs don't return
 	NemesisFullDisk  Nemesis = "fulldisk" //
-	NemesisPower     Nemesis = "power"    // one node loses what was not synced
-	NemesisBlackout  Nemesis = "blackout" // all nodes do, at once
+	NemesisPower     Nemesis = "power"    // one node loses its unsynced writes
+	NemesisBlackout  Nemesis = "blackout" // all nodes lose their unsynced writes together
 	NemesisDamage    Nemesis = "damage"   // a file of a node is damaged
 	NemesisBadClient Nemesis = "badclient"
 )
@@ -43,7 +43,7 @@ type Fault struct {
 	Client  string        // of NemesisBadClient
 }
 
-// String tells the fault in one line.
+// String shows the fault in one line.
 func (f Fault) String() string {
 	node := fmt.Sprintf("node %d", f.Node)
 	switch {
@@ -69,11 +69,11 @@ type Plan struct {
 	Seed   uint64
 	Size   int           // of the cluster
 	Round  time.Duration // how long faults are carried out in one round
-	Every  time.Duration // a fault begins once in so long, on average
+	Every  time.Duration // average time between the starts of faults
 	Lasts  time.Duration // the longest fault
 	Kinds  []Nemesis     // nemeses to draw from
 	Client []string      // kinds of bad clients
-	// Offsets are those of clocks; each may be positive or negative.
+	// Offsets are offsets of clocks; each may be positive or negative.
 	Offsets []time.Duration
 	// Fixed are the faults of the rounds, over and over; nil: they are drawn.
 	Fixed [][]Fault

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestSeedMakesTheSamePlan holds that a seed and a round's number say which
+// TestSeedMakesTheSamePlan checks that a seed and a round's number say which
 // faults there are, and that no fault outlasts its round.
 func TestSeedMakesTheSamePlan(t *testing.T) {
 	plan := func(seed uint64) Plan {

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// A call of the history, and what it may answer.
+// A call of the history, and its possible answers.
 type (
 	asked struct {
 		what     string // post, claim, consume, abandon, change, read
@@ -32,7 +32,7 @@ type (
 	}
 )
 
-// tokenUnknown is that of a claim whose claimant never heard of it.
+// tokenUnknown is the token of a claim whose claimant got no answer.
 var tokenUnknown = jobs.Token{Generation: math.MaxUint64}
 
 // jobModel defines the valid answers about one job, for one order of all calls about it.
@@ -70,7 +70,7 @@ func step(now register, in asked, out answered) []any {
 	return nil
 }
 
-// effect returns whether a call can happen, and what it leaves.
+// effect returns whether a call can happen, and the state after it.
 func effect(now register, in asked, out answered) (can bool, next register) {
 	next = now
 	switch in.what {

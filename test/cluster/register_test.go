@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestHistoriesCanBeRefused holds that the model refuses what must not be.
+// TestHistoriesCanBeRefused checks that the model refuses impossible histories.
 func TestHistoriesCanBeRefused(t *testing.T) {
 	history := NewHistory("job", time.Second)
 	job, one, two := history.numberedJob(1), jobs.Token{Generation: 1, Index: 1}, jobs.Token{Generation: 1, Index: 2}

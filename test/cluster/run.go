@@ -24,7 +24,7 @@ type Runner struct {
 	Workers   int           // plain clients; 0: 4
 	Think     time.Duration // the longest time between two calls of one
 	Term      time.Duration // for how long they work on the same jobs; 0: 500 ms
-	FlowEvery time.Duration // a job with a flow is posted once in so long; 0: a second
+	FlowEvery time.Duration // time between two posted jobs with a flow; 0: a second
 	Work      time.Duration // the longest that a step takes; 0: 500 ms
 	Settle    time.Duration // from the end of the faults until every job has ended; 0: 60 s
 	// In a healthy cluster, the job of a silent owner becomes claimable between Cooled and
@@ -43,7 +43,7 @@ type Runner struct {
 	// Longest limits the time that plain clients may be without an acknowledged write, in a
 	// round with one kind of fault.
 	Longest map[Nemesis]time.Duration
-	// Keep is given the histories of a round that has failed.
+	// Keep gets the histories of a failed round.
 	Keep func(name, content string)
 
 	Report Report
@@ -58,7 +58,7 @@ type Runner struct {
 	fading     sync.WaitGroup    // bad clients
 }
 
-// Report counts what a run has done.
+// Report has the counts of a run.
 type Report struct {
 	Rounds   int
 	Faults   map[Nemesis]int
@@ -81,12 +81,12 @@ type Violation struct {
 	Err     error
 }
 
-// Error says what was found, and how to find it again.
+// Error describes the violation, with the command that repeats the run.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("round %d with seed %d: %v\nthe faults of the round:%s\nrun it again: %s", v.Round, v.Seed, v.Err, list(v.Faults), v.Command)
 }
 
-// Unwrap is what was found.
+// Unwrap returns the violation's cause.
 func (v *Violation) Unwrap() error { return v.Err }
 
 func (r *Runner) defaults() {
@@ -333,7 +333,7 @@ func (r *Runner) hire(ctx context.Context, round int, history *History) ([]jobs.
 type posted struct {
 	mu           sync.Mutex
 	acknowledged []jobs.JobID
-	unknown      []jobs.JobID // nobody knows whether they were posted
+	unknown      []jobs.JobID // it is unknown whether they were posted
 }
 
 // postFlows posts jobs with flows until ctx ends.

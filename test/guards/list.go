@@ -6,7 +6,7 @@ type guard struct {
 	name   string
 	holds  string // the promise that rests on it
 	file   string // from the top of the module
-	keep   string // the text of the guard; stands once in the file
+	keep   string // the text of the guard; it occurs once in the file
 	remove string // the text that replaces it: the same program without the guard
 	pkg    string // the package of the test, from the top of the module
 	test   string

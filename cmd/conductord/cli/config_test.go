@@ -147,7 +147,7 @@ func TestInitConfig(t *testing.T) {
 	}
 }
 
-// TestInitConfigForMachines holds that each directory of init can be copied to its machine: its
+// TestInitConfigForMachines checks that each directory of init can be copied to its machine: its
 // configuration, certificates and handlers fit each other and the node, wherever the copy is.
 func TestInitConfigForMachines(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")

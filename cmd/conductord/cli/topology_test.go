@@ -68,7 +68,7 @@ func TestTopologyIsShown(t *testing.T) {
 	}
 }
 
-// TestCommandsGoToTheClusterOfTheirBoard holds which servers a command calls under a topology.
+// TestCommandsGoToTheClusterOfTheirBoard checks which servers a command calls under a topology.
 func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 	path, _ := writeTopology(t)
 	handlers := t.TempDir()
@@ -187,7 +187,7 @@ func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 	}
 }
 
-// TestTopologyCheck holds what differs from the file, and that it is found at each cluster.
+// TestTopologyCheck checks what differs from the file, and that it is found at each cluster.
 func TestTopologyCheck(t *testing.T) {
 	path, digest := writeTopology(t)
 	node := func(endpoint, cluster, digest string) raftboard.NodeStatus {

@@ -69,7 +69,7 @@ func TestEventsComeInOrderToAll(t *testing.T) {
 	}
 }
 
-// TestAFullQueueDropsTheNewest holds the first event up until the others have
+// TestAFullQueueDropsTheNewest checks the first event up until the others have
 // come: with room for two, the fourth and fifth find none.
 func TestAFullQueueDropsTheNewest(t *testing.T) {
 	for _, row := range []struct {

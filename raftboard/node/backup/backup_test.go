@@ -50,7 +50,7 @@ func TestBackupIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound holds that a backup that was cut anywhere, or has another bit
+// TestDamageIsFound checks that a backup that was cut anywhere, or has another bit
 // anywhere, is refused or gives what was written.
 func TestDamageIsFound(t *testing.T) {
 	whole := written(t, manifest())

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
-// TestNewAttemptsGoElsewhere holds which of the workers a and b gets an attempt, at once and
+// TestNewAttemptsGoElsewhere checks which of the workers a and b gets an attempt, at once and
 // when the time for others is over.
 func TestNewAttemptsGoElsewhere(t *testing.T) {
 	for _, row := range []struct {
@@ -146,7 +146,7 @@ func TestWorkersAreSetAside(t *testing.T) {
 	}
 }
 
-// TestOnlyWorker holds which worker gets an attempt that only one may get: a session of the worker
+// TestOnlyWorker checks which worker gets an attempt that only one may get: a session of the worker
 // a, and after its end another session of that name.
 func TestOnlyWorker(t *testing.T) {
 	for _, row := range []struct {

@@ -110,8 +110,8 @@ type Options struct {
 	Log       replication.Log
 	MaxBytes  int64 // that may wait in the queue
 	Now       func() time.Time
-	Proposed  func(entry *conductordv1.Entry, bytes int) // is told of each entry
-	Committed func(seconds float64)                      // is told how long an entry took
+	Proposed  func(entry *conductordv1.Entry, bytes int) // called for each entry
+	Committed func(seconds float64)                      // called with the duration of each entry
 }
 
 // New starts the proposer's goroutine; it ends with Close.

@@ -150,7 +150,7 @@ func (g *Group) Append(entry []byte) replication.Pending {
 	return &pending{group: g, future: running.Apply(entry, enqueueTimeout)}
 }
 
-// pending is an entry that raft was given.
+// pending is an entry that was passed to raft.
 type pending struct {
 	group  *Group
 	future raft.ApplyFuture // nil: fault says why

@@ -22,7 +22,7 @@ type replica struct {
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
 	applied *appliedGuard       // learns of snapshots
-	held    prometheus.Observer // for how long each snapshot held up applying; nil: nobody asks
+	held    prometheus.Observer // called with the time for which a snapshot delayed applying; nil: not called
 	fatal   func(error)
 	// reconfigured is called after an entry with another list of members.
 	reconfigured func()

@@ -338,7 +338,7 @@ func (p Past) check(dataDir string, log *logstore.Log, cached raft.LogStore, sna
 		// The first start was cut off between term and configuration. No vote was
 		// given: raft gets no connection before a node has joined.
 		return log.SetUint64(CurrentTermKey, 0)
-	case existing && term > 0: // without a term the votes are lost, even beside a snapshot
+	case existing && term > 0: // without a term the votes are lost, even if there is a snapshot
 		return p.SetBootstrapped()
 	case existing, p.Bootstrapped:
 		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", dataDir)

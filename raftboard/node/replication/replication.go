@@ -82,7 +82,7 @@ type Machine interface {
 	// and the process must end.
 	Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, err error)
 
-	// Snapshot notes the present state, to be written beside further entries.
+	// Snapshot captures the present state. It is written while further entries are applied.
 	Snapshot() (*fsm.Snapshot, error)
 
 	// Restore replaces the state with the state of a snapshot. After an error, the machine keeps

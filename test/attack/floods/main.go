@@ -197,7 +197,7 @@ func startFlood(token, dir string, number int, flooded string) (stop func()) {
 	return func() { _ = command.Process.Kill(); _ = command.Wait(); time.Sleep(300 * time.Millisecond) }
 }
 
-// ratesBeside measures at a node beside a flood of an address.
+// ratesBeside measures rates at a node during a flood of an address.
 func ratesBeside(ctx context.Context, c *attack.Cluster, node *local.Node, dir string, number int, flooded string) rates {
 	target := c.Target(node.API)
 	defer startFlood(target.Token, dir, number, flooded)()

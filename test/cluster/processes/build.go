@@ -19,9 +19,9 @@ var overlay embed.FS
 // A patch adds lines after some that a file has exactly once.
 type patch struct{ file, after, add string }
 
-// BuildOptions say what is built.
+// BuildOptions configure a build.
 type BuildOptions struct {
-	Dir    string // for the binary and what it is made of
+	Dir    string // for the binary and its sources
 	Module string // the folder of the sources; empty: of this program's
 	// Plain leaves Go's library unchanged: clocks cannot be moved and disks cannot fail, and
 	// the build takes the usual time.
@@ -70,7 +70,7 @@ func Build(o BuildOptions) (binary string, err error) {
 		o.Module = filepath.Dir(file)
 	}
 	adds, changes := o.patches(library)
-	replace := map[string]string{} // file of the build → file that stands for it
+	replace := map[string]string{} // file of the build → its replacement
 	for _, add := range adds {
 		text, err := overlay.ReadFile("overlay/" + add.name + ".go.txt")
 		if err != nil {
@@ -124,7 +124,7 @@ func applyPatches(replace map[string]string, dir string, patches []patch) error 
 	return nil
 }
 
-// replaceFile writes a file that stands for another in the build.
+// replaceFile writes a file that replaces another in the build.
 func replaceFile(replace map[string]string, dir, path, text string) error {
 	instead := filepath.Join(dir, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
 	replace[path] = instead

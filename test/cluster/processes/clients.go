@@ -37,7 +37,7 @@ func (p *Processes) BadClientKinds() []string {
 	return kinds
 }
 
-// Bounds of the cost of a bad client: several times that of an honest load.
+// Bounds of the cost of a bad client: several times the cost of an honest load.
 const (
 	mostMemory = 512 << 20
 	mostLog    = 1 << 20 // that is written while it is there
@@ -84,7 +84,7 @@ func peakMemory(pid int) (bytes int64) {
 	return 0
 }
 
-// atOnce runs so many, each again and again, until ctx ends.
+// atOnce runs a function repeatedly in a number of goroutines, until ctx ends.
 func atOnce(ctx context.Context, n int, do func()) {
 	var all sync.WaitGroup
 	for range n {

@@ -28,7 +28,7 @@ type damage struct {
 
 const pageBytes = 4 << 10
 
-// crashed is what the log of a process shows that did not end on purpose.
+// crashed matches the log of a process that did not end on purpose.
 var crashed = regexp.MustCompile(`(?m)^(panic:|fatal error:|unexpected fault address|goroutine \d+ \[)`)
 
 // Damage kills a node, flips one bit of one of its files, and starts it again. It returns an
@@ -99,10 +99,10 @@ func (p *Processes) Repair(i int) error {
 	return errors.Join(file.Sync(), file.Close(), p.Start(i))
 }
 
-// Damaged tells what became of nodes with damage, in their order.
+// Damaged returns the results of damaged nodes, in order.
 func (p *Processes) Damaged() []string { return p.told }
 
-// damageOne flips a bit of a file; nil: there is none.
+// damageOne flips a bit of a file; nil: no file to damage.
 func damageOne(dir string, draw *rand.Rand) (*damage, error) {
 	var paths []string
 	for _, path := range filesBelow(dir) {

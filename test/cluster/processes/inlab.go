@@ -103,7 +103,7 @@ func (l *InTheLab) DiskFaults() []cluster.DiskFault {
 	return append(l.Processes.DiskFaults(), cluster.DiskFull)
 }
 
-// PowerCut ends a node, its steps too, and what it has not synced is gone.
+// PowerCut ends a node and its steps, and drops its unsynced writes.
 func (l *InTheLab) PowerCut(i int) {
 	l.Pause(i)
 	l.awaitPause(i)

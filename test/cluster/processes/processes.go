@@ -52,7 +52,7 @@ type Processes struct {
 	told    []string  // what became of nodes with damage
 
 	mu    sync.Mutex
-	wrong []error // found by bad clients; told by Close
+	wrong []error // found by bad clients; reported by Close
 	liars bool    // disks say that they have synced, and have not
 }
 
@@ -79,7 +79,7 @@ func New(o Options) (*Processes, error) {
 	return p, os.WriteFile(filepath.Join(o.Dir, "run-node"), []byte(script), 0o700)
 }
 
-// control is the directory whose files say what is wrong with a node.
+// control is the directory whose files set the faults of a node.
 func (p *Processes) control(i int) string {
 	return filepath.Join(p.dir, "faults", p.nodes.Nodes[i].Name)
 }
@@ -93,7 +93,7 @@ func (p *Processes) say(i int, name, text string) {
 	must(os.Rename(path+".new", path))
 }
 
-// must ends a harness that cannot do what it is for.
+// must ends the harness after an error of the harness itself.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Sprintf("the harness does not work: %v", err))
@@ -165,7 +165,7 @@ func (p *Processes) Ended(i int) error {
 // Pause stops a node's process.
 func (p *Processes) Pause(i int) { p.nodes.Nodes[i].Signal(syscall.SIGSTOP) }
 
-// Resume lets it go on.
+// Resume continues a paused node.
 func (p *Processes) Resume(i int) { p.nodes.Nodes[i].Signal(syscall.SIGCONT) }
 
 // Skew sets the distance of a node's wall clock from the true time, at once.
@@ -191,7 +191,7 @@ func (p *Processes) Disk(i int, fault cluster.DiskFault) {
 	p.say(i, "sync", said)
 }
 
-// DiskFaults are those of fsync.
+// DiskFaults are the faults of fsync.
 func (p *Processes) DiskFaults() []cluster.DiskFault {
 	return []cluster.DiskFault{cluster.DiskSlow, cluster.DiskFail, cluster.DiskHang}
 }

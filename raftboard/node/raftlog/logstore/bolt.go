@@ -72,7 +72,7 @@ func checkBolt(path string) error {
 	defer func() { _ = file.Close() }()
 	about, err := file.Stat()
 	if err != nil || about.Size() == 0 {
-		return err // empty: the first start was cut off, and bbolt begins anew
+		return err // empty: the first start was cut off, and bbolt starts again
 	}
 	var pages [2]boltMeta
 	pageSize := uint64(0) // as the first meta page says

@@ -95,7 +95,7 @@ func (b *boltPages) elements(page []byte, last *[]byte, visit boltVisit) error {
 	if kind != boltBranch && kind != boltLeaf || boltPageHeader+count*boltElementBytes > len(page) {
 		return fmt.Errorf("%d elements of kind %d", count, kind)
 	}
-	before := last // the keys of a bucket's leaves form one order, and those of a branch another
+	before := last // the keys of a bucket's leaves have one order, and the keys of a branch another
 	if kind == boltBranch {
 		before = new([]byte)
 	}

@@ -707,7 +707,7 @@ type noCuts struct{}
 func (noCuts) MayCut(uint64, bool) error { return errors.New("this would remove entries") }
 func (noCuts) Appending()                {}
 
-// TestTrimOfAClearedLog holds that a node goes on when raft trims behind its own snapshot what a leader's
+// TestTrimOfAClearedLog checks that a node goes on when raft trims behind its own snapshot what a leader's
 // snapshot has replaced already.
 func TestTrimOfAClearedLog(t *testing.T) {
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
@@ -729,7 +729,7 @@ func TestTrimOfAClearedLog(t *testing.T) {
 	})
 }
 
-// TestLogCountsItsWrites holds that what costs fsyncs is counted, each once and
+// TestLogCountsItsWrites checks that what costs fsyncs is counted, each once and
 // only when the disk has it.
 func TestLogCountsItsWrites(t *testing.T) {
 	onEachStore(t, logCountsItsWrites)

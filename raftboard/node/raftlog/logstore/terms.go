@@ -20,7 +20,7 @@ var termsKey = []byte("ConductordTerms")
 // which is little for so many entries.
 const markEvery = 4096
 
-// terms is the record that a node keeps beside its entries.
+// terms is the record that a node stores in addition to its entries.
 type terms struct {
 	Values map[string][]byte `json:"values"` // raft's own: term and vote
 	// Mark is the index of an entry up to which the log was on disk. The node writes it every

@@ -150,7 +150,7 @@ func checkSealed(dir string, info types.SegmentInfo) error {
 func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return walTail{}, nil // a crash came before it was made; or it is lost, and then the mark tells
+		return walTail{}, nil // a crash came before it was made; or it is lost, and the mark detects that
 	}
 	if err != nil {
 		return walTail{}, err

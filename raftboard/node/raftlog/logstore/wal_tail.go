@@ -30,7 +30,7 @@ type walTail struct {
 	size       int64 // of the file
 	end        int64 // of the last whole batch
 	entries    uint64
-	indexStart int64 // where the index of a closed segment lies; 0: it is not closed
+	indexStart int64 // the position of a closed segment's index; 0: not closed
 	torn       bool  // something is written behind the end
 	lost       bool  // and whole batches are among it: no crash leaves that
 }

@@ -40,7 +40,7 @@ type Options struct {
 	Cluster    string
 	Name       string
 	DataDir    string
-	Init       bool // the data directory may be made anew
+	Init       bool // the data directory may be created
 	Members    []transport.Member
 	LogStore   logstore.Kind
 	RaftListen string
@@ -105,8 +105,8 @@ type joining struct {
 	// Replaces is the name of the node to remove then; empty: none.
 	Replaces string `json:"replaces,omitempty"`
 	// Members are the members of the cluster when this node joined. Until it has raft's
-	// configuration, the node hears only them, and nodes that they list. Empty: the first
-	// members.
+	// configuration, the node accepts messages only of these members, and of nodes that they
+	// list. Empty: the first members.
 	Members []raft.Server `json:"members,omitempty"`
 }
 
@@ -258,7 +258,7 @@ func (s *IdentityStore) keepsItsWord(o Options) error {
 		s.id.Name, slices.Sorted(maps.Keys(s.id.Peers)), s.id.Members, now)
 }
 
-// complete refuses an identity that was changed by hand, or by a newer program.
+// complete refuses an identity that an editor or a newer program has changed.
 func (s *IdentityStore) complete() error {
 	if s.id.Incarnation == "" || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
 		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
@@ -272,7 +272,7 @@ func (s *IdentityStore) complete() error {
 	return nil
 }
 
-// Self is what other nodes are told of the identity.
+// Self is the part of the identity that other nodes receive.
 func (s *IdentityStore) Self() transport.Hello {
 	id := s.Get()
 	return transport.Hello{

@@ -62,7 +62,7 @@ type Members struct {
 	answers    map[string]peerAnswer // under mu
 	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
 	awaits     string                // the nodes that the first election waits for; under mu
-	asked      time.Time             // when the members were last asked for a node that they vouch for; under mu
+	asked      time.Time             // time of the last question whether members vouch for a node; under mu
 	conflict   error                 // another node's answer that forbids this one to run; under mu
 }
 

@@ -25,7 +25,7 @@ const (
 type places struct {
 	mu        sync.Mutex
 	taken     map[*place]struct{}      // under mu
-	addresses map[netip.Prefix]*remote // those with places, and those of members; under mu
+	addresses map[netip.Prefix]*remote // remotes with places, and remotes of members; under mu
 }
 
 // remote is an address from which connections come. IPv6 addresses of one /64 count as one: a

@@ -274,7 +274,8 @@ func (c *trackedConn) shaken(other raft.ServerID, accepted bool) {
 	c.other, c.accepted = other, accepted
 }
 
-// cut ends the connection at once: TLS would first tell the other end, which may not read.
+// cut ends the connection at once: TLS would first send a message, and the other end may not
+// read.
 func (c *trackedConn) cut() {
 	under := c.Conn
 	if secure, ok := under.(*tls.Conn); ok {

@@ -17,8 +17,9 @@ const (
 	maxPooled = 3
 	// dialPause is the time between two attempts to dial a peer that is down.
 	dialPause = 100 * time.Millisecond
-	// quietShare of the leader's lease may pass without a word from a peer before
-	// the leader asks: two heartbeats may be late or lost, and it still leads.
+	// quietShare is the share of the leader's lease that may pass without a message from a
+	// peer before the leader sends a heartbeat. Two heartbeats may be late or lost, and the
+	// leader still leads.
 	quietShare = 0.4
 )
 

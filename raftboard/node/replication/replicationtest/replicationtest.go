@@ -297,7 +297,7 @@ func reopens(t *testing.T, n Node, m *machine) {
 			posted(t, n)
 		}
 		_, index := posted(t, n)
-		n.StepDown() // the node gets no entries of its own any more
+		n.StepDown() // the node no longer gets its own entries
 		before, err := m.Digest()
 		if err != nil {
 			t.Fatal(err)
