@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A flow under a retry is tried in one region after the other; what stands
-// before it is not repeated.
+// A flow under a retry is tried in one region after the other; the steps before it are not
+// repeated.
 func ExampleForEach() {
 	type request struct {
 		Region string `json:"region"`

@@ -162,7 +162,7 @@ func TestTypesThatEmbedThemselves(t *testing.T) {
 	}
 }
 
-// details are so many of them.
+// details returns a number of details.
 func details(count int) map[string]any {
 	made := map[string]any{}
 	for i := range count {
@@ -359,7 +359,7 @@ func TestRegisterTyped(t *testing.T) {
 	}
 }
 
-// TestRequiredAfterAll: what a type marks as optional, an option may require.
+// TestRequiredAfterAll: an option can require an argument that the type marks as optional.
 func TestRequiredAfterAll(t *testing.T) {
 	type in struct {
 		X int `json:"x"`

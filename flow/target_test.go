@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// names are those of a plan's steps, in their order.
+// names are the names of a plan's steps, in order.
 func names(plan *flow.Plan) string {
 	var list []string
 	for _, s := range plan.Steps() {
@@ -89,8 +89,8 @@ func TestTargetsThatAreNot(t *testing.T) {
 	}
 }
 
-// TestTargetsNeedLess: what is left out is not asked for its inputs, and makes
-// no demands on results; but what is wrong with the flow as such stays wrong.
+// TestTargetsNeedLess: excluded steps need no inputs and require no results. Faults of the
+// whole flow are still reported.
 func TestTargetsNeedLess(t *testing.T) {
 	root := flow.Graph("g", step("a gives:x"), step("b needs:x"), step("c needs:missing"), flow.Linear("l", steps("d", "e needs:x")...))
 	plan, err := flow.Compilation{Targets: []string{"d", "b"}}.Compile(root)
@@ -111,8 +111,7 @@ func TestTargetsNeedLess(t *testing.T) {
 	}
 }
 
-// TestChoicesOfTargets: deciders are asked about what is left, and a no
-// reaches no further.
+// TestChoicesOfTargets: deciders decide about the remaining steps only.
 func TestChoicesOfTargets(t *testing.T) {
 	inner := flow.Graph("g", step("a"), flow.Linear("l", steps("b", "c")...), step("d"), step("e"))
 	inner.Link("a", "l", flow.Decide("yes", always)).Link("l", "d").Link("a", "e", flow.Decide("other", always))

@@ -30,8 +30,8 @@ func revokeToken(principal, token string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{Principal: principal, Id: id(token)}}}
 }
 
-// TestPrincipals: what is saved, added and revoked is read back; repeats change nothing, and
-// every bound holds.
+// TestPrincipals: saved, added and revoked data is read back, repeats change nothing, and
+// every bound applies.
 func TestPrincipals(t *testing.T) {
 	r := newRig(t)
 	viewer := &v1.Grant{Role: "viewer", Boards: "*"}
@@ -46,7 +46,7 @@ func TestPrincipals(t *testing.T) {
 	}
 	r.refused(addToken("ann", "more", 100, time.Time{}), "over_limit")
 	r.now = r.now.Add(time.Hour)
-	r.ok(addToken("ann", "more", 100, time.Time{})) // in the place of the one that has expired
+	r.ok(addToken("ann", "more", 100, time.Time{})) // replaces the expired token
 	r.refused(revokeToken("ann", "t1"), "not_found")
 	r.ok(revokeToken("ann", "t2"))
 	r.ok(savePrincipal("ann"))

@@ -140,8 +140,8 @@ func TestAgeingIsExplained(t *testing.T) {
 	r.refused(ageBoard("", time.Millisecond), "invalid")
 }
 
-// TestEffectivePriority checks the priority that the first job of a script counts for at a
-// time; "-" is the one that it was posted with. Scripts are as in TestAgeing.
+// TestEffectivePriority checks the effective priority of a script's first job at a time; "-"
+// means the posted priority. Scripts are as in TestAgeing.
 func TestEffectivePriority(t *testing.T) {
 	for _, row := range []struct{ name, script, want string }{
 		{"no ageing", "a:5 +60", "-"},

@@ -109,9 +109,9 @@ func (l *lives) note(results []*v1.Result) {
 	}
 }
 
-// BenchmarkApply measures what it costs to apply the commands of a busy cluster, with the
-// flushes of the tables. An operation is one command of 64 in an entry; for a whole
-// life it is one job.
+// BenchmarkApply measures the cost of applying the commands of a busy cluster, including the
+// flushes of the tables. An operation is one command of 64 in an entry; for a whole life it is
+// one job.
 func BenchmarkApply(b *testing.B) {
 	for wanted, stage := range stages {
 		b.Run(stage.name, func(b *testing.B) { benchmarkLives(b, func(at int) bool { return at == wanted }) })
@@ -138,8 +138,8 @@ func benchmarkLives(b *testing.B, measured func(stage int) bool) {
 	}
 }
 
-// benchmarkFollower measures what a flow of three steps costs a node that does not answer. An
-// operation is one job.
+// benchmarkFollower measures the cost of a flow of three steps on a node that does not answer
+// calls. An operation is one job.
 func benchmarkFollower(b *testing.B) {
 	l := newLives(b)
 	claim := func(l *lives, n int) *v1.Command {

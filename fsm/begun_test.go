@@ -10,8 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// claimBeginning claims the first job for bob, who begins its flow at once or
-// does not.
+// claimBeginning claims the first job for bob, with or without Begins.
 func (r *rig) claimBeginning(begins bool) logbook.Token {
 	r.Helper()
 	c := claimNext("bob", "nonce of beginning "+r.now.String(), 1, []string{jobs.DefaultBoard}, nil)
@@ -71,7 +70,7 @@ func TestFlowsThatMayHaveBegun(t *testing.T) {
 		end    string
 		begins bool
 		begun  bool
-		undone string // how the job stands when it was restored, if it is trashed, and ordered to be undone
+		undone string // state of the job after it was restored, if it was trashed, and then cancelled with revert
 	}{
 		{"session expires", true, true, "cooling"},
 		{"session expires", false, false, "completed"},
@@ -150,7 +149,7 @@ func TestOrdersBeforeTheClaimIsLost(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfAFlowThatMayHaveBegun: the board cancels it as one that has.
+// TestDeadlineOfAFlowThatMayHaveBegun: the board cancels the job as if its flow had begun.
 func TestDeadlineOfAFlowThatMayHaveBegun(t *testing.T) {
 	for _, begins := range []bool{true, false} {
 		r := newRig(t)
@@ -196,8 +195,7 @@ func TestFirstUpdateTellsWhatHasBegun(t *testing.T) {
 	}
 }
 
-// TestPlanOfAFlowThatMayHaveBegun: it is not changed under the steps that may
-// have run.
+// TestPlanOfAFlowThatMayHaveBegun: the plan cannot change, because steps may have run.
 func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

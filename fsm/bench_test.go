@@ -61,8 +61,7 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// BenchmarkPostUnderQuotas: a posting costs what the quotas that cover it cost, however many
-// others there are.
+// BenchmarkPostUnderQuotas: the cost of a posting depends only on the quotas that cover it.
 func BenchmarkPostUnderQuotas(b *testing.B) {
 	for _, covering := range []int{0, 1, 4} {
 		for _, others := range []int{0, access.MaxQuotas - 4} {
@@ -132,8 +131,8 @@ func BenchmarkDrainQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate finishes one step and starts the next, in flows of several
-// sizes: the cost must be that of the change, not of the flow.
+// BenchmarkUpdate finishes one step and starts the next, in flows of several sizes: the cost
+// must depend on the change, not on the flow.
 func BenchmarkUpdate(b *testing.B) {
 	for _, steps := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(steps, " steps"), func(b *testing.B) {
@@ -157,8 +156,8 @@ func BenchmarkUpdate(b *testing.B) {
 	}
 }
 
-// BenchmarkLife posts a job, claims it, and consumes it, one command an entry:
-// what a cluster with a single client does.
+// BenchmarkLife posts a job, claims it, and consumes it, one command per entry, as in a
+// cluster with a single client.
 func BenchmarkLife(b *testing.B) {
 	r := newRig(b)
 	apply(b, r, []*v1.Command{open("ann")})

@@ -31,8 +31,8 @@ func (r *rig) board(name string) jobs.BoardStatus {
 	return status
 }
 
-// TestBoardRates: what was posted in the last minute, five and fifteen, as time
-// goes by. Of the oldest span of 15 s a part is taken.
+// TestBoardRates: the postings of the last one, five and fifteen minutes, as time passes. The
+// oldest span of 15 s counts in part.
 func TestBoardRates(t *testing.T) {
 	r := newRig(t)
 	begin := start.Truncate(15 * time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// wishes are what a change can say about job "a", as words of the rows below.
+// wishes are the possible changes of job "a", as words of the rows below.
 var wishes = map[string]func(*rig) *v1.Change{
 	"release": func(*rig) *v1.Change { return &v1.Change{Release: true} },
 	"prefer":  func(*rig) *v1.Change { return &v1.Change{Priority: proto.Int32(7)} },
@@ -72,7 +72,7 @@ func TestJobsAreChanged(t *testing.T) {
 	}
 }
 
-// has checks that job "a" is in a state, and is what a change wanted.
+// has checks that job "a" is in a state, and that the change took effect.
 func (r *rig) has(c *v1.Change, state string) {
 	r.Helper()
 	job := r.job(id("a"))
@@ -92,8 +92,8 @@ func (r *rig) has(c *v1.Change, state string) {
 	}
 }
 
-// TestChangedTimesOutlast: a new time holds wherever the job stood when it was
-// given, once nothing else keeps the job.
+// TestChangedTimesOutlast: a new time applies in every state of the job, as soon as nothing
+// else blocks the job.
 func TestChangedTimesOutlast(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -137,8 +137,8 @@ func TestChangedTimesOutlast(t *testing.T) {
 	}
 }
 
-// TestChangesUnderOrders: what is being cancelled has no time to wait for, but
-// can be undone before others.
+// TestChangesUnderOrders: a job that is being cancelled has no start time, but can be moved
+// ahead of others.
 func TestChangesUnderOrders(t *testing.T) {
 	for _, state := range []jobs.State{jobs.StateClaimed, jobs.StateClaimable} {
 		r := brought(t, state, true)
@@ -165,8 +165,8 @@ func TestChangedPriorityMovesAJob(t *testing.T) {
 	r.refused(change(&v1.Change{Job: id("nobody"), Release: true}), "not_found")
 }
 
-// TestReleaseWakesConductors: a held job is nobody's until it is released, and
-// then those who wait hear of it.
+// TestReleaseWakesConductors: no conductor can claim a held job; its release wakes waiting
+// conductors.
 func TestReleaseWakesConductors(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

@@ -120,8 +120,8 @@ func TestClaimRepeats(t *testing.T) {
 	if repeated := r.harmless(one).GetClaim().Granted[0]; repeated.String() != granted.String() {
 		t.Errorf("claimed %v, and again %v", granted, repeated)
 	}
-	// A repeat that comes when everything is over must take nothing more:
-	// nobody would know that he holds it.
+	// A repeat after everything has ended must claim nothing more: its caller would not know
+	// of the claim.
 	for _, g := range append(first.Granted, granted) {
 		r.ok(abandon(&v1.Ending{Job: g.Job, Token: g.Token}))
 	}
@@ -232,8 +232,8 @@ func TestClaimKnowsLargeRequests(t *testing.T) {
 	r.refused(claimNext("ann", "first", most, nil, nil), "unclaimable")
 }
 
-// TestClaimNextFitsIntoAnAnswer: jobs that were claimed by an answer that
-// cannot be sent would be held by somebody who does not know of them.
+// TestClaimNextFitsIntoAnAnswer: if an answer cannot be sent, its owner does not know of its
+// claims.
 func TestClaimNextFitsIntoAnAnswer(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -276,8 +276,8 @@ func TestTokensGrow(t *testing.T) {
 		t.Errorf("token %s at entry %d", token, r.index)
 	}
 	r.ok(abandon(ending("a", token)))
-	// Within one entry every claim has the same token: a job that comes back
-	// and is claimed again there would let its last owner go on writing.
+	// Within one entry every claim has the same token. If a released job were claimed again in
+	// that entry, its last owner could continue to write.
 	results := r.do(
 		claim("ann", id("a"), "n1"),
 		abandon(ending("a", logbook.Token{Generation: 3, Index: r.index + 1})),

@@ -18,12 +18,11 @@ var tomorrow = start.Add(24 * time.Hour)
 
 func withDeadline(p *v1.Posting) { p.Deadline = timestamppb.New(tomorrow) }
 
-// TestDeadlines: what becomes of a job when its deadline passes, wherever it
-// stands.
+// TestDeadlines: the effect of a passed deadline on a job in every state.
 func TestDeadlines(t *testing.T) {
 	for _, row := range []struct {
 		state       jobs.State
-		plain, flow string // the state afterwards, without a flow and with one that has begun
+		plain, flow string // the state afterwards, without a flow and with a begun flow
 	}{
 		{jobs.StateHeld, "completed", "claimable"},
 		{jobs.StateDelayed, "completed", "claimable"},
@@ -135,8 +134,8 @@ func TestADeadlineDuringTheLastStep(t *testing.T) {
 	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
 }
 
-// wakesWhoPassedBy: who asks between the deadline and the leader's word finds
-// nothing, and hears of it when there is something.
+// wakesWhoPassedBy: a claim between the deadline and the leader's command finds nothing, and
+// is woken when the job is claimable again.
 func (r *rig) wakesWhoPassedBy() {
 	r.Helper()
 	if got := r.ok(claimNext("bob", "early", 1, nil, nil)).GetClaim().GetGranted(); len(got) != 0 {
@@ -148,8 +147,8 @@ func (r *rig) wakesWhoPassedBy() {
 	}
 }
 
-// TestADeadlineOfJobsInTheWay: so many are late that nobody comes to the one
-// behind them.
+// TestADeadlineOfJobsInTheWay: so many jobs are overdue that no claim reaches the job behind
+// them.
 func TestADeadlineOfJobsInTheWay(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -170,7 +169,7 @@ func TestADeadlineOfJobsInTheWay(t *testing.T) {
 	}
 }
 
-// TestADeadlineOfACancelledJob: one that waits to be undone goes on waiting.
+// TestADeadlineOfACancelledJob: a job that waits for its undo continues to wait.
 func TestADeadlineOfACancelledJob(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

@@ -17,8 +17,8 @@ func undrainConductor(name string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: &v1.DrainCommand{Conductor: name}}}
 }
 
-// TestDrainsAreBounded: one more than the bound is refused, and changes of
-// those that stand are not.
+// TestDrainsAreBounded: one drain more than the bound is refused; changes of existing drains
+// are accepted.
 func TestDrainsAreBounded(t *testing.T) {
 	longtest.Skip(t)
 	r := newRig(t)

@@ -221,8 +221,8 @@ func TestFlowIsFreeAfterItsJob(t *testing.T) {
 	r.ok(updateFlow(update("flow of a", command.TokenFromProto(second), 1, "running")))
 }
 
-// TestPagesOfLongThings: reasons and failures may be long, and pages of them
-// must fit into an answer all the same.
+// TestPagesOfLongThings: reasons and failures may be long, but their pages must fit into an
+// answer.
 func TestPagesOfLongThings(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))

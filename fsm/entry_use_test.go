@@ -77,8 +77,8 @@ func answered(result *v1.Result) string {
 	return "ok"
 }
 
-// tokensTell checks the tokens of all claims of a flow's jobs and of all that was
-// said of it against each other: no claim has that of anything else.
+// tokensTell compares the tokens of all claims of a flow's jobs and of all interventions: each
+// claim has its own token.
 func (r *rig) tokensTell(flow string) {
 	r.Helper()
 	seen := make(map[logbook.Token]string)

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// manyEvents has two entries tell of so many jobs each, and a third of another.
+// manyEvents makes two entries with many events each, and a third with one event.
 func manyEvents(r *rig, each int) {
 	for entry := range 2 {
 		var many []*v1.Posting
@@ -23,8 +23,8 @@ func manyEvents(r *rig, each int) {
 	r.do(post(posting("last", "k")))
 }
 
-// TestEventsOfFullEntries: wherever a watcher stands among the events of an entry,
-// and however few it asks for, it is told the next ones.
+// TestEventsOfFullEntries: from any position within an entry's events, and with any limit, a
+// watcher gets the next events.
 func TestEventsOfFullEntries(t *testing.T) {
 	const each = 100
 	r := newRig(t)
@@ -69,8 +69,8 @@ func TestEventsOfFullEntries(t *testing.T) {
 	}
 }
 
-// TestEventsAreDroppedOneByOne: as many are kept as was said, also where those
-// that go share a row with some that stay.
+// TestEventsAreDroppedOneByOne: exactly the configured number of events is kept, even if
+// dropped and kept events share a row.
 func TestEventsAreDroppedOneByOne(t *testing.T) {
 	const each = 100
 	for kept := 1; kept <= 2*each+1; kept += 5 {

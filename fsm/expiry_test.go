@@ -80,7 +80,7 @@ func TestExtendClaim(t *testing.T) {
 	r.ok(beginLeadership())
 	r.ok(open("ann"))
 	plain := r.claimed("ann", posting("plain", "l"))
-	r.refused(expireClaim("plain", plain, 0, r.TimerEpoch()), "conflict") // it has no time of its own
+	r.refused(expireClaim("plain", plain, 0, r.TimerEpoch()), "conflict") // the claim has no TTL of its own
 	r.ok(extend("plain", plain, time.Second))
 	r.ok(extend("plain", plain, time.Hour))
 	if claim := r.job(id("plain")).Claim; claim.Expiry != time.Hour || claim.Extensions != 2 {
@@ -157,8 +157,8 @@ func TestClaimsAreListed(t *testing.T) {
 	}
 }
 
-// Forty sessions with 250 claims each are as many as a round of the leader's
-// timers may release, and that is one entry.
+// Forty sessions with 250 claims each are the maximum of one round of the leader's timers,
+// which is one entry.
 func TestTenThousandClaimsEndInOneEntry(t *testing.T) {
 	const sessions, each = 40, 250
 	r := newRig(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// FindEnds finds the ids that end with the digits, of so many.
+// FindEnds finds the ids that end with the digits, among a number of ids.
 func FindEnds(m *Machine, prefix jobs.IDPrefix, latest int) (found jobs.IDMatches, err error) {
 	err = m.read(func(v *view) error {
 		v.findEnds(v.cursor(tableJobID), prefix, func(string, string) bool { return true }, &found, latest)
@@ -101,7 +101,7 @@ func Verify(m *Machine) error {
 	})
 }
 
-// remembers checks what the machine keeps decoded against what is stored.
+// remembers compares the machine's caches with the stored rows.
 func (m *Machine) remembers(v *view) error {
 	for name, known := range m.heads {
 		stored, found := v.board(name)
@@ -392,8 +392,8 @@ func (c *census) usedBy(subject access.Subject) *counters {
 	return c.counterCache[key]
 }
 
-// checkCounters: what is kept is what was counted, and nothing else is kept but
-// the rates of a board without jobs.
+// checkCounters: the stored counters equal the recount, and no other counters are stored,
+// except the rates of a board without jobs.
 func (c *census) checkCounters(key, value []byte) error {
 	kept := decode(value, &v1.Counters{}, countersFromProto)
 	counted := c.counterCache[string(key)]
@@ -420,8 +420,8 @@ func (c *census) checkCounters(key, value []byte) error {
 	return nil
 }
 
-// checkInterventions: the record of a flow knows the token of the last one that
-// is pending, if any is.
+// checkInterventions: the record of a flow has the token of the last pending intervention, if
+// any.
 func (c *census) checkInterventions(record *flowRecord) error {
 	rows := c.keys(tableIntervention, record.ID.UUID[:])
 	if (len(rows) > 0) != (len(record.Interventions) > 0) {
@@ -448,7 +448,7 @@ func (c *census) checkInterventions(record *flowRecord) error {
 	return fmt.Errorf("flow %s knows %+v to be pending, and that are %+v", record.ID, known, last)
 }
 
-// checkFound: every index key leads to a job that has what the key says.
+// checkFound: every index key leads to a job with the values in the key.
 func (c *census) checkFound(key []byte) error {
 	sequence := sequenceAtEnd(key)
 	j := c.job(sequence)
@@ -466,7 +466,7 @@ func (c *census) checkFound(key []byte) error {
 	return fmt.Errorf("index key %q leads to job %+v", key, j.Job)
 }
 
-// checkError: every error is that of a job, and every index key leads to it.
+// checkError: every error belongs to a job, and every index key leads to it.
 func (c *census) checkError(key, value []byte) error {
 	e := decode(value, &v1.JobError{}, command.JobErrorFromProto)
 	j, err := c.jobByID(e.Job)
@@ -488,7 +488,7 @@ func (c *census) checkError(key, value []byte) error {
 	return nil
 }
 
-// checkOrder: nobody waits for an order that the board can carry out itself.
+// checkOrder: no job waits for a stop request that the board can carry out itself.
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// TestDamagedRowsAreFaults damages rows of every table. It holds that no read and no
-// command panics over one, and that damage which is met is an error, never an answer.
+// TestDamagedRowsAreFaults damages rows of every table. No read and no command may panic
+// because of one, and damage that is read is an error, never an answer.
 func TestDamagedRowsAreFaults(t *testing.T) {
 	r := filled(t)
 	epoch, _ := r.scheduled(every10("hourly", "queue"))
@@ -60,7 +60,7 @@ func TestDamagedRowsAreFaults(t *testing.T) {
 					} {
 						if _, err := damaged.Apply([]fsm.Entry{damaged.entry(c)}); err != nil {
 							met++
-							break // the machine goes on no more
+							break // the machine has stopped
 						}
 					}
 				})
@@ -72,8 +72,8 @@ func TestDamagedRowsAreFaults(t *testing.T) {
 	}
 }
 
-// TestMissingCountsAreFaults checks that taking one from a row of counts that is not there, or
-// holds less, stops the machine: no count wraps around.
+// TestMissingCountsAreFaults: subtracting from a missing or smaller count stops the machine,
+// so no count wraps around.
 func TestMissingCountsAreFaults(t *testing.T) {
 	for _, left := range []string{"", "\x00\x00\x00\x00\x00\x00\x00\x01"} {
 		r := newRig(t)

@@ -122,8 +122,8 @@ func TestLargeBooksAreRemovedBitByBit(t *testing.T) {
 	r.ok(saveBook(book("again", "large 4")))
 }
 
-// TestSweepsAreBoundedInRows: a sweep that may remove many jobs ends with the
-// one that is too much, and the next goes on.
+// TestSweepsAreBoundedInRows: a sweep ends with the job that exceeds the bound, and the next
+// sweep continues.
 func TestSweepsAreBoundedInRows(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -151,8 +151,8 @@ func TestSweepsAreBoundedInRows(t *testing.T) {
 	}
 }
 
-// TestRemovalIsTheSameInAnyBatch: what is removed by an entry does not depend
-// on which entries were applied with it.
+// TestRemovalIsTheSameInAnyBatch: the rows that an entry removes do not depend on the other
+// entries of its batch.
 func TestRemovalIsTheSameInAnyBatch(t *testing.T) {
 	one, all := newRig(t), newRig(t)
 	log := []fsm.Entry{one.entry(beginLeadership())}

@@ -21,8 +21,8 @@ type histories struct {
 	want    logbook.AtomDetail
 }
 
-// makes has the machine record so many attempts at an action, each begun and
-// ended, and the last perhaps only begun.
+// makes records a number of attempts at an action, each begun and ended; the last one is
+// possibly only begun.
 func (h *histories) makes(sequence uint64, state, action string, times int) {
 	h.t.Helper()
 	change := task("x", "")
@@ -42,8 +42,8 @@ func (h *histories) makes(sequence uint64, state, action string, times int) {
 	h.want.Fold(logbook.KeptAttempts)
 }
 
-// TestHistoryHasNoLimit: an atom that is tried for ever is never refused. Its
-// oldest attempts are folded as the logbook says, and take no place any more.
+// TestHistoryHasNoLimit: an atom can be tried without end. Its oldest attempts are folded as
+// in the logbook, and need no more space.
 func TestHistoryHasNoLimit(t *testing.T) {
 	for seed := range uint64(5) {
 		h := &histories{newRig(t), t, rand.New(rand.NewPCG(seed, 0)), map[string]uint32{}, logbook.NewAtom("x", logbook.KindTask)}

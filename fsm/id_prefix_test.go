@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestFindIDsIsBounded: a search reads so many ids, however few of them it may show.
+// TestFindIDsIsBounded: a search reads a bounded number of ids, even if it may show few of
+// them.
 func TestFindIDsIsBounded(t *testing.T) {
 	const many, batch = 2_000, 500
 	board := fsmtest.New(t, fsmtest.Options{})

@@ -15,8 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// asked is an intervention in the flow of job "a", whose id follows from what
-// it says.
+// asked is an intervention in the flow of job "a"; its id is derived from its content.
 func asked(kind, step string) *v1.Intervention {
 	return &v1.Intervention{Id: id(kind + step), Flow: id("flow of a"), Kind: kind, Step: step, By: "ann@desk", Reason: "so it is to be"}
 }
@@ -88,8 +87,7 @@ func (r *rig) flow(name string) logbook.FlowDetail {
 	return flow
 }
 
-// TestInterventions: which are admitted, and what the refusal of the others
-// says.
+// TestInterventions: the admitted interventions, and the refusals of the others.
 func TestInterventions(t *testing.T) {
 	for _, row := range []struct {
 		flow, kind, step string
@@ -229,7 +227,7 @@ func TestInterventionsThatHold(t *testing.T) {
 	}
 }
 
-// TestInterventionMeetsTheJob: how the flow's last job stands decides.
+// TestInterventionMeetsTheJob: the state of the flow's last job decides.
 func TestInterventionMeetsTheJob(t *testing.T) {
 	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
 	for _, row := range []struct {
@@ -432,7 +430,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 		}
 		if n%100 == 2 {
 			r.carryOut(n)
-			rest-- // by what has it carried out
+			rest-- // the end of the run that carries it out
 		}
 		if result := r.do(c)[0]; result.Error != nil {
 			t.Fatal(n, result)
@@ -455,7 +453,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 	}
 }
 
-// carryOut has the flow of job "a" fail again, after what is pending.
+// carryOut makes the flow of job "a" fail again, after the pending interventions.
 func (r *rig) carryOut(n int) {
 	r.Helper()
 	if r.job(id("a")).State.Finished() {
@@ -497,7 +495,7 @@ func TestReopenedAmongManyFinished(t *testing.T) {
 	}
 }
 
-// TestDefinitionIsWrittenAlone: an update of a flow costs what it changes.
+// TestDefinitionIsWrittenAlone: the cost of a flow's update depends on its changes.
 func TestDefinitionIsWrittenAlone(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

@@ -22,7 +22,7 @@ func (r *rig) wrong(job string, failure *v1.Failure) {
 	r.ok(abandon(e))
 }
 
-// errors are those that a query selects, as "job how: message".
+// errors returns the errors that a query selects, as "job how: message".
 func (r *rig) errors(query jobs.ErrorQuery) []string {
 	r.Helper()
 	var told []string
@@ -152,8 +152,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// TestErrorPagesAreBounded: a rare code among many errors does not hold a read
-// open, and a time is found at once.
+// TestErrorPagesAreBounded: the search for a rare code among many errors does not keep a read
+// open, and a time is found directly.
 func TestErrorPagesAreBounded(t *testing.T) {
 	longtest.Skip(t)
 	r := newRig(t)

@@ -50,8 +50,8 @@ func TestAKeyRaisesItsJob(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfTheFront: the last one first, those of one entry in their
-// order, and nobody before a higher priority.
+// TestTheOrderOfTheFront: the latest first, jobs of one entry in their order, and no job
+// before a higher priority.
 func TestTheOrderOfTheFront(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

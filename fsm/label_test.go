@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestLabelsSuit: whatever jobs want and a claim offers, it gets those that want
-// nothing else, and no others.
+// TestLabelsSuit: a claim gets exactly the jobs whose labels it offers.
 func TestLabelsSuit(t *testing.T) {
 	labels := []string{"a", "aa", "ab", "b", "b!", "c", "é", "z"}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// layers is the inner order of the package, from the bottom up: what a file uses
-// stands in its own layer or below.
+// layers is the inner order of the package, from the bottom up: a file uses only its own layer
+// and lower ones.
 var layers = []struct {
 	name  string
 	files string
@@ -24,8 +24,8 @@ var layers = []struct {
 	{"machine: applies entries, answers reads, writes snapshots", "fsm apply verbs read id_prefix snapshot digest sums database"},
 }
 
-// TestLayers: no function uses what stands in a layer above its own. Methods of
-// Machine are of the top layer in whatever file they stand: each reads one noun.
+// TestLayers: no function uses a layer above its own. Methods of Machine belong to the top
+// layer, in any file: each reads one noun.
 func TestLayers(t *testing.T) {
 	layerOf := make(map[string]int)
 	for i, layer := range layers {
@@ -54,7 +54,7 @@ func TestLayers(t *testing.T) {
 		t.Errorf("%d files are listed, and %d are there", len(layerOf), len(names))
 	}
 	uses := make(map[*ast.Ident]types.Object)
-	config := types.Config{Importer: noImports{}, Error: func(error) {}} // what is imported has no layer
+	config := types.Config{Importer: noImports{}, Error: func(error) {}} // imported names have no layer
 	checked, _ := config.Check("fsm", files, parsed, &types.Info{Uses: uses})
 	arrows := 0
 	for _, file := range parsed {

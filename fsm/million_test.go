@@ -20,7 +20,7 @@ const mixedKinds = 1_000
 func mixedKind(n int) string  { return fmt.Sprintf("kind-%03d", n%mixedKinds) }
 func mixedLabel(n int) string { return fmt.Sprintf("label-%d", n/10%10) }
 
-// mixedBoard is a machine on which so many jobs of all kinds and priorities wait.
+// mixedBoard is a machine with a number of waiting jobs of all kinds and priorities.
 func mixedBoard(b *testing.B, waiting int) *rig {
 	b.Helper()
 	r := newRigWith(b, fsm.Options{Generation: 1, EventsKept: 1_000}) // few, so that both boards drop an event for each new one
@@ -45,8 +45,8 @@ func mixedBoard(b *testing.B, waiting int) *rig {
 	return r
 }
 
-// claimPacked makes so many requests for the next job in one entry, gives the
-// jobs back, and tells how long a request took.
+// claimPacked makes a number of requests for the next job in one entry, releases the jobs, and
+// returns the time per request.
 func claimPacked(b *testing.B, r *rig, request *v1.ClaimNextCommand, many int) time.Duration {
 	b.Helper()
 	var claims, abandons []*v1.Command
@@ -119,7 +119,7 @@ func BenchmarkClaimNextOfMany(b *testing.B) {
 	}
 }
 
-// heap is how much memory the process holds for what it uses.
+// heap is the live heap of the process.
 func heap() uint64 {
 	runtime.GC()
 	var stats runtime.MemStats

@@ -112,7 +112,7 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	}
 }
 
-// TestMovedJobsAgeAnew: what a job has waited on one board does not raise it on another.
+// TestMovedJobsAgeAnew: the waiting time on one board does not raise a job on another.
 func TestMovedJobsAgeAnew(t *testing.T) {
 	for _, suspended := range []bool{false, true} {
 		r := newRig(t)
@@ -155,7 +155,7 @@ func TestFront(t *testing.T) {
 		r.ok(change(&v1.Change{Job: id(name), Front: true, Id: id("change " + name)}))
 	}
 	r.harmless(change(&v1.Change{Job: id("a"), Front: true, Id: id("change a")}))
-	r.harmless(change(&v1.Change{Job: id("a"), Front: true})) // nobody knows if this is a repeat
+	r.harmless(change(&v1.Change{Job: id("a"), Front: true})) // a repeat cannot be recognised
 	var order []string
 	for _, granted := range r.ok(claimNext("ann", "n", 5, nil, []string{"k"})).GetClaim().Granted {
 		order = append(order, r.job(granted.Job).Name)

@@ -110,8 +110,8 @@ func TestPostWithBookIsOneWrite(t *testing.T) {
 	}
 }
 
-// TestPostAnswersWithTheJob: who posts is told of the job as it would be read,
-// and of one that existed the id alone, since it may have changed.
+// TestPostAnswersWithTheJob: the answer has a new job as a read would return it, and only the
+// id of an existing job, which may have changed.
 func TestPostAnswersWithTheJob(t *testing.T) {
 	r := newRig(t)
 	whole := flowPosting("trip")

@@ -52,8 +52,8 @@ func onBoard(name, board string) *v1.Posting {
 	return p
 }
 
-// TestQuotaOfPrincipal: what a principal has posted counts wherever it is, also from before
-// the quota, and stops counting when it is finished.
+// TestQuotaOfPrincipal: a principal's unfinished jobs count on every board, also jobs from
+// before the quota.
 func TestQuotaOfPrincipal(t *testing.T) {
 	r := newRig(t)
 	r.ok(by("worker", open("w")))
@@ -91,8 +91,8 @@ func TestQuotaOfPrincipal(t *testing.T) {
 	}
 }
 
-// TestQuotaOfRate: a second's worth may come at once, and the rest as it becomes free. The
-// time is that of the entries.
+// TestQuotaOfRate: the postings of a second may arrive together, and further ones as tokens
+// refill. The time is the entries' time.
 func TestQuotaOfRate(t *testing.T) {
 	r := newRig(t)
 	r.ok(saveQuota(ofAnn, access.Amounts{PostingsPerSecond: 4}))
@@ -176,7 +176,7 @@ func TestQuotaOfSlots(t *testing.T) {
 	}
 }
 
-// TestQuotasAreBounded: there are so many, and one may be replaced then.
+// TestQuotasAreBounded: at the limit, a quota can still be replaced.
 func TestQuotasAreBounded(t *testing.T) {
 	r := newRig(t)
 	var many []*v1.Command

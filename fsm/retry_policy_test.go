@@ -130,8 +130,7 @@ func (r *rig) errorsOf(job string) []jobs.JobError {
 	return page.Items
 }
 
-// TestNotTriedAgain: ends after which nobody tries again, whatever attempts are
-// left.
+// TestNotTriedAgain: ends that are not retried, even if attempts are left.
 func TestNotTriedAgain(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -231,8 +230,8 @@ func TestParked(t *testing.T) {
 	}
 }
 
-// TestAGivenUpJobComesBackFree: what was parked, and then cancelled, is held no
-// more when a person has its flow undone further after all.
+// TestAGivenUpJobComesBackFree: a job that was parked and then cancelled is no longer held
+// when an operator continues its undo.
 func TestAGivenUpJobComesBackFree(t *testing.T) {
 	for _, flow := range []string{"reverted", "failure"} {
 		r := retrying(t, patient(1, "park"))
@@ -305,8 +304,8 @@ func TestAnAttemptEndsInOneEntry(t *testing.T) {
 	parked.attempt("reverted")
 }
 
-// TestFlowsAreRunAgainWithinBounds: what every run did is kept, so that there
-// is an end to it, and room for what persons say.
+// TestFlowsAreRunAgainWithinBounds: each run is recorded, so the number of runs is bounded and
+// leaves room for operators' interventions.
 func TestFlowsAreRunAgainWithinBounds(t *testing.T) {
 	p := patient(0, "retry")
 	p.Retry.Delay = lasting(jobs.MinRetryDelay)
@@ -330,8 +329,8 @@ func TestFlowsAreRunAgainWithinBounds(t *testing.T) {
 	}
 }
 
-// TestAttemptsWithoutAFlow: the work of a job of a worker's own is tried again
-// the same way, and told so.
+// TestAttemptsWithoutAFlow: a job without a flow is retried in the same way, with the same
+// events.
 func TestAttemptsWithoutAFlow(t *testing.T) {
 	p := posting("a", "mail")
 	p.Retry = &v1.RetryPolicy{Attempts: 2, Delay: lasting(time.Minute), JitterPercent: 50, OnFailure: "park"}

@@ -104,7 +104,7 @@ func TestRestoredEndsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRestoredDeadlineCounts: one that is yet to come cancels the job after all.
+// TestRestoredDeadlineCounts: a future deadline still cancels the restored job.
 func TestRestoredDeadlineCounts(t *testing.T) {
 	p := posting("a", "k")
 	p.Deadline = timestamppb.New(start.Add(time.Hour))
@@ -117,8 +117,7 @@ func TestRestoredDeadlineCounts(t *testing.T) {
 	}
 }
 
-// TestRestoredFlowsGoOn: what was recorded stays recorded, and under the next
-// claim the flow is updated again.
+// TestRestoredFlowsGoOn: the record stays, and the flow is updated again under the next claim.
 func TestRestoredFlowsGoOn(t *testing.T) {
 	r := brought(t, jobs.StateTrashed, true)
 	before := r.job(id("a")).Token

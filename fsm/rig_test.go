@@ -20,7 +20,7 @@ import (
 // start is when the clock of every test begins.
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// rig is a machine with a log of its own and a clock that tests move.
+// rig is a machine with its own log and a clock that tests move.
 type rig struct {
 	testing.TB
 	*fsm.Machine
@@ -38,7 +38,7 @@ func newRigWith(t testing.TB, options fsm.Options) *rig {
 	options.Path = filepath.Join(t.TempDir(), "state.db")
 	options.MmapSize = 1 << 20
 	if _, measures := t.(*testing.B); !measures && options.MemoryRows == 0 {
-		options.MemoryRows = 30 // so that what a test writes lies in memory and in the file
+		options.MemoryRows = 30 // so that a test's rows are in memory and in the file
 	}
 	r.path = options.Path
 	options.Changed = func(c fsm.Changes) { r.changes = append(r.changes, c) }

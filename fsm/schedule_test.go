@@ -74,7 +74,7 @@ func runSchedule(name, nonce string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_RunSchedule{RunSchedule: &v1.RunScheduleCommand{Name: name, Nonce: id(nonce), By: "ann"}}}
 }
 
-// backfill has a nonce of its own for each list of slots.
+// backfill has a separate nonce for each list of slots.
 func backfill(name string, revision uint64, slots ...int) *v1.Command {
 	return backfillAs(fmt.Sprint("backfill of ", slots), name, revision, slots...)
 }
@@ -350,7 +350,7 @@ func TestRunAndBackfill(t *testing.T) {
 	}
 }
 
-// TestARefusedSlotIsRecorded: what the board does not take is no reason to stop.
+// TestARefusedSlotIsRecorded: a slot that the board refuses does not stop the schedule.
 func TestARefusedSlotIsRecorded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", ""))
@@ -394,8 +394,7 @@ func TestARefusalIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// TestABackfillOverTheQueueIsRecorded: each slot that finds no room any more is
-// answered with a record of its own.
+// TestABackfillOverTheQueueIsRecorded: each slot without room is answered with its own record.
 func TestABackfillOverTheQueueIsRecorded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "queue"))
@@ -632,7 +631,7 @@ func (a *author) fire() *v1.Command {
 	return c
 }
 
-// TestScheduleReadsAreRefusedByName: nobody finds what is not there.
+// TestScheduleReadsAreRefusedByName: reads of missing schedules return ErrNotFound.
 func TestScheduleReadsAreRefusedByName(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []schedules.Ref{{Name: "x"}, {Board: strings.Repeat("b", 300), Name: "x"}} {

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// headerSize is that of a snapshot's header: magic, two short and three long
-// numbers. The trailer is a length and a sum.
+// headerSize is the size of a snapshot's header: magic, two short and three long numbers. The
+// trailer is a length and a sum.
 const (
 	headerSize  = 8 + 2*4 + 3*8
 	trailerSize = 8 + 32
@@ -272,7 +272,7 @@ func TestRestoreRaisesTheGeneration(t *testing.T) {
 	if next.Generation() != 2 {
 		t.Errorf("generation %d", next.Generation())
 	}
-	// The index is handed out again, and the token is higher all the same.
+	// The index is used again, but the token is higher.
 	held := r.job(id("a")).Token
 	next.index = r.index
 	next.ok(closing("ann"))

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// orders are what a person can say, as words of the rows below.
+// orders are the possible requests, as words of the rows below.
 var orders = map[string]func() *v1.Command{
 	"suspend": func() *v1.Command { return suspend(said()) },
 	"resume":  func() *v1.Command { return resume(said()) },
@@ -30,8 +30,7 @@ func said() *v1.JobCommand {
 	return &v1.JobCommand{Job: id("a"), By: "ann@desk", Reason: "so it is to be"}
 }
 
-// brought makes job "a" stand in a state, with a flow that has begun or
-// without any.
+// brought brings job "a" into a state, with a begun flow or without a flow.
 func brought(t *testing.T, state jobs.State, begun bool) *rig {
 	t.Helper()
 	return broughtWith(t, state, begun, func(*v1.Posting) {})
@@ -162,7 +161,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// stands checks the state of job "a" and the order that it is under.
+// stands checks the state of job "a" and its stop request.
 func (r *rig) stands(want string) {
 	r.Helper()
 	job := r.job(id("a"))
@@ -184,7 +183,7 @@ func (r *rig) stands(want string) {
 	}
 }
 
-// TestOrdersOnOrders: what a second order does to a job that is claimed.
+// TestOrdersOnOrders: the effect of a second request on a claimed job.
 func TestOrdersOnOrders(t *testing.T) {
 	for _, row := range []struct{ first, second, want string }{
 		{"suspend", "resume", "claimed -"},
@@ -213,8 +212,8 @@ func TestOrdersOnOrders(t *testing.T) {
 	}
 }
 
-// TestOwnersLetGoUnderOrders: wherever the order was given, the job comes to
-// stand where the order would have put it at once.
+// TestOwnersLetGoUnderOrders: after the owner's release, the job has the state that the
+// request gives to an unclaimed job.
 func TestOwnersLetGoUnderOrders(t *testing.T) {
 	letGo := map[string]func(*rig){
 		"abandoned": func(r *rig) { r.ok(abandon(ending("a", r.job(id("a")).Token))) },
@@ -246,8 +245,8 @@ func TestOwnersLetGoUnderOrders(t *testing.T) {
 	}
 }
 
-// TestUndoingAndCooling: who wants a job undone does not wait for the time of
-// its flow, but for what a vanished owner may still be doing.
+// TestUndoingAndCooling: an undo does not wait for the flow's due time, but for the cool-down
+// after a lost owner.
 func TestUndoingAndCooling(t *testing.T) {
 	later := func(r *rig) {
 		e := ending("a", r.job(id("a")).Token)
@@ -298,7 +297,8 @@ func TestTooManyCrashesEndASuspendedJobToo(t *testing.T) {
 	}
 }
 
-// TestSuspendedJobsKeepTheirTime: a job that cooled or waited does so again.
+// TestSuspendedJobsKeepTheirTime: a job that cooled or waited continues to do so after the
+// resumption.
 func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 	for _, row := range []struct {
 		state jobs.State
@@ -330,8 +330,8 @@ func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 	}
 }
 
-// TestConsumeOfCancelledJobs: the outcome needs an order, and a flow that was
-// undone, left as it stood, or never begun.
+// TestConsumeOfCancelledJobs: the outcome cancelled needs a request, and a flow that is
+// reverted, suspended or not begun.
 func TestConsumeOfCancelledJobs(t *testing.T) {
 	for _, row := range []struct {
 		order string

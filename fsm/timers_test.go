@@ -95,7 +95,7 @@ func TestSweep(t *testing.T) {
 			if err != nil || sweepable != (row.left < 5) {
 				t.Errorf("sweepable: %t %v", sweepable, err)
 			}
-			// On an idle cluster time passes all the same.
+			// On an idle cluster time passes too.
 			sweepable, err = r.Sweepable(r.Time().Add(time.Minute), row.age, row.keep)
 			if err != nil || sweepable != (row.left < 5 || row.age > 0) {
 				t.Errorf("sweepable in a minute: %t %v", sweepable, err)
@@ -115,8 +115,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepCountsStuckJobsApart: however much is finished, what waits for a
-// person is given up for its own age or number only.
+// TestSweepCountsStuckJobsApart: whatever the number of finished jobs, jobs that need an
+// operator are removed only by their own age or number.
 func TestSweepCountsStuckJobsApart(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

@@ -95,8 +95,8 @@ func TestUpdateWithoutAJob(t *testing.T) {
 	}
 }
 
-// TestUpdateWithoutAJobAfterOne: numbers begin anew with each token, so a late
-// repeat from before a claim would pass for the first update after it.
+// TestUpdateWithoutAJobAfterOne: numbers start again with each token, so a late repeat from
+// before a claim would look like the first update after it.
 func TestUpdateWithoutAJobAfterOne(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -171,8 +171,8 @@ func TestManyLongAttempts(t *testing.T) {
 	}
 }
 
-// TestManyRounds: a retry keeps the values of all of its rounds, however much
-// has failed in them: it tries those that it does not find.
+// TestManyRounds: a retry keeps the values of all its rounds, whatever the number of failures:
+// a missing value would be tried again.
 func TestManyRounds(t *testing.T) {
 	const rounds, failures = 100, 16
 	r := newRig(t)

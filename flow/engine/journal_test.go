@@ -36,7 +36,7 @@ func newJournal(detail logbook.FlowDetail) *journal {
 	return j
 }
 
-// Record applies at once: what is durable later is covered by dying earlier.
+// Record applies at once: an earlier crash covers the case of later durability.
 func (j *journal) Record(update logbook.Update) <-chan error {
 	done := make(chan error, 1)
 	done <- j.apply(update)
@@ -77,7 +77,7 @@ func (j *journal) apply(update logbook.Update) error {
 	return nil
 }
 
-// allow lets so many more updates be taken, unless it has died already.
+// allow accepts a number of further updates, unless the journal has died already.
 func (j *journal) allow(updates int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,7 +102,7 @@ func (j *journal) snapshot() logbook.FlowDetail {
 // can count.
 const few = 8
 
-// folded is the flow as a store gives it that keeps so many attempts at an atom.
+// folded is the flow as read from a store that keeps a limited number of attempts per atom.
 func (j *journal) folded(most int) logbook.FlowDetail {
 	detail := j.snapshot()
 	for i := range detail.Atoms {

@@ -23,7 +23,7 @@ func TestKeysOfRounds(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		fails  fails
-		rounds int // of a retry around both; 0: there is none
+		rounds int // of a retry around both; 0: no retry
 		said   string
 		want   string
 	}{
@@ -124,7 +124,7 @@ func TestKeysOutliveCrashes(t *testing.T) {
 		}))
 }
 
-// roundOf counts the rounds of an atom by what is recorded of it.
+// roundOf counts the rounds of an atom in its record.
 func roundOf(atom *logbook.AtomDetail) (round int) {
 	undone := false
 	for i := range atom.Attempts {

@@ -33,8 +33,7 @@ func ExampleRunLocal() {
 	// Output: Hello, Ada! <nil>
 }
 
-// A flow that has not come to its end goes on where it was, as long as its
-// logbook is there.
+// An unfinished flow continues as long as its logbook exists.
 func ExampleLocal() {
 	ctx, stop := context.WithCancel(context.Background())
 	first := flow.Func("first", func(context.Context, none) (none, error) {

@@ -23,7 +23,7 @@ func gives(name, value string, options ...flow.StepOption) *flow.Step {
 	return flow.NewStep(name, rawTask(value), options...)
 }
 
-// undoing is a step that succeeds and whose revert ends as it is told.
+// undoing is a step that succeeds; its revert ends as configured.
 func undoing(name string, revert error) *flow.Step {
 	return flow.FuncRevert(name, func(context.Context, none) (none, error) { return none{}, nil },
 		func(context.Context, none, *none) error { return revert })
@@ -131,8 +131,8 @@ func TestLocalDecodes(t *testing.T) {
 	}
 }
 
-// TestLocalGoesOn breaks a flow of two steps off in its second one, each time
-// for another reason, and goes on with it.
+// TestLocalGoesOn interrupts a flow in its second step, each time for another reason, and
+// continues it.
 func TestLocalGoesOn(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -190,8 +190,8 @@ func TestLocalGoesOn(t *testing.T) {
 	}
 }
 
-// TestLocalKeepsItsTargets: who goes on with a flow need not name them again,
-// and cannot name others.
+// TestLocalKeepsItsTargets: a later run of a flow need not name the targets again, and cannot
+// name others.
 func TestLocalKeepsItsTargets(t *testing.T) {
 	suspend := make(chan struct{})
 	root := flow.Linear("f", act("a", func(context.Context) error { close(suspend); return nil }), gives("b", "1"), gives("c", "2"))
@@ -234,7 +234,7 @@ func TestLocalHasNoResultOfWhatIsBeingUndone(t *testing.T) {
 	}
 }
 
-// failingBook refuses updates while it is told to, and blocks them while it hangs.
+// failingBook refuses or blocks updates on request.
 type failingBook struct {
 	logbook.Connection
 	mu    sync.Mutex

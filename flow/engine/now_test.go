@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestTimesComeFromTheCallersClock: every time in the record is that of Now, and
-// what waits for one waits by it, on whichever machine.
+// TestTimesComeFromTheCallersClock: every time in the record comes from Now, and waits use the
+// same clock, on any machine.
 func TestTimesComeFromTheCallersClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const year = 365 * 24 * time.Hour

@@ -24,7 +24,7 @@ func (s printing) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	return nil, nil
 }
 
-// outputOf runs a step that is given a secret, and returns the lines of its output.
+// outputOf runs a step with a secret, and returns the lines of its output.
 func outputOf(t *testing.T, secret string, print func(ctx context.Context, secret string)) (lines []string) {
 	t.Helper()
 	ended := false
@@ -48,8 +48,8 @@ func outputOf(t *testing.T, secret string, print func(ctx context.Context, secre
 	return lines
 }
 
-// TestOutputLines checks how what a step writes becomes lines, however it is cut into writes, and
-// that no line has a secret or a part of one.
+// TestOutputLines checks that a step's output becomes the same lines for any split into writes,
+// and that no line has a secret or a part of one.
 func TestOutputLines(t *testing.T) {
 	const short = "abc\nde\nfgh\ni" // no line of it is long enough to be hidden by itself
 	most := strings.Repeat("x", 16<<10)

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestInjectedValuesReachTheirStep, the execution and the revert, and no other
-// step: over what a step before provides, and over the store.
+// TestInjectedValuesReachTheirStep: execution and revert of the step get the injected values,
+// and no other step does. They replace values of earlier steps and of the store.
 func TestInjectedValuesReachTheirStep(t *testing.T) {
 	type given struct {
 		X int `json:"x"`
@@ -47,8 +47,8 @@ func TestInjectedValuesReachTheirStep(t *testing.T) {
 	}
 }
 
-// TestDrawnDelaysAreRecorded: what chance has said is in the record, and is
-// what the step waits for.
+// TestDrawnDelaysAreRecorded: the random delay is recorded, and the step waits for the
+// recorded time.
 func TestDrawnDelaysAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Hour, JitterPercent: 90})
@@ -75,8 +75,8 @@ func TestDrawnDelaysAreRecorded(t *testing.T) {
 	})
 }
 
-// TestRoundsAreHeldToTheirPause: the time of a round that was recorded by a
-// machine whose clock is far ahead is held to what the retry could have said.
+// TestRoundsAreHeldToTheirPause: if a machine with a clock far ahead recorded the time of a
+// round, the wait is limited to the retry's longest delay.
 func TestRoundsAreHeldToTheirPause(t *testing.T) {
 	pause := flow.Pause(flow.Backoff{Delay: time.Minute, BackoffPercent: 300, JitterPercent: 50})
 	for _, row := range []struct {
@@ -110,7 +110,7 @@ func TestRoundsAreHeldToTheirPause(t *testing.T) {
 	}
 }
 
-// patient says "not yet" until it has been asked so many times.
+// patient returns "not yet" for a number of calls.
 type patient struct {
 	times int
 	calls []string
@@ -195,8 +195,8 @@ func TestTimesToAskAreHeldToTheirBounds(t *testing.T) {
 	}
 }
 
-// TestDeadlineSurvivesTheConductor checks that the next conductor leaves a step what is left of
-// its deadline, and does not begin it again after that, however its clock differs.
+// TestDeadlineSurvivesTheConductor: the next conductor gives a step the remaining time until
+// its deadline, and does not start it again after that, whatever its clock.
 func TestDeadlineSurvivesTheConductor(t *testing.T) {
 	for _, row := range []struct {
 		name  string

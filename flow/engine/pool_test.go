@@ -55,7 +55,7 @@ func (f *floor) enter(name, key string, by int) {
 	}
 }
 
-// steps makes so many, named with a letter and their number.
+// steps makes a number of steps, named by a letter and their number.
 func (f *floor) steps(letter string, n int, key string, limit int) flow.Node {
 	root := flow.Unordered("flow-" + letter)
 	for i := range n {
@@ -98,8 +98,8 @@ func TestPoolIsFair(t *testing.T) {
 	})
 }
 
-// TestKeysAreFair: the same for those that wait for one key, while a step
-// without it is not kept waiting.
+// TestKeysAreFair: the same for steps that wait for one key; a step without the key does not
+// wait.
 func TestKeysAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor()
@@ -120,8 +120,8 @@ func TestKeysAreFair(t *testing.T) {
 	})
 }
 
-// A run with no free worker does not keep handing itself the permit of a key for which it queues: it
-// would spin until a step ended, and in virtual time for ever.
+// A run without a free worker does not repeatedly take the permit of its key: it would spin until a
+// step ended, and in virtual time without end.
 func TestPermitForARunWithoutWorker(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -193,8 +193,8 @@ func (j tearing) Record(update logbook.Update) <-chan error {
 	return j.journal.Record(update)
 }
 
-// TestPoolAfterAPanic: a panic that leaves the engine leaves nothing behind,
-// neither a running step nor a slot that is not released.
+// TestPoolAfterAPanic: after a panic of the engine, no step is running and all slots are
+// released.
 func TestPoolAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, f := engine.NewPool(2), newFloor()
@@ -286,7 +286,7 @@ func TestConcurrencyKeys(t *testing.T) {
 	}
 }
 
-// TestKeysTooLongToBeKept are told apart all the same.
+// TestKeysTooLongToBeKept: long keys are still distinguished.
 func TestKeysTooLongToBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("x", 10_000)

@@ -20,8 +20,8 @@ func telling(name string, say func(call *flow.Call) error, options ...flow.StepO
 	return act(name, func(ctx context.Context) error { return say(flow.CallFrom(ctx)) }, options...)
 }
 
-// TestProgressIsKept with its details: those that are left out stay, within
-// the call, and the last word counts.
+// TestProgressIsKept: omitted details keep their last value within the call, and the last
+// report counts.
 func TestProgressIsKept(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -109,8 +109,8 @@ func TestRefusedProgressChangesNothing(t *testing.T) {
 	}
 }
 
-// TestProgressIsObserved, as often as it is recorded; and a call that goes on
-// speaking when it has ended is not heard.
+// TestProgressIsObserved: the observer gets each recorded progress. Reports after the end of a
+// call are ignored.
 func TestProgressIsObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []string
@@ -143,8 +143,8 @@ func TestProgressIsObserved(t *testing.T) {
 	})
 }
 
-// TestProgressOfManyGoroutines: steps may speak from all sides at once, and
-// while nothing is taken by the logbook.
+// TestProgressOfManyGoroutines: several goroutines of a step may report concurrently, even
+// while the logbook accepts nothing.
 func TestProgressOfManyGoroutines(t *testing.T) {
 	const speakers, words = 8, 200
 	say := func(c *flow.Call) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// sum is a step whose value is its number and those of the steps that it uses.
+// sum is a step whose value is the sum of its number and the values of its inputs.
 type sum struct {
 	number int
 	uses   []string
@@ -35,7 +35,7 @@ func (s *sum) Execute(_ context.Context, call *flow.Call) (any, error) {
 	return total % modulus, nil
 }
 
-// modulus keeps sums of sums within what is added up without loss.
+// modulus keeps the sums small enough to be exact.
 const modulus = 1_000_003
 
 // random is a graph of n steps. Each uses up to most of those before it.

@@ -21,8 +21,8 @@ import (
 var reservedKinds = []string{logbook.FailureBuild, logbook.FailureChanged, logbook.FailureInterrupted, logbook.FailureWorkerLost, logbook.FailureNoWorker,
 	logbook.FailureCrash, logbook.FailureOperator, logbook.FailureIntervention, logbook.FailureAtMostOnce}
 
-// TestReservedKindsCannotBeSaid checks that a step which says a kind of the conductor's is tried as often as
-// its policy says, and that its failure is recorded under another kind, however it says it.
+// TestReservedKindsCannotBeSaid: a step that reports a reserved kind is tried by its normal policy, and its
+// failure is recorded under another kind.
 func TestReservedKindsCannotBeSaid(t *testing.T) {
 	woot := errors.New("woot")
 	for _, kind := range reservedKinds {

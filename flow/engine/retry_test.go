@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// listener is a controller that tries twice and writes down what it is shown.
+// listener is a controller that tries twice and records its inputs.
 type listener struct {
 	rounds int
 	heard  []string
@@ -68,7 +68,7 @@ func compiled(t *testing.T, root flow.Node) *flow.Plan {
 	return plan
 }
 
-// runOn runs a plan on a journal's flow to its end, under a claim of its own.
+// runOn runs a plan on a journal's flow to its end, under its own claim.
 func runOn(j *journal, plan *flow.Plan, workers int) (engine.End, error) {
 	token := logbook.Token{Index: j.snapshot().Fence.Index + 1}
 	end, err := engine.Run(context.Background(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Token: token, Workers: workers})
@@ -150,7 +150,7 @@ func (l loud) Next(*flow.History) (any, error) { return l.value, nil }
 
 func (loud) OnFailure(*flow.History) flow.Decision { return flow.Decision{Verdict: flow.VerdictRevert} }
 
-// TestValuesOfRounds: one that cannot be kept is a failure of the retry.
+// TestValuesOfRounds: a value that cannot be stored is a failure of the retry.
 func TestValuesOfRounds(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -172,8 +172,7 @@ func TestValuesOfRounds(t *testing.T) {
 	}
 }
 
-// TestRevertsHearWhy: what is undone to begin again is told the failures of
-// its own round, and nothing else.
+// TestRevertsHearWhy: reverts before another round get only the failures of their own round.
 func TestRevertsHearWhy(t *testing.T) {
 	var told []string
 	first := flow.FuncRevert("a", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil },
@@ -189,7 +188,7 @@ func TestRevertsHearWhy(t *testing.T) {
 	}
 }
 
-// TestRevertCause: the cause that is given is recorded, cut to what fits.
+// TestRevertCause: the given cause is recorded, cut to the limits.
 func TestRevertCause(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
@@ -336,8 +335,8 @@ func TestRoundsAreThoseOfARun(t *testing.T) {
 	}
 }
 
-// TestStatesThatStay: an observer is told a state when a step comes to it, and
-// not when another attempt is made in it, whether in this run or in the next.
+// TestStatesThatStay: an observer gets a state when a step enters it, and not at further
+// attempts in that state, in this run or the next.
 func TestStatesThatStay(t *testing.T) {
 	undo := 0
 	step := flow.FuncRevert("t", func(context.Context, none) (none, error) { return none{}, errors.New("woot") },

@@ -25,7 +25,7 @@ func TestSameWorker(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		root    flow.Node
-		workers string // a word for each attempt: the worker that gets it; with a dash it fails;
+		workers string // a word for each attempt: the worker that gets it; a dash means that it fails;
 		// none takes it; or it is lost
 		handed int // the attempt at which the owner dies, after the worker was recorded; from 1
 		want   string

@@ -94,7 +94,7 @@ func runScript(t *testing.T, text string) string {
 		out.WriteString("----\n")
 		out.WriteString(s.command(t, block))
 		for lines.Scan() && lines.Text() != "" {
-			// What was expected is compared as a whole, by the caller.
+			// The caller compares the expected output as a whole.
 		}
 		out.WriteString("\n")
 		block = nil
@@ -144,7 +144,7 @@ func (s *scenario) command(t *testing.T, block []string) string {
 	return ""
 }
 
-// intervene records what a person does, if it is admitted.
+// intervene records an intervention, if it is admitted.
 func (s *scenario) intervene(words []string) string {
 	i := logbook.Intervention{ID: uuid.New(), Flow: s.detail.ID, Kind: logbook.InterventionKind(words[0]), By: "ada",
 		At: time.Unix(3, 0), Token: logbook.Token{Index: s.lastToken() + 1}}
@@ -416,8 +416,8 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
 func (s *scenario) parseStep(words []string) *flow.Step {
-	// A moment that no sum of those of other steps takes, with three calls of each at most, so that fake
-	// time orders what happens at once.
+	// A duration that no sum of other steps' durations equals, with at most three calls each, so that
+	// fake time orders all events.
 	task := &scriptedTask{name: words[0], moment: time.Nanosecond << (2 * len(s.steps))}
 	s.steps[words[0]] = task
 	var options []flow.StepOption
@@ -506,7 +506,7 @@ func duration(text string) time.Duration {
 	return d
 }
 
-// load reads a detail as it was left by somebody else.
+// load reads a detail as an earlier owner left it.
 func (s *scenario) load(t *testing.T, lines []string) {
 	t.Helper()
 	s.detail = newDetail()
@@ -580,14 +580,14 @@ func (s *scenario) planRevert() string {
 	return out.String()
 }
 
-// run runs the flow in fake time and prints the updates and what was called.
+// run runs the flow in fake time and prints the updates and the calls.
 func (s *scenario) run(t *testing.T, words []string) string {
 	t.Helper()
 	var out strings.Builder
 	calls := &callLog{}
 	j := newJournal(s.detail)
 	suspend, cancel := make(chan struct{}), make(chan struct{})
-	// Each run is a claim of its own.
+	// Each run is a separate claim.
 	token := logbook.Token{Index: s.lastToken() + 1}
 	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: stored(),
 		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend, Revert: cancel}
@@ -635,7 +635,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		fmt.Fprintf(&out, "%s\n", formatUpdate(&update))
 	}
 	if options.Workers > 1 {
-		slices.Sort(calls.lines) // those that start together do so in any order
+		slices.Sort(calls.lines) // steps that start together do so in any order
 	}
 	fmt.Fprintf(&out, "called: %s\n", strings.Join(calls.lines, " "))
 	if took := time.Since(start).Round(time.Millisecond); took > 0 {
@@ -724,7 +724,7 @@ func formatFailure(f *logbook.Failure) string {
 	return text
 }
 
-// callLog is what the tasks of one run were asked to do.
+// callLog is the list of calls to the tasks of one run.
 type callLog struct {
 	mu        sync.Mutex
 	lines     []string

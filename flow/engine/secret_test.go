@@ -40,7 +40,7 @@ func secretsOf(_ context.Context, name string) (string, error) {
 	return "", fmt.Errorf("%w: nobody has it", logbook.ErrNotFound)
 }
 
-// secretStep is a step that requires "in" and does what it likes with the value.
+// secretStep is a step that requires "in" and passes the value to a function.
 type secretStep struct {
 	execute func(call *flow.Call) (any, error)
 	revert  func(call *flow.Call) error
@@ -75,10 +75,10 @@ func runWithSecret(t *testing.T, step secretStep, store logbook.Values) (engine.
 	return result, string(record), err
 }
 
-// TestSecretsAreNeverRecorded checks that a step is given its secrets, and that none of what
-// it answers, reports or prints puts one into the logbook.
+// TestSecretsAreNeverRecorded: a step gets its secrets, and nothing that it returns, reports
+// or prints puts one into the logbook.
 func TestSecretsAreNeverRecorded(t *testing.T) {
-	part := password[3:14] // what a cut leaves
+	part := password[3:14] // the rest after a cut
 	for _, row := range []struct {
 		name string
 		step secretStep
@@ -134,13 +134,13 @@ func TestSecretsAreNeverRecorded(t *testing.T) {
 	}
 }
 
-// TestReferencesToSecrets is where references count, and what becomes of those that cannot
-// be resolved.
+// TestReferencesToSecrets: the places where references count, and the failures of references
+// that cannot be resolved.
 func TestReferencesToSecrets(t *testing.T) {
 	many := `[` + strings.Repeat(`{"secret":"db"},`, 64) + `{"secret":"db"}]`
 	for _, row := range []struct {
 		name, value string
-		given       string // what the step is given
+		given       string // input of the step
 		message     string // or why it fails
 	}{
 		{"nested", `{"a":[1.50,{"secret":"pin"}],"b":"<&>"}`, `{"a":[1.50,"123456"],"b":"<&>"}`, ""},
@@ -191,8 +191,7 @@ func TestResultsAreNoReferences(t *testing.T) {
 	}
 }
 
-// TestSecretsOfLines checks that one line of a secret is hidden, too, and that values keep
-// texts that only look alike.
+// TestSecretsOfLines: a single line of a secret is hidden too, and values keep similar texts.
 func TestSecretsOfLines(t *testing.T) {
 	_, record, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
 		return []any{"MIGEAgEAMBAGByqGSM49", "-----BEGIN", json.RawMessage(`123456`)}, nil
@@ -202,7 +201,7 @@ func TestSecretsOfLines(t *testing.T) {
 	}
 }
 
-// TestCallsNameTheirSecrets checks that a step can tell which of its arguments hold secrets.
+// TestCallsNameTheirSecrets checks that a step knows which of its arguments hold secrets.
 func TestCallsNameTheirSecrets(t *testing.T) {
 	for value, want := range map[string]string{`{"secret":"pin"}`: "[in]", `[{"a":{"secret":"pin"}}]`: "[in]", `{"secret":7}`: "[]", `"pin"`: "[]"} {
 		_, _, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
@@ -217,8 +216,8 @@ func TestCallsNameTheirSecrets(t *testing.T) {
 	}
 }
 
-// TestMarksCanBeTooLong checks that a result which is too large once its secrets are hidden
-// fails the step, and not the flow's record.
+// TestMarksCanBeTooLong: a result that is too large after its secrets are hidden fails the
+// step, and does not break the flow's record.
 func TestMarksCanBeTooLong(t *testing.T) {
 	_, record, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
 		return strings.Repeat("123456", logbook.MaxLimits.Value/6-1), nil
@@ -232,8 +231,7 @@ func TestMarksCanBeTooLong(t *testing.T) {
 	}
 }
 
-// FuzzHideSecrets checks that no text that a step prints or fails with is recorded with a
-// part of its secret.
+// FuzzHideSecrets checks that no recorded text of a step contains a part of its secret.
 func FuzzHideSecrets(f *testing.F) {
 	f.Add(password, "x", 3, 9)
 	f.Add("secret\nof two lines", "ünï", 0, 15)
@@ -255,7 +253,7 @@ func FuzzHideSecrets(f *testing.F) {
 				if attempt.Failure != nil {
 					recorded = append(recorded, attempt.Failure.Message)
 				}
-				for i := range recorded { // a mark and what stands beside it can look like a part
+				for i := range recorded { // a mark and the text beside it can look like a part
 					recorded[i] = strings.ReplaceAll(recorded[i], "[secret n]", "\xff")
 				}
 				for at := range len(secret) - 8 + 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestTriesOfCalls checks which try each call of the step "pay" is. A crash adds an attempt, and no try;
-// a revert and another round count anew.
+// TestTriesOfCalls checks the try number of each call of the step "pay". A crash adds an attempt but no
+// try. A revert and each round start at one again.
 func TestTriesOfCalls(t *testing.T) {
 	three := flow.Retry(flow.Backoff{Attempts: 3})
 	for _, row := range []struct {
@@ -22,7 +22,7 @@ func TestTriesOfCalls(t *testing.T) {
 		fails   int // the executions of pay that fail, first of all
 		undos   int // the reverts of pay that fail, first of all
 		ship    int // the executions of the step behind it that fail, first of all
-		rounds  int // of a retry around both; 0: there is none
+		rounds  int // of a retry around both; 0: no retry
 		crashes []int
 		want    []string
 	}{

@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestAdoption: what the next owner of a flow does with a step of a worker, for each point at
-// which the owner before has died: the offers that it makes, and what is recorded at the end.
+// TestAdoption: the next owner of a flow handles a worker's step, for each point at which the
+// previous owner died. A row has the offers that it makes, and the record at the end.
 func TestAdoption(t *testing.T) {
 	died := errors.New("the conductor dies")
 	lost := &logbook.Failure{Kind: logbook.FailureWorkerLost, Message: "gone"}
@@ -156,8 +156,8 @@ func TestTimeOfAWorker(t *testing.T) {
 	})
 }
 
-// TestOfferedStepsKeepOnlyTheirKeys: a step that is offered takes no worker of the pool, and its key
-// until it ends. Options.Untaken is told when the run waits only for workers.
+// TestOfferedStepsKeepOnlyTheirKeys: an offered step takes no worker of the pool, and keeps its key
+// until it ends. Options.Untaken is called when the run waits only for workers.
 func TestOfferedStepsKeepOnlyTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string

@@ -26,7 +26,7 @@ func TestArgv(t *testing.T) {
 	rows := []struct {
 		name    string
 		argv    []string
-		want    string // what the handler is given
+		want    string // input of the handler
 		kind    string // or how the step fails
 		message string
 	}{

@@ -48,7 +48,7 @@ func TestConfinement(t *testing.T) {
 	status := func(field string) string {
 		return `printf '"%s"' "$(sed -n 's/^` + field + `:[[:space:]]*//p' /proc/self/status | tr '\t' ' ')"`
 	}
-	// What it leaves has no environment by which it could be known.
+	// The orphan has no environment by which it could be recognised.
 	leaves := `env -i setsid sleep 600 </dev/null >/dev/null 2>&1 3>&- & echo $!`
 	for _, row := range []struct {
 		name, script string

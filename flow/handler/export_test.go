@@ -1,5 +1,4 @@
 package handler
 
-// SaidNotYet is for tests: what a handler's answer means that ends with
-// ExitTryAgain.
+// SaidNotYet is for tests: the meaning of the output of a handler that ends with ExitTryAgain.
 var SaidNotYet = notYet

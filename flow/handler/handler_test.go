@@ -157,7 +157,7 @@ func TestReplaceableDirectories(t *testing.T) {
 	rows := []struct {
 		name, path string
 		spoil      func(root string) error
-		message    string // empty: it is not refused
+		message    string // empty: not refused
 	}{
 		{"itself, by everybody", "above/handlers", mode(0o757, "above", "handlers"), "its mode 0757"},
 		{"itself, sticky", "above/handlers", mode(0o777|os.ModeSticky, "above", "handlers"), "its mode 0777"},

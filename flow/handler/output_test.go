@@ -30,8 +30,8 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// TestStderrIsReadMeanwhile checks that what a handler writes to stderr is passed on at once, and
-// its end kept with the attempt all the same.
+// TestStderrIsReadMeanwhile: a handler's stderr is passed on at once, and its end is also kept
+// with the attempt.
 func TestStderrIsReadMeanwhile(t *testing.T) {
 	dir, free := t.TempDir(), filepath.Join(t.TempDir(), "free")
 	install(t, dir, "talker", `echo first >&2; while [ ! -e '`+free+`' ]; do sleep 0.01; done; echo second >&2; echo 1`)

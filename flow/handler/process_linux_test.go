@@ -35,8 +35,8 @@ func guardianOf(daemon int) (pid int) {
 	return pid
 }
 
-// TestDaemonKilled: neither a handler nor what it has started outlives a daemon that dies without a word, also
-// when its guardian was killed before, and when a signal ends the whole group of the daemon.
+// TestDaemonKilled: no handler and no child of a handler outlives a daemon that is killed, even if its
+// guardian was killed before, or if a signal ends the daemon's whole group.
 func TestDaemonKilled(t *testing.T) {
 	if directory := os.Getenv(daemonVariable); directory != "" {
 		_, err := open(t, directory).Task("waits", "").Execute(t.Context(), call(nil))

@@ -11,8 +11,9 @@ import (
 	"github.com/conductord/conductord/flow/handler"
 )
 
-// TestProcessThatGoesOnMakingFiles does not hold up the step whose handler has left it in the working
-// directory. The directory is removed at once where the process runs as another user, and else when it has ended.
+// TestProcessThatGoesOnMakingFiles: a leftover process that keeps making files in the working directory does
+// not delay the step. The directory is removed at once if the process runs as another user, and otherwise
+// after its end.
 func TestProcessThatGoesOnMakingFiles(t *testing.T) {
 	for _, row := range []struct {
 		name        string
@@ -27,7 +28,7 @@ func TestProcessThatGoesOnMakingFiles(t *testing.T) {
 			if err := errors.Join(os.WriteFile(file, nil, 0o666), os.Chmod(file, 0o666)); err != nil {
 				t.Fatal(err)
 			}
-			// It is known neither by its group nor by its home.
+			// It can be found neither by its group nor by its home.
 			install(t, directory, "leaves", `env -i setsid sh -c 'make() { while :; do head -c 9999 /dev/zero | split -a 4 -b 1 - $1; done; }
 				make a & make b & make c & make d' </dev/null >/dev/null 2>&1 3>&- & echo $! >`+file+`
 				for prefix in a b c d; do while [ ! -e ${prefix}aaaa ]; do :; done; done`)

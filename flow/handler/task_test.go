@@ -49,7 +49,7 @@ func call(arguments logbook.Values) *flow.Call {
 	}
 }
 
-// TestOutcomes is what a handler can do, and what becomes of it.
+// TestOutcomes: the possible behaviours of a handler, and their outcomes.
 func TestOutcomes(t *testing.T) {
 	full := strings.Repeat("x", logbook.MaxLimits.Value-2)
 	rows := []struct {
@@ -148,7 +148,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: an endless answer costs what a large one does.
+// TestMemoryIsBounded: an endless answer costs no more memory than a large one.
 func TestMemoryIsBounded(t *testing.T) {
 	directory := t.TempDir()
 	install(t, directory, "flood", `yes >&2 & yes`)
@@ -206,7 +206,7 @@ func TestStderr(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a handler sees what is documented and nothing of the daemon's.
+// TestEnvironment: a handler gets the documented variables, and none of the daemon's.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_DAEMON", "hunter2")
 	directory := t.TempDir()
@@ -345,8 +345,8 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestInterruptedHandlers checks that an interrupted handler has the grace of its interruption,
-// and only the handler's own grace from the end of the claim on.
+// TestInterruptedHandlers: an interrupted handler has the grace of its interruption; after the
+// end of the claim, it has only its own grace.
 func TestInterruptedHandlers(t *testing.T) {
 	directory, scratch := t.TempDir(), t.TempDir()
 	for name, script := range map[string]string{
@@ -391,7 +391,7 @@ func TestInterruptedHandlers(t *testing.T) {
 			}
 			err := within(t, done)
 			endClaim()
-			// What a handler says when it ends by itself counts.
+			// The answer of a handler that ends by itself counts.
 			var i *flow.Interruption
 			var failure *logbook.Failure
 			switch {
@@ -436,8 +436,8 @@ func checkStopped(t *testing.T, reason string, err error) {
 	}
 }
 
-// TestOrphans: what a handler leaves behind in its group dies with it, and
-// what holds its pipes from outside the group does not hold up the step.
+// TestOrphans: leftover processes in a handler's group die with it. A process outside the
+// group that holds the pipes does not delay the step.
 func TestOrphans(t *testing.T) {
 	directory, scratch := t.TempDir(), t.TempDir()
 	left, escaped := filepath.Join(scratch, "left"), filepath.Join(scratch, "escaped")
@@ -474,8 +474,8 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestCannotStart: what the kernel refuses is explained, for "no such file" is
-// said of a file that is there.
+// TestCannotStart: the kernel's refusals are explained, because it reports "no such file" for
+// an existing file.
 func TestCannotStart(t *testing.T) {
 	directory := t.TempDir()
 	for _, row := range []struct{ name, text, message string }{

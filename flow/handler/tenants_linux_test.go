@@ -42,8 +42,9 @@ func TestUsersOfBoards(t *testing.T) {
 	}
 }
 
-// TestHandlersOfTenants: a handler reads nothing of another tenant's handler that runs as another user, although it
-// knows the process and the working directory. That of the same user can, so that the test looks in the right places.
+// TestHandlersOfTenants: a handler cannot read another tenant's handler that runs as another user, although
+// it knows the process and the working directory. A handler of the same user can, which shows that the test
+// looks in the right places.
 func TestHandlersOfTenants(t *testing.T) {
 	directory, places := t.TempDir(), workplaces(t)
 	option := confine(t, handler.Confinement{User: "nobody", Users: map[string]string{"a/*": "daemon"}}, places)

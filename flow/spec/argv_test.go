@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestArgvOfDocuments runs a document whose handler is given its arguments by position.
+// TestArgvOfDocuments runs a document whose handler gets its arguments by position.
 func TestArgvOfDocuments(t *testing.T) {
 	directory := t.TempDir()
 	if err := os.WriteFile(filepath.Join(directory, "show"), []byte("#!/bin/sh\nprintf '[\"%s\",\"%s\"]' \"$1\" \"$2\"\n"), 0o755); err != nil {

@@ -32,8 +32,8 @@ func asked(t *testing.T, condition, result string) (bool, error) {
 	return plan.Choices()[0].Deciders[0].Ask(results)
 }
 
-// TestConditions asks every question of values that are there, that are not,
-// and that it is not about.
+// TestConditions evaluates every test for present values, absent values, and values of the
+// wrong type.
 func TestConditions(t *testing.T) {
 	const total = `"field": "total", `
 	rows := []struct {
@@ -123,8 +123,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// FuzzConditions: whatever a step has given, a condition that was accepted says
-// yes, or no, or why it cannot tell; and what is opposite is never said both.
+// FuzzConditions: for any result of a step, an accepted condition is true, false, or an error
+// with the reason. Opposite conditions are never both true.
 func FuzzConditions(f *testing.F) {
 	for _, seed := range []struct{ value, field, result string }{
 		{"100", "total", `{"total": 1e2}`}, {`["a", 2]`, "", "2.0"}, {`"^a"`, "items.0", `{"items": ["ab"]}`},
@@ -161,8 +161,8 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// TestConditionsInAPlan: a condition's step comes first, also from inside a flow. The
-// plan says what the condition asks, and how far a no reaches.
+// TestConditionsInAPlan: a condition's step comes first, even if it is inside a nested flow.
+// The plan shows the condition, and the depth of a no.
 func TestConditionsInAPlan(t *testing.T) {
 	plan, err := parse(t, "testdata/good/decisions.toml").Compile()
 	if err != nil {
@@ -175,7 +175,7 @@ func TestConditionsInAPlan(t *testing.T) {
 	}
 }
 
-// TestRetriesInAPlan: what a document says of a retry arrives in the flow.
+// TestRetriesInAPlan: the flow has the retry of the document.
 func TestRetriesInAPlan(t *testing.T) {
 	plan, err := parse(t, "testdata/good/retries.toml").Compile()
 	if err != nil {

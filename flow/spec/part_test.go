@@ -36,7 +36,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestWaits: what a document says of waiting arrives in the flow.
+// TestWaits: the flow has the waits of the document.
 func TestWaits(t *testing.T) {
 	plan, err := parse(t, "testdata/good/waits.toml").Compile()
 	if err != nil {
@@ -48,8 +48,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestEach: what a document says of lists arrives in the flow, in a part under
-// the names that it has there.
+// TestEach: the flow has the lists of the document; in a part, under the names of the part.
 func TestEach(t *testing.T) {
 	plan, err := parse(t, "testdata/good/each.toml").Compile()
 	if err != nil {
@@ -92,7 +91,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	}
 }
 
-// TestDetail: what a document says of targets and changes stands in the logbook.
+// TestDetail: the logbook has the targets and the change policy of the document.
 func TestDetail(t *testing.T) {
 	document := parse(t, "testdata/good/parts.toml")
 	detail := document.Detail(logbook.NewFlowID(), logbook.BookID{}, nil)
@@ -119,8 +118,8 @@ func doubling(parts int, step string) string {
 	return text.String()
 }
 
-// TestGrowth: parts that use parts grow by the power, and what is too large is
-// refused before it is made.
+// TestGrowth: parts that use parts grow exponentially, and a flow that is too large is refused
+// before it is built.
 func TestGrowth(t *testing.T) {
 	chain := func(parts int) string {
 		var text strings.Builder

@@ -22,8 +22,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// TestFaults compares all that is said about documents that are wrong, each
-// beside its golden text.
+// TestFaults compares all messages about faulty documents with their golden texts.
 func TestFaults(t *testing.T) {
 	for _, path := range documents(t, "testdata/faults") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -68,8 +67,8 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-// TestFormats: the name's extension says what a document is, and without one
-// its first character.
+// TestFormats: the extension of the name decides the format; without one, the first character
+// does.
 func TestFormats(t *testing.T) {
 	const asTOML, asJSON = "name = 'x'\n[[steps]]\nname = 'a'\n", ` {"name": "x", "steps": [{"name": "a"}]}`
 	rows := []struct {
@@ -104,7 +103,7 @@ func TestLimits(t *testing.T) {
 		}
 		return `{"name":"x","steps":[` + steps.String()[1:] + `]}`
 	}
-	nested := func(levels int) string { // a step so many flows deep
+	nested := func(levels int) string { // a step inside a number of nested flows
 		text := `{"name":"s"}`
 		for i := range levels {
 			text = fmt.Sprintf(`{"name":"f%d","steps":[%s]}`, i, text)
@@ -137,7 +136,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTooManySteps: what is refused is told by field, limit and size.
+// TestTooManySteps: the refusal names field, limit and size.
 func TestTooManySteps(t *testing.T) {
 	text := "name = 'x'\n" + strings.Repeat("[[steps]]\nname='a'\n", logbook.MaxLimits.Steps+1)
 	_, err := spec.Parse([]byte(text), "many.toml")
@@ -164,8 +163,7 @@ func TestManyFaults(t *testing.T) {
 	}
 }
 
-// TestLongNames: what a document costs to read grows with its size and not
-// with the square of it.
+// TestLongNames: the cost of reading a document grows linearly with its size.
 func TestLongNames(t *testing.T) {
 	long := `{"` + strings.Repeat("n", 100_000) + `":{`
 	var keys strings.Builder

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/internal/filled"
 )
 
-// TestRecordsSayWhatWasDone is what the audit log has of a command: what it was done to, and what was
-// given or asked for. No name and no reason can pass for a field.
+// TestRecordsSayWhatWasDone: the audit record of a command has its target and its parameters. No name
+// and no reason can pass for a field.
 func TestRecordsSayWhatWasDone(t *testing.T) {
 	steps := &v1.Value{Json: []byte(`"a value"`)}
 	many := &v1.SavePrincipalCommand{Name: "ann"}

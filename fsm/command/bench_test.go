@@ -83,8 +83,7 @@ func BenchmarkEntry(b *testing.B) {
 	}
 }
 
-// BenchmarkJob is the way of a job to the wire and back, and BenchmarkUpdate
-// that of an update.
+// BenchmarkJob converts a job to the wire and back, and BenchmarkUpdate an update.
 func BenchmarkJob(b *testing.B) {
 	job, err := command.JobFromProto(&v1.Job{
 		Id: jobs.NewJobID().String(), Board: "bench", Name: "job", Kind: "bench", State: string(jobs.StateClaimed),

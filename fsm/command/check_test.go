@@ -212,8 +212,7 @@ func TestCheckPostingAtTheLimitOfACommand(t *testing.T) {
 	}
 }
 
-// TestCheckChangesNothing: a command is checked before it is proposed, and
-// what is proposed is what the client sent.
+// TestCheckChangesNothing: the check before a proposal does not change the client's command.
 func TestCheckChangesNothing(t *testing.T) {
 	for _, c := range samples() {
 		before := proto.Clone(c)

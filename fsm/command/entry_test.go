@@ -74,7 +74,7 @@ func TestDecodeEntryRefuses(t *testing.T) {
 	}
 }
 
-// newerCommand is what a command of a newer program is decoded as.
+// newerCommand is the decoded form of a newer program's command.
 func newerCommand(t testing.TB) *v1.Command {
 	t.Helper()
 	c := &v1.Command{}

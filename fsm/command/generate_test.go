@@ -181,7 +181,7 @@ var atoms = rapid.Custom(func(t *rapid.T) logbook.AtomDetail {
 	}
 })
 
-// optionalFolded draws what is folded; rounds and the rest only where anything is.
+// optionalFolded draws the folded counts; rounds and the rest only if something is folded.
 func optionalFolded(t *rapid.T) logbook.Folded {
 	count := rapid.IntRange(0, math.MaxInt32)
 	f := logbook.Folded{Executions: count.Draw(t, "executions"), Reverts: count.Draw(t, "reverts"), Resets: count.Draw(t, "resets")}

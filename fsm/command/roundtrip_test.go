@@ -157,8 +157,8 @@ func touch(touched map[string]bool, path string, v reflect.Value) {
 	}
 }
 
-// demandTouched fails for a field that no value had: one that was added to the
-// domain type and is converted by nobody would otherwise be lost unseen.
+// demandTouched fails for a field that no value had. Otherwise the missing conversion of a new
+// domain field would be unnoticed.
 func demandTouched(t *testing.T, touched map[string]bool, path string, typ reflect.Type, above []reflect.Type) {
 	t.Helper()
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {

@@ -75,7 +75,7 @@ func TestBadBlocks(t *testing.T) {
 // TestBlocksAreFull: rows added in order fill their blocks completely, and rows added in
 // random order fill them by half. Blocks that deletions have emptied are merged.
 func TestBlocksAreFull(t *testing.T) {
-	const rows, size = 20_000, 12 + 8 + 4 // key, value, and what a block says of them
+	const rows, size = 20_000, 12 + 8 + 4 // key, value, and their header in a block
 	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same each time is what is wanted
 	inOrder := make([]int, rows)
 	for n := range rows {

@@ -46,8 +46,8 @@ func breakWrites(t *testing.T, path string) {
 	}
 }
 
-// TestFlushThatFails: what was committed is still read, by those who have begun
-// before and by those who begin afterwards, and no more is committed.
+// TestFlushThatFails: earlier and later reads still see all commits, and no further commit
+// succeeds.
 func TestFlushThatFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tables.db")
 	db, err := tables.Open(tables.Options{Path: path, Names: names, MemoryRows: 4})

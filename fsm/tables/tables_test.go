@@ -38,7 +38,7 @@ func open(t testing.TB, rows int) *tables.DB {
 	return db
 }
 
-// state is what the tables should hold: by table, by key.
+// state is the expected content of the tables: by table, by key.
 type state [2]map[string]string
 
 func (s state) clone() state { return state{maps.Clone(s[0]), maps.Clone(s[1])} }
@@ -199,7 +199,7 @@ func TestAgreesWithMaps(t *testing.T) {
 					}
 				}()
 				<-ready
-				defer close(goOn) // it compares beside what comes next
+				defer close(goOn) // it runs in parallel with the next writes
 			},
 			"snapshot": func(rt *rapid.T) {
 				s, err := db.Snapshot()
@@ -275,8 +275,8 @@ func put(t testing.TB, w *tables.Writer, key, value string) {
 	}
 }
 
-// TestQueueOfDeletedRows: who takes the first row of a queue does not come by
-// those that were taken before it, and sees one that is put among them.
+// TestQueueOfDeletedRows: a read of a queue's first row skips earlier deleted rows without a
+// scan, and sees a row that is inserted among them.
 func TestQueueOfDeletedRows(t *testing.T) {
 	db := open(t, 1_000)
 	first := func(w *tables.Writer) string {
@@ -322,8 +322,8 @@ func TestQueueOfDeletedRows(t *testing.T) {
 	})
 }
 
-// TestCursorSeesWritesWhenItSeeks: a range that it learnt from what was there before
-// would hide rows from the Writer until the next flush.
+// TestCursorSeesWritesWhenItSeeks: a range learned from an older tree would hide rows from the
+// Writer until the next flush.
 func TestCursorSeesWritesWhenItSeeks(t *testing.T) {
 	db := open(t, 1_000)
 	commit(t, db, func(w *tables.Writer) {
@@ -417,7 +417,7 @@ func TestRowsInMemoryTakeSpace(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForNoRead: a read that is open goes on after Close.
+// TestCloseWaitsForNoRead: an open read continues after Close.
 func TestCloseWaitsForNoRead(t *testing.T) {
 	db := open(t, 2)
 	commit(t, db, func(w *tables.Writer) { put(t, w, "a", "1"); put(t, w, "b", "2") })

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ear notes what it hears, and does what it is told at an event of a step.
+// ear records its events, and calls a function at an event of a step.
 type ear struct {
 	heard []string
 	at    map[string]func()
@@ -212,7 +212,7 @@ func TestObserveIsForManyRuns(t *testing.T) {
 	}
 }
 
-// A run tells its listeners by way of a relay, which is closed after it.
+// A run passes events to its listeners through a relay, which is closed after the run.
 func ExampleRelay() {
 	ctx := context.Background()
 	durations, capture := &listen.Durations{}, listen.NewCapture(100)

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/flow/engine/listen"
 )
 
-// told passes the events through a relay to the given listeners.
+// told passes events through a relay to the given listeners.
 func told(t *testing.T, listeners ...listen.Listener) {
 	t.Helper()
 	relay := listen.New(listen.Options{}, listeners...)
@@ -69,7 +69,7 @@ func TestOneListenerBehindTwoFilters(t *testing.T) {
 	}
 }
 
-// A filter is a part of its listener: when it panics, the others are told.
+// A filter is a part of its listener: when it panics, the other listeners still get events.
 func TestFilterThatPanics(t *testing.T) {
 	capture := listen.NewCapture(0)
 	told(t, listen.Where(listen.NewCapture(0), func(engine.Event) bool { panic("aargh") }), capture)

@@ -121,7 +121,7 @@ func TestGuardianEndsRuns(t *testing.T) {
 	}
 }
 
-// TestGuardianHoldsNothing: a guardian is in a session of its own, and has no file of the program but two pipes.
+// TestGuardianHoldsNothing: a guardian has its own session, and no open file of the program except two pipes.
 func TestGuardianHoldsNothing(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "locked"))
 	if err != nil {
@@ -156,7 +156,7 @@ func TestGuardianHoldsNothing(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// TestGuardianIsNotTraced: the kernel gives its memory to root alone, and not to handlers of its own user.
+// TestGuardianIsNotTraced: the kernel lets only root read its memory, and not handlers of its own user.
 func TestGuardianIsNotTraced(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a guardian of another user")

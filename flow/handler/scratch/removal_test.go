@@ -40,7 +40,7 @@ func isLimited(t *testing.T) bool {
 	return false
 }
 
-// deepen makes directories in directories, and gives none of them a path.
+// deepen makes nested directories without using their paths.
 func deepen(t *testing.T, path string, depth int) {
 	t.Helper()
 	at, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -108,7 +108,7 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	}
 }
 
-// sweep removes what is left after a removal that has ended with err.
+// sweep removes the rest after a removal that has ended with err.
 func sweep(t *testing.T, parent string, err error) {
 	t.Helper()
 	for ; errors.Is(err, scratch.ErrUnfinished); err = scratch.Sweep(parent, "p-") {
@@ -140,8 +140,8 @@ func swap(names []string, outside, file string, stop chan struct{}) {
 	}
 }
 
-// TestRemoveIsBounded: a process that goes on making files does not hold up the removal. What is left is
-// removed later.
+// TestRemoveIsBounded: a process that keeps making files does not block the removal. The rest is removed
+// later.
 func TestRemoveIsBounded(t *testing.T) {
 	parent := t.TempDir()
 	d := make1(t, parent)

@@ -23,7 +23,7 @@ func make1(t *testing.T, parent string) *scratch.Dir {
 	return d
 }
 
-// TestSweep removes what nobody holds, and nothing else.
+// TestSweep: Sweep removes exactly the directories that no process holds.
 func TestSweep(t *testing.T) {
 	parent, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"p-abandoned/locked/in", "other", "q-p-"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// The conversions in the repository are those of the table and the types.
+// The conversions in the repository match the table and the types.
 func TestConversionsAreGenerated(t *testing.T) {
 	t.Parallel()
 	want, err := generate(pairs)
