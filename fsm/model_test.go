@@ -150,7 +150,7 @@ func (m *model) apply(c *v1.Command) string {
 	return cmp.Or(said, "done")
 }
 
-// applyOther goes on with what is no job.
+// applyOther applies the commands that are not about jobs.
 func (m *model) applyOther(c *v1.Command) (said string, err error) {
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Register:
@@ -289,7 +289,7 @@ func under(j *modelJob, kind jobs.RequestKind) bool {
 	return j.StopRequest != nil && j.StopRequest.Kind == kind
 }
 
-// place puts a job that nobody owns where its order, its hold and its times say.
+// place sets the state of an unowned job by its stop request, its hold and its times.
 func (m *model) place(j *modelJob) {
 	j.ModifiedAt = m.now
 	if !j.cooled.After(m.now) {
@@ -319,7 +319,7 @@ func (m *model) touch(j *modelJob) {
 	}
 }
 
-// finish ends a job for good.
+// finish ends a job permanently.
 func (m *model) finish(j *modelJob, state jobs.State) {
 	m.finishes++
 	j.State, j.DueAt, j.cooled, j.ModifiedAt, j.FinishedAt = state, time.Time{}, time.Time{}, m.now, m.now
@@ -338,8 +338,8 @@ func (m *model) letGo(j *modelJob, how string) {
 	j.Claim, j.LastOwner, j.nonce, j.ended = nil, j.Claim.Owner, "", how
 }
 
-// mayHaveBegun notes of the flow of a job, whose claim is about to end, that its
-// owner may have begun it, where nobody has recorded anything.
+// mayHaveBegun notes that the flow of a job may have begun under the claim that is about to
+// end, if the flow has no record.
 func (m *model) mayHaveBegun(j *modelJob) {
 	if flow := m.flowOf(j); flow != nil && j.Claim.Begins && flow.Sequence == 0 && flow.Begun.IsZero() {
 		flow.Begun = j.Claim.Token
@@ -359,7 +359,7 @@ func (m *model) settle(j *modelJob, delay time.Duration) {
 	m.place(j)
 }
 
-// remains is what is left to do for a job whose cancellation was requested.
+// remains is the remaining work of a job with a request to cancel.
 func (m *model) remains(j *modelJob, revert bool) string {
 	flow := m.flowOf(j)
 	switch {
@@ -879,7 +879,7 @@ func (m *model) cancel(c *v1.JobCommand) error {
 	return m.carryOut(j, order)
 }
 
-// carryOut has a job cancelled: at once, by its owner, or by the next one.
+// carryOut cancels a job: at once, by its owner, or by the next owner.
 func (m *model) carryOut(j *modelJob, order *jobs.OperatorRequest) error {
 	remains := m.remains(j, order.Revert)
 	switch {

@@ -165,7 +165,7 @@ func TestClaimNextWaitsForTheRest(t *testing.T) {
 				t.Errorf("try %d was to wait for %s, after %v", i+1, asked, waits[:i])
 			}
 		}
-		// When the time is up, one more call settles what the lost one has done.
+		// When the time is up, one more call settles the result of the lost call.
 		s = &script{faults: []fault{unsure, answers}}
 		s.poll = func(string, int) any { return &v1.ClaimNextResponse{} }
 		client = open(t, time.Minute, start(t, s, "b")...)
@@ -369,7 +369,7 @@ func TestWatchGoesOnWithoutGapOrRepeat(t *testing.T) {
 			case 3:
 				return jobs.ErrUnavailable
 			}
-			// A node that repeats what it has told already.
+			// A node that repeats earlier events.
 			repeated := &v1.WatchRequest{After: &v1.Position{Index: request.GetAfter().GetIndex() - 1}}
 			return tape(ctx, repeated, stream, 0, 3)
 		}

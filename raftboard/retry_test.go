@@ -63,7 +63,7 @@ func openOn(t *testing.T, streams bool, o raftboard.Options) *raftboard.Client {
 	return client
 }
 
-// kinds are what the errors of the tests below are asked for.
+// kinds are the error kinds that the tests below check.
 var kinds = []error{jobs.ErrUnavailable, jobs.ErrUncertain, jobs.ErrInvalid, context.DeadlineExceeded}
 
 func TestWritesTellWhatHappened(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNobodyThere(t *testing.T) {
 	if !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("the error does not say what was tried: %v", err)
 	}
-	ctx := newEnding(t.Context()) // it ends when somebody was asked
+	ctx := newEnding(t.Context()) // it ends after a node was called
 	_, err = raftboard.Open(ctx, raftboard.Options{Endpoints: []string{address}, Logger: logger{hclog.NewNullLogger(), ctx.end}})
 	checkKinds(t, err, []error{jobs.ErrUnavailable, context.DeadlineExceeded})
 }
@@ -294,8 +294,8 @@ func TestFollowsTheLeader(t *testing.T) {
 	})
 }
 
-// TestOneEndpointIsEnough: a client that was told of one node goes on when that
-// node is gone, with those that it was told of by the node.
+// TestOneEndpointIsEnough: a client with one endpoint continues when that node is gone, with
+// the nodes that it learned from that node.
 func TestOneEndpointIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := &script{}

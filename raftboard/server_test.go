@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fault is what a node does with one call.
+// fault is a node's behaviour for one call.
 type fault string
 
 const (
@@ -100,8 +100,7 @@ func (s *script) asked(wait time.Duration) {
 	s.waits = append(s.waits, wait)
 }
 
-// count tells how many calls of a method came to a node; an empty node means
-// to any.
+// count returns the number of calls of a method at a node; an empty node means any node.
 func (s *script) count(node, method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +113,7 @@ func (s *script) count(node, method string) int {
 	return n
 }
 
-// apply brings a command into effect, and tells how often it has come.
+// apply applies a command, and returns how often it arrived.
 func (s *script) apply(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +125,7 @@ func (s *script) apply(name string) int {
 	return s.applied[name]
 }
 
-// commands tells how often each command came into effect. Calls that their
-// caller has given up may still be running beside it.
+// commands returns how often each command took effect. Abandoned calls may still be running.
 func (s *script) commands() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,7 +347,7 @@ func startHere(t *testing.T, s *script, names ...string) []string {
 	return addresses
 }
 
-// nobody is an address at which nothing listens.
+// nobody is an address without a listener.
 func nobody() string { return "in-memory:65535" }
 
 // nobodyHere is one of this machine.
@@ -390,8 +388,7 @@ func openHere(t *testing.T, endpoints ...string) *raftboard.Client {
 	return client
 }
 
-// settled checks what the goroutines of a bubble have brought about, when none
-// of them has anything left to do.
+// settled checks the effects of a bubble's goroutines when all of them are idle.
 func settled(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	synctest.Wait()
@@ -422,8 +419,7 @@ func (e *ending) Err() error {
 	}
 }
 
-// handle does what the script says with a call. Act brings its commands into
-// effect and makes the answer.
+// handle applies the script to a call. act applies its commands and makes the answer.
 func handle[Req, Res any](ctx context.Context, n *node, method string, request *connect.Request[Req], act func() *Res) (*connect.Response[Res], error) {
 	what := n.script.begin(n.name, method, request.Header())
 	fail := func(err error) (*connect.Response[Res], error) {
@@ -463,7 +459,7 @@ func (n clusterService) Status(_ context.Context, _ *connect.Request[v1.StatusRe
 	return connect.NewResponse(&v1.StatusResponse{Node: n.name, State: "follower", Jobs: map[string]uint64{"claimed": 1}, Members: append([]*v1.Member{{Name: n.name}}, n.script.members...)}), nil
 }
 
-// held waits until the test lets packed calls go on.
+// held waits until the test releases packed calls.
 func (n *node) held() {
 	if n.script.hold != nil {
 		n.script.entered <- struct{}{}

@@ -60,7 +60,7 @@ func TestBadInput(t *testing.T) {
 	t.Run("the leader dies", func(t *testing.T) { leaderDiesUnderWait(t, client, leader) })
 }
 
-// appliedBy is a node's applied index: the log has not grown if it stays.
+// appliedBy returns a node's applied index. If it is unchanged, the log has not grown.
 func appliedBy(t *testing.T, client *raftboard.Client, node *local.Node) uint64 {
 	t.Helper()
 	status, err := client.Status(within(t), node.API)

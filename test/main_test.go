@@ -224,8 +224,8 @@ const (
 	portCount = 3_000
 )
 
-// ports gives the tests of this process ports in turn. None is given twice: the nodes
-// of one test are down for seconds, and another must not take their place.
+// ports gives the tests of this process ports in turn. No port is given twice: nodes of a test
+// can be down for seconds, and another test must not take their ports.
 var (
 	ports     atomic.Int64
 	portsFrom = rand.Int64N(portCount)

@@ -12,7 +12,7 @@ import (
 // processes behind.
 func processAttributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
-// PauseSignals are none.
+// PauseSignals returns no signals: this system has none.
 func PauseSignals() (stop, goOn os.Signal, can bool) { return nil, nil, false }
 
 // launcher starts processes.

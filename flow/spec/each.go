@@ -37,7 +37,7 @@ func (r *reader) each(t *table) *Each {
 	return e
 }
 
-// each is the list with the scope's names.
+// each returns the each with its names replaced by the scope's names.
 func (s *scope) each(e *Each) *Each {
 	if e == nil || s.rename == nil {
 		return e

@@ -25,7 +25,7 @@ func SlotRecordsFromProto(messages []*v1.SlotRecord) ([]schedules.SlotRecord, er
 	return records, nil
 }
 
-// SlotRecordsToProto converts several.
+// SlotRecordsToProto converts several records.
 func SlotRecordsToProto(records []schedules.SlotRecord) []*v1.SlotRecord {
 	var messages []*v1.SlotRecord
 	for i := range records {

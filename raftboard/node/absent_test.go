@@ -51,7 +51,7 @@ func encoded(t *testing.T, name, request, encoding string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
 }
 
-// requestOf is the message of a request that is given in JSON.
+// requestOf returns the message of a request in JSON.
 func requestOf(t *testing.T, name, request string) proto.Message {
 	t.Helper()
 	method, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName("conductord.v1." + strings.Replace(name, "/", ".", 1)))
@@ -69,7 +69,7 @@ func requestOf(t *testing.T, name, request string) proto.Message {
 	return message
 }
 
-// exchange makes a call, and returns all that its caller is told: status, headers, body and trailers.
+// exchange makes a call, and returns the complete answer: status, headers, body and trailers.
 func (c *tenants) exchange(client *http.Client, token, name, request, encoding string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
@@ -140,7 +140,7 @@ func withoutIDs(answer string, ids ...string) string {
 	})
 }
 
-// ids are those of what a tenant has.
+// ids are the ids of a tenant's objects.
 func (o *tenant) ids() map[string]string {
 	return map[string]string{"job": o.job.String(), "claimed job": o.claimed.String(), "book": o.book.String(), "flow": o.flow.String(), "session": o.session.String(), "name": o.mark, "token": o.token.String()}
 }
@@ -329,7 +329,7 @@ func (c *tenants) sameTime(name string, requests [2]string, exchange func(reques
 
 // otherIDs are the fields that are named as ids are, and name nothing that a tenant has.
 var otherIDs = []string{
-	"Change.id", "Intervention.id", // of what the caller asks for
+	"Change.id", "Intervention.id", // of the requested objects
 	"FlowDetail.book", "Schedule.id", "Entity.session", // nodes set them
 	"Attempt.worker", "OfferStepRequest.worker", // the conductor records it, and the offer must be the same
 	"TokenUse.id", "AddAccessTokenCommand.id", "RevokeAccessTokenCommand.id", // of administrators of all boards

@@ -34,7 +34,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// paper is a certificate that somebody shows, by what a verdict depends on.
+// paper is a shown certificate, by the properties that decide about it.
 type paper struct {
 	name      string // common name, and the node of its URI
 	kind      string // of kinds
@@ -42,7 +42,7 @@ type paper struct {
 	authority *authority
 }
 
-// kinds are what a certificate can be, by the URIs and the usages that it lists.
+// kinds are the kinds of certificates, by their URIs and usages.
 var kinds = map[string]struct {
 	uris   int
 	usages []x509.ExtKeyUsage
@@ -162,7 +162,7 @@ func newPapers(t *testing.T, adjust ...func(*node.Options)) *papers {
 	return c
 }
 
-// hello is what a node of a name says.
+// hello is the hello of a node with a name.
 func (c *papers) hello(name string) transport.Hello {
 	hello, member := c.hellos[name]
 	if !member {
@@ -278,8 +278,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A node that was removed is heard no more on connections from before: no member follows it, and
-// nothing of its own is in a member's log. Promise 7: no message makes another leader.
+// Messages of a removed node on earlier connections no longer count: no member follows it, and
+// no member's log has its entries. Promise 7: no message makes another leader.
 func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 	t.Parallel()
 	c := newPapers(t)
@@ -380,7 +380,7 @@ func TestConnectionOfARemovedMemberEnds(t *testing.T) {
 	})
 }
 
-// A node that was never a member leads nobody, also where no other node leads.
+// A node that was never a member leads no member, even without another leader.
 func TestStrangerLeadsNobody(t *testing.T) {
 	t.Parallel()
 	c := newPapers(t)

@@ -65,22 +65,22 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 	return c
 }
 
-// The ports of test clusters lie below those that systems hand out to outgoing
-// connections, and below those of package local, whose tests run at the same
-// time: either would be taken while a node is down.
+// The ports of test clusters are below the ephemeral ports of the system, and below the ports
+// of package local, whose tests run in parallel. Another process could take such a port while
+// a node is down.
 const (
 	firstPort = 12_000
 	portCount = 10_000
 )
 
-// ports gives the tests of this process ports in turn. None is given twice: the
-// nodes of one test are down for seconds, and another must not take their place.
+// ports gives the tests of this process ports in turn. No port is given twice: nodes of a test
+// can be down for seconds, and another test must not take their ports.
 var (
 	ports     atomic.Int64
 	portsFrom = rand.Int64N(portCount)
 )
 
-// freeAddresses finds addresses that nobody listens on.
+// freeAddresses finds addresses without listeners.
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -198,7 +198,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// lapse waits until a session that nobody keeps alive has expired.
+// lapse waits until a session without keep-alives has expired.
 func lapse(t *testing.T, client *raftboard.Client) func(jobs.SessionID) {
 	return func(id jobs.SessionID) {
 		eventually(t, "session "+id.String()+" expires", func() bool {

@@ -95,7 +95,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 					other = row.to
 				}
 				refusedWith(t, c.options[0], other)
-				if kind == row.from && cut%2 == 0 { // half of the times it is said again at once
+				if kind == row.from && cut%2 == 0 { // half of the time the command is repeated at once
 					convert(t, dir, row.to)
 					kind = row.to
 				}
@@ -233,7 +233,7 @@ func TestConversionKeepsEverything(t *testing.T) {
 	}
 }
 
-// contents lists what a log holds.
+// contents lists the content of a log.
 func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 	t.Helper()
 	log, err := logstore.Open(dir, kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})

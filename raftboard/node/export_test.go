@@ -32,7 +32,7 @@ import (
 // Tune changes bounds of a node's HTTP port.
 func Tune(n *Node, change func(*admission.Bounds)) { n.server.Tune(change) }
 
-// Held is what a node's HTTP port holds now.
+// Held is the present usage of a node's HTTP port.
 func Held(n *Node) admission.Load { return n.server.Load() }
 
 // SetMaxClientSessions bounds the sessions of each client.
@@ -47,7 +47,7 @@ func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([
 	return results, err
 }
 
-// HelloOf is what a node sends in a handshake.
+// HelloOf is a node's hello in a handshake.
 func HelloOf(n *Node) transport.Hello { return n.port.Hello() }
 
 // Digest sums up the state of a node.
@@ -77,7 +77,7 @@ func TransferTo(n *Node, name string) error {
 	return n.group.Transfer(member.Member)
 }
 
-// Sweep has a leader remove what the retention policy no longer keeps.
+// Sweep makes a leader remove the jobs that the retention policy no longer keeps.
 func Sweep(n *Node) error {
 	current, err := n.leader.Serving()
 	if err == nil {
@@ -98,7 +98,7 @@ func HoldApplied(n *Node, hold func(ctx context.Context) error) {
 	n.reads.Applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
 }
 
-// TimerEpoch is that of the present leader.
+// TimerEpoch is the timer epoch of the present leader.
 func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 
 // FirstIndex is where the node's log begins.
@@ -163,14 +163,14 @@ func MembersOf(n *Node) (voters, others []string) {
 	return voters, others
 }
 
-// Difference is what a node says of the list in its file.
+// Difference is a node's verdict on the list in its file.
 func Difference(n *Node) string { return n.members.Difference() }
 
 // Counts counts the jobs on a node by state.
 func Counts(n *Node) map[jobs.State]uint64 { return n.machine.Counts() }
 
-// Diverge has a node pass over the next entry, which drains a conductor: its state differs
-// then from that of the others.
+// Diverge makes a node skip the next entry, which drains a conductor: its state then differs
+// from the other nodes'.
 func Diverge(n, leader *Node) error {
 	if _, err := n.machine.Apply([]fsm.Entry{{Index: Raft(leader).LastIndex() + 1, Term: n.group.Term()}}); err != nil {
 		return err

@@ -34,7 +34,7 @@ func guarded(a *authority) func(*node.Options) {
 	}
 }
 
-// tenants is a guarded cluster, and what it takes to call it.
+// tenants is a guarded cluster, with the clients to call it.
 type tenants struct {
 	*cluster
 	authority *authority
@@ -282,7 +282,8 @@ var ofCluster = map[string]string{
 	"AccessService/NoteTokenUses":     `{"uses": [{"principal": "nobody"}]}`,
 }
 
-// ofAll are the calls that every principal may make, and that answer with what it may see.
+// ofAll are the calls that every principal may make, and whose answers have only visible
+// objects.
 var ofAll = map[string]string{
 	"ClusterService/Status":       `{}`,
 	"BoardService/ListBoards":     `{}`,
@@ -628,7 +629,7 @@ func TestAuditLog(t *testing.T) {
 	same(t, c.cluster)
 }
 
-// What another tenant has cannot be told from what does not exist, and is not changed.
+// Objects of another tenant look like missing objects, and are not changed.
 func TestTenantsDoNotMeet(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

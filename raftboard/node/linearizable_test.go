@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// The operations of the history, and what they may answer.
+// The operations of the history, and their possible answers.
 type (
 	asked struct {
 		what  string // post, claim, consume, get

@@ -241,8 +241,8 @@ func TestFirstStartWaitsForEveryMember(t *testing.T) {
 	posted(t, c.client())
 }
 
-// A copy of a node's directory does not run beside the node, wherever it
-// listens; nor does an older process of the node after a later one.
+// A copy of a node's directory cannot run while the node runs, at any address. An older
+// process of a node cannot continue after a later one.
 func TestCopyOfADirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

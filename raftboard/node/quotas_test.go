@@ -39,7 +39,7 @@ func (s *shop) limit(limits access.Amounts) {
 	}
 }
 
-// used is what the shop uses, as an administrator and as the shop itself sees it.
+// used is the shop's use, as seen by an administrator and by the shop.
 func (s *shop) used() access.Amounts {
 	s.t.Helper()
 	page, err := s.operator.Quotas(s.t.Context(), "")
@@ -53,7 +53,7 @@ func (s *shop) used() access.Amounts {
 	return page.Items[0].Used
 }
 
-// watches waits until the shop has so many watches and long polls.
+// watches waits until the shop has a number of watches and long polls.
 func (s *shop) watches(n uint64) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprint(n, " watches"), func() bool { return s.used().Watches == n })

@@ -188,7 +188,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 }
 
 // TestClaimIsRevokedInTheRace has a token revoked at the very moment at which a job is posted for its claim:
-// the caller is given the job, or nobody holds it. Another token keeps the session.
+// the caller gets the job, or no session holds it. Another token keeps the session.
 func TestClaimIsRevokedInTheRace(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

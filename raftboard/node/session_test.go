@@ -191,7 +191,7 @@ func TestParkedClaimsGetOneEach(t *testing.T) {
 		t.Errorf("%d claims took %d entries: they came as a herd", claims, wrote)
 	}
 	eventually(t, "no claim waits any more", func() bool { return parked() == 0 })
-	// Claims of a session that ends are told so.
+	// Waiting claims of an ended session get an error.
 	ended := make(chan error)
 	go func() {
 		_, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Wait: patience})

@@ -22,8 +22,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// First starts in any order make one cluster with one history. It goes on after all nodes
-// were stopped at once.
+// First starts in any order make one cluster with one history. It continues after all nodes
+// were stopped together.
 func TestBootstrapsOnce(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -152,7 +152,7 @@ func TestTLSCluster(t *testing.T) {
 	same(t, c)
 }
 
-// What does not belong to the cluster gets in by no port, and hears nothing of it.
+// Programs outside the cluster get in through no port, and learn nothing of it.
 func TestTLSRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
@@ -329,7 +329,7 @@ func TestCertificatesAreExchanged(t *testing.T) {
 		a.nodeFiles(o.Name)
 	}
 	eventually(t, "the new certificate is shown", func() bool { return !shown().Equal(before) })
-	// Every connection is made anew.
+	// Every connection is new.
 	for i := range 3 {
 		c.stop(i)
 		c.options[i].Init = false
@@ -344,7 +344,7 @@ func TestCertificatesAreExchanged(t *testing.T) {
 	}
 }
 
-// What the files are must be right when a node or a client starts.
+// The files must be right when a node or a client starts.
 func TestUnusableCredentials(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

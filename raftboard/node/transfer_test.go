@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestTransferLeader checks that the leadership goes to the node that is named while jobs
-// are posted, that none of them is lost, and that nothing changes where it cannot go.
+// TestTransferLeader: the leadership moves to the named node while jobs are posted, and no job
+// is lost. If the transfer is impossible, nothing changes.
 func TestTransferLeader(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -46,7 +46,7 @@ func TestTransferLeader(t *testing.T) {
 	}
 }
 
-// TestTransferToADeadNode checks that the leader goes on when the other cannot take over.
+// TestTransferToADeadNode checks that the leader continues if the other node cannot take over.
 func TestTransferToADeadNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

@@ -257,7 +257,7 @@ func TestLongTextsFitWhenEncrypted(t *testing.T) {
 	}
 }
 
-// TestEncryptedFlowsAreNotChecked: a node cannot tell what is wrong with a flow that it cannot read.
+// TestEncryptedFlowsAreNotChecked: a node cannot check a flow that it cannot read.
 func TestEncryptedFlowsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	refuse := func(*logbook.FlowDetail, logbook.Values) error { return logbook.ErrInvalid }
@@ -274,7 +274,7 @@ func TestEncryptedFlowsAreNotChecked(t *testing.T) {
 	}
 }
 
-// TestRepeatsUnderAnotherKey: what is repeated under another current key has other bytes, so it is a
+// TestRepeatsUnderAnotherKey: a repeat under another current key has other bytes, so it is a
 // conflict and changes nothing.
 func TestRepeatsUnderAnotherKey(t *testing.T) {
 	t.Parallel()

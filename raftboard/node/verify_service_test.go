@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// All members have the same sums while jobs are posted, also one that began with a snapshot.
-// None is left out, also when a second comparison is asked for at the same time.
+// All members have the same sums while jobs are posted, even a member that began with a
+// snapshot. No member is left out, even during a second parallel comparison.
 func TestMembersAreCompared(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 3, 4)
@@ -43,7 +43,7 @@ func TestMembersAreCompared(t *testing.T) {
 }
 
 // A node whose state differs stops, names the table, keeps its state, and does not start
-// again; the others go on.
+// again; the others continue.
 func TestMemberThatDiffersStops(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 3, 3)

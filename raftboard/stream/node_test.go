@@ -70,7 +70,7 @@ func (n *node) ended() []error {
 	return append([]error(nil), n.ends...)
 }
 
-// echo answers with a job of the id that is asked for.
+// echo answers with a job of the requested id.
 func echo(_ context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
 	answer := connect.NewResponse(&v1.GetJobResponse{Job: &v1.Job{Id: request.Msg.GetId()}})
 	answer.Header().Set(wire.HeaderIndex, "17")
@@ -212,7 +212,7 @@ func plain(ctx context.Context, client *http.Client, id string) (*v1.GetJobRespo
 	return answer.Msg, nil
 }
 
-// told is what a caller learns from an error.
+// told is the content of an error for its caller.
 func told(err error) string {
 	kinds := ""
 	for _, kind := range []error{

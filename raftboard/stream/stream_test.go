@@ -58,7 +58,7 @@ func TestManyCallsShareAStream(t *testing.T) {
 	})
 }
 
-// A call says the same whether it goes on a stream or not.
+// A call has the same answer on a stream and without one.
 func TestErrorsAreThoseOfPlainCalls(t *testing.T) {
 	for _, fault := range []error{
 		jobs.ErrUncertain, jobs.ErrUnavailable, jobs.ErrNotFound, jobs.ErrFenced,
@@ -212,8 +212,8 @@ func TestIdleStreamsEnd(t *testing.T) {
 	})
 }
 
-// A handler that panics ends the stream, and nobody knows what has become of
-// the calls that were on it. They are not on the next one.
+// A handler that panics ends the stream, and the results of its calls are unknown. They are
+// not on the next stream.
 func TestBrokenStreamLeavesCallsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{get: func(ctx context.Context, r *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
@@ -247,8 +247,7 @@ func TestBrokenStreamLeavesCallsUncertain(t *testing.T) {
 	})
 }
 
-// A node that stops ends the calls that it has taken, as those that came
-// without a stream.
+// A stopping node ends its accepted calls on a stream like plain calls.
 func TestStoppingNodeAnswersWhatItHasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}

@@ -12,7 +12,7 @@ import (
 // SlewShare bounds how fast the cluster's time is corrected.
 const SlewShare = slewShare
 
-// WithPassed makes the clock of a node on a machine on which so much has passed.
+// WithPassed makes the clock of a node on a machine with a given elapsed time.
 func WithPassed(passed func() time.Duration) *Clock { return &Clock{passed: passed} }
 
 func (c *Clock) Hear(told time.Time)       { c.hear(told) }

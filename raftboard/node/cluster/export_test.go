@@ -34,7 +34,7 @@ func Check() ([]byte, error) { return sums.Encode(&conductordv1.StateCheck{}) }
 // Changes are changes of the members, one at a time.
 type Changes struct{ members memberService }
 
-// NewChanges is changes of which none is under way.
+// NewChanges makes changes with none in progress.
 func NewChanges() *Changes { return &Changes{memberService{changing: make(chan struct{}, 1)}} }
 
 // Hold keeps other changes waiting.

@@ -205,9 +205,9 @@ func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler
 // has not applied yet. It is well below a client's shortest try.
 const ApplyPatience = time.Second
 
-// authenticated is identify. A principal or token that this node does not know may be in an
-// entry that it has not applied yet, so it catches up with the leader before it refuses the
-// caller. Callers share the questions to the leader.
+// authenticated returns the result of identify. An unknown principal or token may be in an
+// entry that this node has not applied yet. The node therefore catches up with the leader
+// before it refuses the caller. Callers share the questions to the leader.
 func (g *Guard) authenticated(r *http.Request) (*admission.Caller, error) {
 	who, err := g.identify(r)
 	if !errors.Is(err, errNotFound) {

@@ -46,7 +46,7 @@ type trio struct {
 	close   func()
 }
 
-// void is the state of the others.
+// void is the state machine of the other nodes: it ignores all entries.
 type void struct{}
 
 func (void) Apply(*raft.Log) any                 { return nil }

@@ -154,7 +154,7 @@ func measure() error {
 	return nil
 }
 
-// rates are what honest clients did.
+// rates are the rates of honest clients.
 type rates struct {
 	posts, fresh float64
 	slowest      time.Duration // post

@@ -45,9 +45,9 @@ func (d *disk) attach() error { return runAll("mount -o loop " + d.image + " " +
 
 func (d *disk) detach() error { return runAll("umount " + d.mount) }
 
-// lose stops the file system as a power cut does: writes that were not synced are lost,
-// also those in its journal in memory. Processes that use it get I/O errors; end them,
-// and call renew.
+// lose stops the file system as a power cut does: writes that were not synced are lost, also
+// those in its journal in memory. Processes that use the file system get I/O errors: end them,
+// and then call renew.
 func (d *disk) lose() error {
 	dir, err := os.Open(d.mount)
 	if err != nil {

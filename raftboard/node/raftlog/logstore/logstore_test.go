@@ -26,7 +26,7 @@ func entry(index uint64) *raft.Log {
 	return &raft.Log{Index: index, Term: 3, Type: raft.LogCommand, Data: payload}
 }
 
-// logStore is what the tests need of a log.
+// logStore is the interface of a log for these tests.
 type logStore interface {
 	raft.LogStore
 	raft.StableStore
@@ -102,7 +102,7 @@ func largest(t *testing.T, path string) string {
 func flip(t *testing.T, path string, text []byte) {
 	t.Helper()
 	data := readFile(t, path)
-	file, err := os.OpenFile(path, os.O_WRONLY, 0) // in its place: somebody has it open
+	file, err := os.OpenFile(path, os.O_WRONLY, 0) // changed in place: another process has it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func (l *loggedModel) cutBeginning(t *rapid.T) {
 	l.terms, l.first = l.terms[to-l.first+1:], to+1
 }
 
-// clear is what raft does when it installs a snapshot: the log goes on later.
+// clear clears the log as raft does when it installs a snapshot: later entries leave a gap.
 func (l *loggedModel) clear(t *rapid.T) {
 	if l.first == 0 {
 		t.Skip("empty")
@@ -295,7 +295,7 @@ func (l *loggedModel) stop(t *rapid.T) {
 	l.open()
 }
 
-// kill goes on with the files as they are: those of a process that is killed.
+// kill continues with the present files, like those of a killed process.
 func (l *loggedModel) kill(t *rapid.T) {
 	from := l.dir()
 	l.run++
@@ -398,8 +398,8 @@ func TestWALForgetsACutOffWrite(t *testing.T) {
 	}
 }
 
-// However a byte of the log changes, no entry is missing without a word after
-// an orderly stop; and after a kill none but those of the last write.
+// If any byte of the log changes, no entry is silently missing after an orderly stop. After a
+// kill, only entries of the last write may be.
 func TestWALMissesNoEntrySilently(t *testing.T) {
 	const entries = 6
 	stopped, killed := t.TempDir(), t.TempDir()
@@ -445,8 +445,8 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 	}
 }
 
-// However a bit of the file of bbolt changes that has term, vote and, for bolt,
-// the entries: after an orderly stop nothing is missing without a word.
+// If any bit of bbolt's file changes, which has term, vote and, for bolt, the entries, nothing
+// is silently missing after an orderly stop.
 func TestBoltMissesNothingSilently(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
@@ -489,7 +489,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 	})
 }
 
-// missingOf tells what is missing in a log that opens and reads without a fault.
+// missingOf returns the missing entries of a log that opens and reads without a fault.
 func missingOf(dir string, kind logstore.Kind, entries uint64) string {
 	faults := 0
 	log, err := openSmall(dir, kind, func(error) { faults++ })
@@ -515,7 +515,7 @@ func missingOf(dir string, kind logstore.Kind, entries uint64) string {
 	return fmt.Sprintf("term %d, vote of %d for %q, entries up to %d", term, voted, vote, last)
 }
 
-// intactEntries counts the entries of a log up to a fault that is told.
+// intactEntries counts the entries of a log up to a reported fault.
 func intactEntries(dir string) (int, error) {
 	log, err := logstore.OpenWAL(dir, smallSegment, func(error) {})
 	if err != nil {
