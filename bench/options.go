@@ -38,7 +38,7 @@ type options struct {
 	Only      string        `json:"only,omitempty"`
 
 	chosen wanted
-	// No flag sets these; TestRun has no time for them.
+	// No flag sets these. TestRun lowers them to be quick.
 	settle      time.Duration // before memory and idle nodes are looked at
 	snapshotDue time.Duration // how often nodes look whether a snapshot is due
 

@@ -136,7 +136,7 @@ func (r *run) await(ended <-chan result, stop context.CancelCauseFunc, over <-ch
 	}
 }
 
-// callFunc calls a Func, and reads its error where a panic in the error does no harm. It also
+// callFunc calls a Func, and reads its error inside the same recovery from panics. It also
 // reports when the Func ends its goroutine.
 func callFunc(ctx context.Context, do Func, job jobs.Job, ended chan<- result) {
 	got, returned := result{outcome: jobs.OutcomeFailed}, false

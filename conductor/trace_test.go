@@ -128,8 +128,8 @@ func TestTraceOfAFlow(t *testing.T) {
 	}
 }
 
-// TestTraceOverOwners: a job without a traceparent has one trace under all its owners, which
-// follows from its id, and all owners decide alike whether it is traced.
+// TestTraceOverOwners: a job without a traceparent has one trace under all its owners, derived
+// from the job's id. All owners make the same sampling decision.
 func TestTraceOverOwners(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{"traced": sdktrace.AlwaysSample(), "not traced": sdktrace.NeverSample()} {
 		t.Run(name, func(t *testing.T) {

@@ -207,7 +207,7 @@ func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	r.ok(saveBook(same))
 	r.refused(saveBook(other), "conflict")
 
-	// Another job takes it up as it is.
+	// Another job continues the flow unchanged.
 	p := posting("b", "")
 	p.BookId = id("book of a")
 	r.posted(p)

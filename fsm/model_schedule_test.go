@@ -85,7 +85,7 @@ func (m *model) allSchedules() (all []*modelSchedule) {
 
 func scheduleSaid(s *modelSchedule) string { return fmt.Sprint("schedule ", s.Name, " ", s.Revision) }
 
-// passOver records slots that are skipped because of what somebody has said.
+// passOver records slots that are skipped because of an operator's request.
 func (m *model) passOver(s *modelSchedule, skipped *v1.SlotDecision) error {
 	if skipped == nil {
 		return nil
@@ -165,7 +165,7 @@ func (m *model) fire(c *v1.FireScheduleCommand) error {
 	return nil
 }
 
-// comes does with a slot what the policy for overlaps says.
+// comes applies the overlap policy to a slot.
 func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedules.Overlap) {
 	if overlap == schedules.OverlapCancel {
 		for _, waiting := range s.waiting() {
@@ -189,7 +189,7 @@ func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedul
 	}
 }
 
-// postSlot posts the job of a slot, or says why there is none.
+// postSlot posts the job of a slot, or returns the reason for a refusal.
 func (m *model) postSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	posting := s.Expand(r.Job, r.Slot)
 	by := m.by
@@ -252,7 +252,7 @@ func (m *model) skip(s *modelSchedule, slot, through time.Time, count uint64, wh
 	m.addRecord(s, r)
 }
 
-// leaveSchedule takes a finished job out of those of its schedule.
+// leaveSchedule removes a finished job from its schedule's unfinished jobs.
 func (m *model) leaveSchedule(j *modelJob) {
 	for _, s := range m.allSchedules() {
 		before := len(s.running)
@@ -294,7 +294,7 @@ func (m *model) runSchedule(c *v1.RunScheduleCommand) (string, error) {
 	return slotsSaid(r), nil
 }
 
-// answered is the record of a slot that was asked for before, or has a job.
+// answered is the record of a slot that was requested before, or has a job.
 func (m *model) answered(s *modelSchedule, wanted *schedules.SlotRecord) *schedules.SlotRecord {
 	for _, known := range s.records {
 		same := known.Trigger == wanted.Trigger && known.Request == wanted.Request && !wanted.Request.IsZero()
@@ -358,7 +358,7 @@ func slotsSaid(records ...*schedules.SlotRecord) string {
 	return strings.Join(said, ", ")
 }
 
-// slotWord is a record as a word.
+// slotWord formats a record as a word.
 func slotWord(r *schedules.SlotRecord) string {
 	word := fmt.Sprint("#", r.Number, " ", ago(r.Slot))
 	if r.Slots() > 1 {

@@ -59,7 +59,7 @@ func (a *author) next() *v1.Command {
 	return draws[a.draw("command", len(draws)-1)]()
 }
 
-// boards draws what a person says about a board, with limits that are reached.
+// boards draws an operator's command about a board, with limits that are reached.
 func (a *author) boards() *v1.Command {
 	c := &v1.BoardCommand{Board: a.oneOf("board", "", "night", "other")}
 	switch a.draw("about a board", 5) {

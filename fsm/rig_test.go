@@ -97,8 +97,7 @@ func (r *rig) ok(c *v1.Command) *v1.Result {
 	return result
 }
 
-// refused applies one command that must be refused with a code, and must
-// leave everything as it was.
+// refused applies one command that must be refused with a code and must change nothing.
 func (r *rig) refused(c *v1.Command, code string) string {
 	r.Helper()
 	before, err := fsm.DigestBut(r.Machine)

@@ -116,7 +116,7 @@ func (p *proposer) fill(first *proposal) (batch []*proposal, held *proposal) {
 	}
 }
 
-// send proposes an entry and answers its callers when raft has.
+// send proposes an entry, and answers its callers when raft has answered.
 func (p *proposer) send(batch []*proposal) {
 	var entry []byte
 	for _, one := range batch {

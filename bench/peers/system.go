@@ -52,7 +52,7 @@ var peers = []peer{
 	{name: "restate", make: func() system { return &restatePeer{} }, programs: []string{"restate-server"}, get: "npm install --global @restatedev/restate-server@1.7.12"},
 }
 
-// missing is the first program of the peer that is not there.
+// missing returns the peer's first program that is not installed.
 func (p peer) missing() string {
 	for _, program := range p.programs {
 		if find(program) == "" {

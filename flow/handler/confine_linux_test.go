@@ -156,8 +156,8 @@ func isConfinedDaemon(t *testing.T) bool {
 	return true
 }
 
-// TestLeftByAKilledDaemon: what its handlers have left, outside of their groups,
-// ends by its guardian, or when the next daemon starts if the guardian was killed, too.
+// TestLeftByAKilledDaemon: the guardian ends processes that handlers have left outside their
+// groups. If the guardian was killed too, the next daemon ends them at its start.
 func TestLeftByAKilledDaemon(t *testing.T) {
 	if isConfinedDaemon(t) {
 		return

@@ -230,8 +230,8 @@ func TestRetriesInAPlan(t *testing.T) {
 	}
 }
 
-// TestCompileFaultsAreWhatTheyAre: the place in the document is added, and
-// nothing is taken away.
+// TestCompileFaultsAreWhatTheyAre: faults get a position in the document, and keep their
+// errors for errors.Is.
 func TestCompileFaultsAreWhatTheyAre(t *testing.T) {
 	_, err := parse(t, "testdata/compile/missing.toml").Compile()
 	if !errors.Is(err, flow.ErrAmbiguous) || !errors.Is(err, logbook.ErrInvalid) {

@@ -181,7 +181,7 @@ func (r *reader) claim(t *table, key, name string) {
 	r.named[name] = r.faults.index.Of(t.pathOf(key))
 }
 
-// work reads the keys that a step has and a flow has not.
+// work reads the keys that only steps have, and not nested flows.
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
 	s.Revert = r.handler(t, "revert", "")

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 )
 
-// breakWrites has every further write to a file that this process has open fail,
-// while it can still be read: what a full or broken disk does.
+// breakWrites makes every further write to an open file fail, while reads still work, as on a
+// full or broken disk.
 func breakWrites(t *testing.T, path string) {
 	t.Helper()
 	readable, err := os.Open(path)

@@ -84,7 +84,7 @@ func compare(r *tables.Reader, want state) error {
 	return nil
 }
 
-// compareAt looks a key up, seeks it, and goes on from there and back.
+// compareAt looks a key up, seeks it, and moves forward and back from there.
 func compareAt(r *tables.Reader, t tables.Table, key string, rows map[string]string, keys []string) error {
 	value, there := rows[key]
 	if got := r.Get(t, []byte(key)); string(got) != value || (got != nil) != there {

@@ -27,8 +27,8 @@ type Situation struct {
 	Drains     map[string]jobs.Drain  // by the names of conductors
 	Ahead      int                    // jobs of its board, kind and labels that are claimed before it
 	First      jobs.Priority          // of the first of these
-	// Untaken are the steps of a claimed job that no worker has taken, and Workers the live
-	// ones, as only the leader knows.
+	// Untaken are the steps of a claimed job that no worker has taken. Workers are the live
+	// step workers. Only the leader knows both.
 	Untaken []steps.Offer
 	Workers []jobs.Entity
 	// Holder is the state of the claim of a claimed job. Only the leader knows it; nil: not known.

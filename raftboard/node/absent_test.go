@@ -112,8 +112,8 @@ var (
 	ofLength = regexp.MustCompile(`(?i)(content-length \[|length: )\d+`)
 )
 
-// withoutIDs is an answer without the ids of a request, also where they are in details.
-// A UUID that is none of the ids stays whole: a token such as 1-90 may be a part of it.
+// withoutIDs removes the ids of a request from an answer, including its details. Other UUIDs
+// stay complete, because a token such as 1-90 can be a part of one.
 func withoutIDs(answer string, ids ...string) string {
 	pattern := `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
 	for _, id := range ids {

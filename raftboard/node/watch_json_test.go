@@ -78,8 +78,8 @@ func TestWatchByLines(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestPlainStreamsAreRefusedAsCalls: the status of a watch or backup that is refused before it begins is that of
-// docs/protocol.md, in plain JSON too.
+// TestPlainStreamsAreRefusedAsCalls: a watch or backup that is refused before it begins has the status of
+// docs/protocol.md, also in plain JSON.
 func TestPlainStreamsAreRefusedAsCalls(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

@@ -84,7 +84,7 @@ func (s *story) suffer(fault string) {
 	s.showLocked(time.Now())
 }
 
-// suffered are the faults until now, for people; nothing without chaos.
+// suffered describes the faults so far; empty without chaos.
 func (s *story) suffered() (text string) {
 	for _, name := range []string{"kills", "pauses", "partitions"} {
 		if s.faults[name] > 0 {

@@ -51,7 +51,7 @@ func TestLongPollsWakeTheLongestWaiting(t *testing.T) {
 	if !woken(first) || woken(second) || !woken(any) || woken(stranger) {
 		t.Fatalf("woken: %v %v %v %v", woken(first), woken(second), woken(any), woken(stranger))
 	}
-	// The one that was woken goes away without having looked: the next one is.
+	// The woken claim leaves without a look: the next claim is woken.
 	p.Leave(first)
 	if !woken(second) {
 		t.Fatal("the wake-up of a claim that left is lost")
@@ -100,7 +100,7 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 	if !woken(drained) || woken(late) {
 		t.Fatal("not exactly those who were set aside were woken")
 	}
-	// The drain ended between its look and its being set aside.
+	// The drain ended after the claim's look and before the claim was excluded.
 	p.ExcludeDrained(late)
 	if !woken(late) {
 		t.Fatal("the end of the drain was missed")
