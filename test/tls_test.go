@@ -110,8 +110,7 @@ func TestCertificates(t *testing.T) {
 	if _, err := jobs.PostOne(within(t), client, jobs.Posting{Name: "after", Kind: "none"}); err != nil {
 		t.Error(err)
 	}
-	// A node with another node's certificate does not start, and neither does a node whose key
-	// other users can read.
+	// A node does not start with another node's certificate, or with a key that others can read.
 	wrong := cluster.Nodes[0]
 	wrong.Kill()
 	refuses(t, 1, `is of node "node2" of cluster "local", and this is node "node1"`, "server", "--config", wrong.Config,
