@@ -15,8 +15,7 @@ import (
 // limits are small, so that the rows show their edges.
 var limits = logbook.Limits{Name: 8, Value: 16, Command: 1 << 10, Steps: 2}
 
-// check is what became of an input: nothing, or the field that is wrong and
-// the limit that it is over.
+// check is the verdict on an input: empty, or the wrong field and the exceeded limit.
 type check struct {
 	field string
 	limit int64 // 0: invalid, not too large

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxDrawnSteps bounds one generated flow: what goes wrong goes wrong with a
-// few steps, and each more is another crash.
+// maxDrawnSteps bounds one generated flow: a few steps show every fault, and each further step
+// adds a crash.
 const maxDrawnSteps = 12
 
 // drawnStore is the store of every generated flow.

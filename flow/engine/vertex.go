@@ -81,7 +81,7 @@ func (p phase) after(e event) (phase, error) {
 	return moves[p][e], nil
 }
 
-// must is after for a live step, which has no other events.
+// must is after for a live step: an event that is not in the table is a bug.
 func (p phase) must(e event) phase {
 	next, err := p.after(e)
 	if err != nil {

@@ -57,7 +57,7 @@ func decodesAlike(t interface {
 	return true
 }
 
-// unknownField asks the generated finder, which messages have that an entry holds.
+// unknownField calls the generated finder, which exists for all messages in an entry.
 func unknownField(message proto.Message) (name string, found bool) {
 	if finder, ok := message.(interface{ UnknownField() (string, bool) }); ok {
 		return finder.UnknownField()

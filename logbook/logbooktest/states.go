@@ -36,7 +36,7 @@ var atomPaths = map[logbook.AtomState][]logbook.AtomState{
 	logbook.AtomIgnored:       {logbook.AtomIgnored},
 }
 
-// trial is a flow that is brought somewhere and is then to make one move.
+// trial is a flow that is brought into a state and then makes one move.
 type trial struct {
 	name    string
 	updates []logbook.Update // the last one is the move
