@@ -90,6 +90,7 @@ type compiler struct {
 	spans    []span // of retries
 	open     []int  // the spans that are being placed, outermost first
 	takeover TakeoverPolicy
+	failure  FailurePolicy
 	graphs   []placedGraph // those with deciders
 
 	// Of each: the instance that is placed, and where values are seen.
@@ -104,7 +105,7 @@ type compiler struct {
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
-	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool)},
+	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool), holds: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
 		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
 	for _, input := range o.Inputs {
@@ -167,6 +168,9 @@ func (c *compiler) survey(node Node, path []Node) {
 		c.surveyRetries(n, path)
 		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {
 			c.fault(ErrInvalid, "%s has the takeover policy %.64q, which is none of %s", quoted(n), n.onTakeover, TakeoverPolicies)
+		}
+		if n.onFailure != "" && !slices.Contains(FailurePolicies, n.onFailure) {
+			c.fault(ErrInvalid, "%s has the failure policy %.64q, which is none of %s", quoted(n), n.onFailure, FailurePolicies)
 		}
 		if n.each != nil {
 			c.surveyEach(n, path)
@@ -255,9 +259,9 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	if len(flow.links) > 0 && flow.pattern != PatternGraph {
 		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
 	}
-	outer := c.takeover
-	c.takeover = cmp.Or(flow.onTakeover, outer)
-	defer func() { c.takeover = outer }()
+	takeover, failure := c.takeover, c.failure
+	c.takeover, c.failure = cmp.Or(flow.onTakeover, takeover), cmp.Or(flow.onFailure, failure)
+	defer func() { c.takeover, c.failure = takeover, failure }()
 	before = c.enter(flow, before)
 	defer c.leave(flow)
 	switch flow.pattern {
@@ -356,6 +360,9 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	}
 	if step != nil && c.takeover == UndoLast {
 		c.plan.undoLast[step.name] = true
+	}
+	if step != nil && c.failure == HoldOnFailure {
+		c.plan.holds[step.name] = true
 	}
 	c.vertices, c.instanceOf = append(c.vertices, step), append(c.instanceOf, c.instance)
 	c.edges = append(c.edges, nil)

@@ -125,6 +125,7 @@ func TestFaults(t *testing.T) {
 		says string
 	}{
 		{"an unknown policy for takeovers", flow.Linear("f", step("x")).OnTakeover("undo"), []error{flow.ErrInvalid}, `takeover policy "undo"`},
+		{"an unknown policy for failures", flow.Linear("f", step("x")).OnFailure("park"), []error{flow.ErrInvalid}, `failure policy "park"`},
 		{"missing", flow.Linear("f", steps("a needs:x")...), []error{flow.ErrMissing}, `step "a" requires "x"`},
 		{"provided too late", flow.Linear("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},
 		{"provided by a sibling", flow.Unordered("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},

@@ -23,8 +23,9 @@ func (p *Plan) outline(out *strings.Builder, t *Tree, indent string) {
 		fmt.Fprintf(out, "%s%d. %s%s\n", indent, t.First+1, t.Step.name, p.describe(t.First))
 		return
 	}
-	fmt.Fprintf(out, "%s%s (%s)%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
-		UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[t.Flow.onTakeover])
+	fmt.Fprintf(out, "%s%s (%s)%s%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
+		UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[t.Flow.onTakeover],
+		map[FailurePolicy]string{HoldOnFailure: "; holds at a failure", RevertOnFailure: "; reverts after a failure"}[t.Flow.onFailure])
 	for _, part := range t.Parts {
 		p.outline(out, part, indent+"  ")
 	}

@@ -107,7 +107,8 @@ type Flow struct {
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
 
-	onTakeover TakeoverPolicy // empty: the policy of the outer flow
+	onTakeover TakeoverPolicy // empty: that of the flow around it
+	onFailure  FailurePolicy  // the same
 }
 
 type link struct {

@@ -36,6 +36,7 @@ type Plan struct {
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
+	holds     map[string]bool                // steps whose policy is HoldOnFailure, by name
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step

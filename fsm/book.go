@@ -145,7 +145,7 @@ func (t *txn) waitsForSteps(flow *flowRecord, given *logbook.FlowDetail) bool {
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) && sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&
-		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange
+		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange && a.OnFailure == b.OnFailure
 }
 
 func sameValues(a, b logbook.Values) bool {

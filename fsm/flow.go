@@ -85,6 +85,7 @@ func (v *view) flowBody(f *flowRecord) *logbook.FlowDetail {
 		panic(corrupt("cannot decode the body of flow %s: %w", f.ID, err))
 	}
 	whole.Factory.Args, whole.Targets, whole.OnChange = command.ValueFromProto(body.GetArgs()), body.GetTargets(), logbook.ChangePolicy(body.GetOnChange())
+	whole.OnFailure = logbook.FailurePolicy(body.GetOnFailure())
 	whole.Store, whole.Meta = command.ValuesFromProto(body.GetStore()), command.ValuesFromProto(body.GetMeta())
 	whole.Cause = command.FailureFromProto(body.GetCause())
 	return &whole
@@ -94,7 +95,7 @@ func (v *view) flowBody(f *flowRecord) *logbook.FlowDetail {
 func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
 	body := &v1.FlowBodyRow{
 		Args: command.ValueToProto(f.Factory.Args), Store: command.ValuesToProto(f.Store), Meta: command.ValuesToProto(f.Meta),
-		Cause: command.FailureToProto(f.Cause), Targets: f.Targets, OnChange: string(f.OnChange),
+		Cause: command.FailureToProto(f.Cause), Targets: f.Targets, OnChange: string(f.OnChange), OnFailure: string(f.OnFailure),
 	}
 	if command.SizeOf(body) == 0 {
 		t.delete(tableFlowBody, f.ID.UUID[:])

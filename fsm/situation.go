@@ -7,6 +7,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/explain"
+	"github.com/conductord/conductord/logbook"
 )
 
 // Situation reads all facts that decide whether a job can run at the time now, from one state. ErrNotFound.
@@ -19,7 +20,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 		}
 		if s.Job = v.complete(j); j.State != jobs.StateClaimable {
 			if flow := v.flow(j.Flow); flow != nil {
-				s.Flow = flow.State
+				s.Flow, s.Held = flow.State, flow.State == logbook.FlowFailure && !v.hasFailedRevert(flow.ID)
 			}
 			return err
 		}
@@ -37,6 +38,15 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 		return nil
 	})
 	return s, err
+}
+
+// hasFailedRevert reports whether the revert of a step of a flow has failed permanently.
+func (v *view) hasFailedRevert(flow logbook.FlowID) (failed bool) {
+	v.scan(tableAtom, flow.UUID[:], func(_, value []byte) bool {
+		failed = decodeAtom(value).detail.State == logbook.AtomRevertFailure
+		return !failed
+	})
+	return failed
 }
 
 // ahead counts the jobs before a claimable job in its queue, up to explain.MaxAhead. first is the priority with which the

@@ -17,7 +17,7 @@ func (j *Job) Again(flow *logbook.FlowDetail) Posting {
 	again.Kind = ""
 	fresh := logbook.FlowDetail{
 		ID: logbook.NewFlowID(), Book: logbook.NewBookID(), Name: flow.Name, Factory: flow.Factory,
-		Store: flow.Store, Meta: flow.Meta, Targets: flow.Targets, OnChange: flow.OnChange,
+		Store: flow.Store, Meta: flow.Meta, Targets: flow.Targets, OnChange: flow.OnChange, OnFailure: flow.OnFailure,
 	}
 	again.Book = &logbook.Book{ID: fresh.Book, Name: j.BookName, Flows: []logbook.FlowDetail{fresh}}
 	return again

@@ -174,7 +174,7 @@ type Outcome string
 const (
 	OutcomeSuccess  Outcome = "success"  // the flow has done all its work
 	OutcomeReverted Outcome = "reverted" // the flow failed, and its work is undone
-	OutcomeFailed   Outcome = "failed"   // the flow failed, and not all its work could be undone: an operator is needed
+	OutcomeFailed   Outcome = "failed"   // the flow failed, and not all its work is undone: an operator is needed
 	// OutcomeCancelled: an operator or the deadline ended the job. Its flow is undone, or
 	// stays as it was.
 	OutcomeCancelled Outcome = "cancelled"

@@ -67,8 +67,10 @@ type FlowDetail struct {
 	Targets []string `json:"targets,omitempty"`
 	// OnChange decides whether the flow continues with a changed definition. Empty: ChangeAdopt.
 	OnChange ChangePolicy `json:"on_change,omitempty"`
-	State    FlowState    `json:"state"`
-	Cause    *Failure     `json:"cause,omitempty"` // why the flow is reverting, reverted or in failure
+	// OnFailure replaces the failure policies in the flow's definition. Empty: it replaces none.
+	OnFailure FailurePolicy `json:"on_failure,omitempty"`
+	State     FlowState     `json:"state"`
+	Cause     *Failure      `json:"cause,omitempty"` // why the flow is reverting, reverted or in failure
 	// Definition is the definition with which the flow began, or the latest adopted definition; nil
 	// before the flow begins.
 	Definition *Definition `json:"definition,omitempty"`
@@ -100,6 +102,12 @@ func (f *FlowDetail) Atom(name string) (*AtomDetail, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Held reports whether the flow is in failure without a failed revert: a step has failed, and its policy is
+// HoldOnFailure. The flow must have its atoms.
+func (f *FlowDetail) Held() bool {
+	return f.State == FlowFailure && !slices.ContainsFunc(f.Atoms, func(a AtomDetail) bool { return a.State == AtomRevertFailure })
 }
 
 // AtomKind is the kind of an atom.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // ChangePolicy decides whether a flow that has begun continues with a changed definition.
@@ -30,6 +31,27 @@ func (p ChangePolicy) check() error {
 		return nil
 	}
 	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is none of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
+}
+
+// FailurePolicy decides what a flow does after a step has failed permanently.
+type FailurePolicy string
+
+// The policies.
+const (
+	// RevertOnFailure reverts the flow.
+	RevertOnFailure FailurePolicy = "revert"
+	// HoldOnFailure ends the flow in FlowFailure, reverts nothing, and leaves the rest to an operator.
+	HoldOnFailure FailurePolicy = "hold"
+)
+
+// FailurePolicies are all policies.
+var FailurePolicies = []FailurePolicy{RevertOnFailure, HoldOnFailure}
+
+func (p FailurePolicy) check() error {
+	if p == "" || slices.Contains(FailurePolicies, p) {
+		return nil
+	}
+	return &InvalidError{Field: "flow on_failure", Reason: fmt.Sprintf("%.64q is none of %v", string(p), FailurePolicies)}
 }
 
 // Definition is the structure of a flow: its steps with their order, inputs and outputs.

@@ -11,8 +11,9 @@ import (
 var (
 	// ErrReverted: the flow failed, and all its work is undone.
 	ErrReverted = errors.New("reverted after a failure")
-	// ErrFailed: the flow failed, and not all its work could be undone. An operator is needed.
-	ErrFailed = errors.New("failed, and not all of it could be undone")
+	// ErrFailed: the flow failed, and not all its work is undone: a revert failed, or the flow is held
+	// (HoldOnFailure). An operator is needed.
+	ErrFailed = errors.New("failed, and not all of it is undone")
 )
 
 // maxNamedFailures bounds the failures that the text of an EndError names.

@@ -17,6 +17,8 @@ const (
 	// InterveneRetryRevert continues the revert: every failed revert is tried again, with all
 	// attempts of its policy.
 	InterveneRetryRevert InterventionKind = "retry-revert"
+	// InterveneRevert reverts a held flow. In a flow whose revert has failed, it is InterveneRetryRevert.
+	InterveneRevert InterventionKind = "revert"
 	// InterveneSkip treats a step as reverted. The step's revert must have failed, or must have been
 	// running when another revert failed. The flow continues to revert.
 	InterveneSkip InterventionKind = "skip"
@@ -32,7 +34,7 @@ const (
 )
 
 // interventionKinds are all kinds.
-var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
+var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
 
 // check checks that an intervention has the fields that its kind needs, and no others.
 func (k InterventionKind) check(i *Intervention) error {
@@ -42,7 +44,7 @@ func (k InterventionKind) check(i *Intervention) error {
 		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is none of %v", string(k), interventionKinds)}
 	case (k == InterveneSkip || k == InterveneComplete) && i.Step == "":
 		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("unset; %s needs one", k)}
-	case k == InterveneRetryRevert && i.Step != "":
+	case (k == InterveneRetryRevert || k == InterveneRevert) && i.Step != "":
 		fault = "step"
 	case k != InterveneComplete && len(i.Result) > 0:
 		fault = "result"

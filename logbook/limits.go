@@ -212,6 +212,9 @@ func (l Limits) checkFlow(f *FlowDetail) error {
 			return err
 		}
 	}
+	if err := f.OnFailure.check(); err != nil {
+		return err
+	}
 	return f.OnChange.check()
 }
 

@@ -15,8 +15,9 @@ import "fmt"
 //	by an Intervention only:  failure ──► reverting    failure, reverted ──► running
 //
 // A run that fits into one update goes from pending to success. Success is final. Reverted
-// is final unless an operator reruns the flow. Failure means that a revert failed: nothing
-// runs until an operator intervenes.
+// is final unless an operator reruns the flow. Failure means that a revert failed, or that the
+// flow is held (HoldOnFailure): nothing runs until an operator intervenes. A flow that is running
+// with a cause is held as soon as its running steps have finished.
 type FlowState string
 
 // The states of a flow.

@@ -28,9 +28,11 @@ type core struct {
 	running int // attempts that this run has begun and not ended
 	untaken int // of those, offered ones that no worker has
 
-	broken     bool        // a revert has failed permanently: nothing more starts
-	suspended  bool        // nothing more starts in this run
-	interrupts []execution // that the loop must end; see takeInterrupts
+	broken     bool                  // a revert has failed permanently, or the flow is held: nothing more starts
+	held       bool                  // a step has failed, and nothing is undone: see hold
+	holds      logbook.FailurePolicy // for all steps; empty: the policies of the plan
+	suspended  bool                  // nothing more starts in this run
+	interrupts []execution           // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
 
 	starts   []start // result of next, reused by each call
@@ -65,8 +67,12 @@ type outcome struct {
 // begin makes the changes that the loaded state of the flow requires.
 func (c *core) begin(now time.Time) {
 	c.began = now
-	if c.reverting {
+	switch {
+	case c.reverting:
 		c.beginRevert(c.cause, false, now)
+		return
+	case c.held:
+		c.hold(c.cause, now)
 		return
 	}
 	for s := range c.scopes {
@@ -89,7 +95,7 @@ func (c *core) begin(now time.Time) {
 	c.decide(c.found.undecided, now)
 	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
-		if !c.reverting && c.restartingScope(step) < 0 {
+		if !c.reverting && !c.broken && c.restartingScope(step) < 0 {
 			c.resolve(step, now)
 		}
 	}
@@ -299,11 +305,14 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		again = again && !attempt.Failure.Permanent && (end.IsZero() || now.Add(delay).Before(end))
 	}
 	if again && v.intention != logbook.IntendRevert {
+		if c.held {
+			delay = 0 // the step waits for an operator
+		}
 		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 		c.postpone(step, delay, now)
 		return
 	}
-	c.advance(step, onFailure, logbook.AtomChange{Intention: logbook.IntendRevert, Attempts: attempts}, now)
+	c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: attempts}, now)
 	c.noteFailure(step)
 	switch {
 	case c.broken: // nothing more is decided

@@ -39,6 +39,9 @@ func crashAtEveryWrite(t timeless) {
 		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"), begins: rapid.Bool().Draw(rt, "begins")}
 		w.pool = rapid.SampledFrom([]*engine.Pool{nil, engine.NewPool(1), engine.NewPool(2)}).Draw(rt, "pool")
 		root := w.draw(rt, "root", 3).(*flow.Flow)
+		if w.holds = rapid.IntRange(0, 3).Draw(rt, "hold") == 3; w.holds {
+			root.OnFailure(flow.HoldOnFailure)
+		}
 		if w.undoLast = rapid.Bool().Draw(rt, "undo last"); w.undoLast {
 			root.OnTakeover(flow.UndoLast)
 		}
@@ -73,7 +76,8 @@ type world struct {
 	once     bool  // some step is at most once: an interruption may make it fail
 	decides  bool  // some decider says no: steps that fail may never run
 	walled   bool  // some retry undoes the whole flow, so the end may depend on which of two steps fails first
-	retried  bool  // some step fails permanently in a round that is not the last
+	retried  bool  // some step fails for good in a round that is not the last
+	holds    bool  // a failure holds the flow
 	undoLast bool  // a takeover undoes the last finished steps
 	values   []int // of the retries around the node that is drawn: their rounds
 
@@ -512,8 +516,8 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	// the step that fails under the wall does not run.
 	either := w.walled && w.decides
 	fails := w.fails || w.once && w.interrupted || w.cancelled.Load() || either
-	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails || either, logbook.FlowReverted: fails,
-		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken}
+	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails || either, logbook.FlowReverted: fails && (!w.holds || w.cancelled.Load()),
+		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}

@@ -30,13 +30,15 @@
 //     that follow it are undone. The failed step reverts too.
 //   - A failure reverts the flow unless a retry around the step decides to try again. Then only
 //     that retry's flow is undone, in the same order, and begun again.
+//   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
+//     decision is recorded with the failure. Only a request to revert is stronger.
 //   - A retry's decision and the time of the next round are recorded with the failure, and the
 //     retry is not asked again. Every round that has begun counts, so a crash gives a retry no
 //     more rounds.
 //   - While a retry's flow is undone, a later failure or a cancellation can still revert
 //     everything. A revert of everything is never taken back.
 //   - A decider's answer is recorded with its consequence: steps are ignored, or they run.
-//   - A flow whose revert fails is in state failure: nothing more starts until an operator
+//   - A flow that is held, or whose revert fails, is in state failure: nothing more starts until an operator
 //     intervenes. The next claim carries out interventions before anything else, all or none of
 //     them, and exactly once even if the conductor dies meanwhile.
 //   - A flow stays writable and readable however much its steps produce, and however often they

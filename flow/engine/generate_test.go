@@ -44,6 +44,7 @@ type drawing struct {
 	once     bool
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
+	holds    bool // some failure holds the flow
 	notes    []string
 	around   []string       // the openings of the each around the node that is drawn
 	elements map[string]int // of all openings, in all instances
@@ -104,7 +105,14 @@ func (d *drawing) node(name string, depth int) flow.Node {
 	if retry != nil {
 		f.WithRetry(retry)
 	}
-	return f
+	return d.policy(f)
+}
+
+// policy draws what a failure of a step in the flow means for all of it.
+func (d *drawing) policy(f *flow.Flow) *flow.Flow {
+	policy := rapid.SampledFrom([]flow.FailurePolicy{"", "", "", "", flow.HoldOnFailure, flow.RevertOnFailure}).Draw(d.rt, "on failure")
+	d.holds = d.holds || policy == flow.HoldOnFailure
+	return f.OnFailure(policy)
 }
 
 // each draws a part that is run for each of two elements, or of none. Steps

@@ -91,7 +91,7 @@ var least = map[string]int{
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
-	"ends success": 45, "ends reverted": 90, "ends failure": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -386,9 +386,10 @@ func (c *trial) occurred(f finish) {
 	}
 }
 
-// strict: the flow has one end, whatever the order of its parallel steps. A flow is not strict
-// if one failure can prevent the start of a step whose failure or undo would change the end.
-func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls }
+// strict: the flow has one end, whichever of its steps comes first. It has not
+// if one failure can keep another step from beginning whose failure, or whose
+// undo, would have meant something else.
+func (c *trial) strict() bool { return !c.parallel || !c.breaks && !c.walls && !c.holds }
 
 // like compares an end with the end of the undisturbed run.
 func (c *trial) like(rt *rapid.T, whole, f finish) {
@@ -464,6 +465,22 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 	}
 }
 
+// held holds of a flow that has ended at a failure: what has succeeded is not undone, and nothing is due.
+func (c *trial) held(rt *rapid.T, f finish) {
+	c.has("ends held")
+	for i := range f.detail.Atoms {
+		atom := &f.detail.Atoms[i]
+		step, _ := c.grown.Find(atom.Name)
+		_, undoes := c.grown.Step(step).Reverter()
+		if atom.State == logbook.AtomSuccess && undoes && !c.world.effects[atom.Name] {
+			rt.Errorf("%s is undone in a flow that is held", atom.Name)
+		}
+		if atom.State == logbook.AtomRunning || c.grown.Governor(step) < 0 && !c.undoLast && atom.Number(logbook.ActionRevert) > 0 {
+			rt.Errorf("%s is %s after %d reverts in a flow that is held", atom.Name, atom.State, atom.Number(logbook.ActionRevert))
+		}
+	}
+}
+
 // ended holds of every flow that has ended.
 func (c *trial) ended(rt *rapid.T, f finish) {
 	if bad := f.end.State != logbook.FlowSuccess; bad != (f.detail.Cause != nil) {
@@ -488,8 +505,10 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 			rt.Errorf("what %s has done is not undone", atom.Name)
 		}
 	}
-	if failed != (f.end.State == logbook.FlowFailure) {
+	if held := f.detail.Held(); (failed || held) != (f.end.State == logbook.FlowFailure) || held && !c.holds {
 		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
+	} else if held {
+		c.held(rt, f)
 	}
 	if f.end.State == logbook.FlowSuccess && !f.holes && len(f.detail.Atoms) != c.grown.Len() {
 		rt.Errorf("%d of %d steps are recorded", len(f.detail.Atoms), c.grown.Len())

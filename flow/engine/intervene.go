@@ -15,6 +15,7 @@ import (
 // part of them done.
 type correction struct {
 	from, to logbook.FlowState
+	held     bool
 	cause    *logbook.Failure // why the flow reverts from now on; nil: as before
 	changes  []logbook.AtomChange
 	now      time.Time
@@ -50,7 +51,7 @@ func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 	if len(batch) == 0 {
 		return nil, nil, nil
 	}
-	w := &correction{from: o.Detail.State, to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
+	w := &correction{from: o.Detail.State, held: o.Detail.Held(), to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
 	if refusal := w.check(&o.Detail); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -139,6 +140,9 @@ func (w *correction) objection(i *logbook.Intervention) string {
 	if w.from == logbook.FlowReverted && i.Kind != logbook.InterveneRerun {
 		return "the flow is reverted, and can only be run again"
 	}
+	if i.Kind == logbook.InterveneRetryRevert && w.held {
+		return "no revert has failed, because the flow is held; revert starts its reverts"
+	}
 	if i.Step == "" {
 		return ""
 	}
@@ -205,7 +209,10 @@ func (w *correction) copy(detail *logbook.FlowDetail) {
 	if w.from.Finished() {
 		copied.Cause = nil
 		if w.to == logbook.FlowReverting {
-			w.cause = unrefused(detail.Cause).Origin()
+			w.cause = unrefused(detail.Cause)
+			if !detail.Held() {
+				w.cause = w.cause.Origin()
+			}
 			copied.Cause = w.cause
 		}
 	}
@@ -226,11 +233,12 @@ func unrefused(cause *logbook.Failure) *logbook.Failure {
 	return cause
 }
 
-// correctRevert makes failed reverts be tried again, or skips them.
+// correctRevert makes failed reverts be tried again, or skips them. The steps of a held flow need no
+// correction: the run reverts all of them.
 func (w *correction) correctRevert() error {
 	again, skips := false, make(map[string]*logbook.Intervention)
 	for i := range w.batch {
-		again = again || w.batch[i].Kind == logbook.InterveneRetryRevert
+		again = again || w.batch[i].Kind == logbook.InterveneRetryRevert || w.batch[i].Kind == logbook.InterveneRevert
 		if w.batch[i].Kind == logbook.InterveneSkip {
 			skips[w.batch[i].Step] = &w.batch[i]
 		}

@@ -41,7 +41,7 @@ type phase struct {
 	fails, undoFails string
 	forward          bool
 	complete, rerun  string // going forwards
-	skip             bool   // going backwards
+	skip, revert     bool   // going backwards
 	elements         int    // of the lists that are made meanwhile
 }
 
@@ -156,6 +156,9 @@ func TestInterventionsAtEveryWrite(t *testing.T) {
 		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
 		var names []string
 		root := w.draw(rt, &names, 3)
+		if f, is := root.(*flow.Flow); is && rapid.Bool().Draw(rt, "hold") {
+			f.OnFailure(flow.HoldOnFailure)
+		}
 		plan, err := flow.Compile(root, "list")
 		if err != nil {
 			rt.Fatal(err)
@@ -165,7 +168,7 @@ func TestInterventionsAtEveryWrite(t *testing.T) {
 			name := func(label string) string { return rapid.SampledFrom(names).Draw(rt, label) }
 			w.phases = append(w.phases, phase{fails: name("fails"), undoFails: name("undo fails"), forward: rapid.Bool().Draw(rt, "forward"),
 				complete: rapid.SampledFrom([]string{"", "", name("complete")}).Draw(rt, "completes"),
-				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip"),
+				rerun:    rapid.SampledFrom([]string{"", "", name("rerun")}).Draw(rt, "reruns"), skip: rapid.Bool().Draw(rt, "skip"), revert: rapid.Bool().Draw(rt, "revert"),
 				elements: rapid.IntRange(0, 2).Draw(rt, "elements")})
 		}
 		whole, writes := w.series(rt, -1)
@@ -254,6 +257,8 @@ func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.I
 		do(logbook.InterveneComplete, p.complete, false)
 	case p.forward:
 		do(logbook.InterveneRerun, p.rerun, false)
+	case p.revert || detail.Held():
+		do(logbook.InterveneRevert, "", false)
 	case p.skip:
 		do(logbook.InterveneSkip, p.undoFails, false)
 	default:

@@ -18,7 +18,8 @@ import (
 //	                offered to workers continues (adopts). At most once: a failure.
 //	                In a flow that reverts: reverted, without a result
 //	success         kept; in a flow that reverts: reverted when ready
-//	failure         the flow reverts, even if that was not recorded
+//	failure         the flow reverts, even if that was not recorded; with the intention
+//	                execute, it is held
 //	reverting       reverted again, but not before RetryAt
 //	reverted        kept
 //	revert_failure  the flow is failure
@@ -43,7 +44,7 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 		facts: facts{plan: o.Plan, store: o.Store, limits: o.Limits, vertices: newVertices(o.Plan), order: newOrder(o.Plan),
 			scopes: make([]scope, len(o.Plan.Scopes()))},
 		agenda: agenda{steps: o.Plan}, found: found{intervened: pastInterventionsOf(o)},
-		revision: revision, owner: o.Owner, out: newBuilder(o), cause: o.Detail.Cause,
+		revision: revision, owner: o.Owner, holds: o.Detail.OnFailure, out: newBuilder(o), cause: o.Detail.Cause,
 		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len()),
 	}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
@@ -279,10 +280,11 @@ func endOf(execution *logbook.Attempt, state logbook.AtomState) event {
 	return onLoss
 }
 
-// deriveState derives whether and why the flow reverts. Changes that belong together
+// deriveState derives whether and why the flow reverts or is held. Changes that belong together
 // may have been split over two updates, so the atoms count as much as the flow's state.
 func (l *loader) deriveState(state logbook.FlowState) {
-	l.reverting = state == logbook.FlowReverting || l.cause != nil
+	l.reverting = state == logbook.FlowReverting
+	l.held = l.cause != nil
 	l.deriveScopes()
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
@@ -293,13 +295,15 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		case v.phase == stuck:
 			l.reverting = true
 		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to begin again
+		case v.phase == failed && v.intention == logbook.IntendExecute && (l.cause != nil || l.holdsAt(step)):
+			l.held = true
 		case v.phase == failed && l.plan.Governor(step) >= 0: // its retry has not decided yet
 		case v.phase == failed, v.phase == toUndo, v.phase == undone,
 			v.intention == logbook.IntendRevert:
 			l.reverting = true
 		}
 	}
-	if !l.reverting || l.cause != nil {
+	if l.held = l.held && !l.reverting; !l.held && !l.reverting || l.cause != nil {
 		return
 	}
 	for step := range l.plan.Len() {

@@ -88,8 +88,8 @@ func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(
 //
 // The error is nil if the flow succeeded. If the flow is reverted or failed, the error is a
 // *logbook.EndError, which wraps the cause, a *logbook.Failure. It is a logbook.ErrReverted, or a
-// logbook.ErrFailed if a revert has failed too and an operator must intervene. After Suspend, the
-// error is ErrSuspended.
+// logbook.ErrFailed if a revert has failed too or the flow is held, and an operator must intervene.
+// After Suspend, the error is ErrSuspended.
 //
 // Any other error, such as the cause of ctx's end, means that the flow has not ended. Its running
 // steps were cancelled, and a later run can continue it. The Result holds everything that could

@@ -8,9 +8,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// requestRevert reverts a flow for a reason from outside. A flow that already reverts keeps
-// its cause. Running executions end by themselves, unless interruptRunning follows.
+// requestRevert reverts a flow for a reason from outside, also a held one. One that reverts already
+// keeps its cause. Running executions end by themselves, unless interruptRunning follows.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
+	if c.held {
+		c.held, c.broken = false, false
+	}
 	if !c.reverting && !c.broken {
 		c.beginRevert(cause, true, now)
 	}
@@ -224,6 +227,6 @@ func (c *core) failInterrupted(now time.Time) {
 		lost.EndedAt = now
 		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
 		v.attempt = nil
-		c.advance(step, onFailure, logbook.AtomChange{Intention: logbook.IntendRevert, Attempts: []logbook.Attempt{lost}}, now)
+		c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: []logbook.Attempt{lost}}, now)
 	}
 }

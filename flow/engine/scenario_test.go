@@ -34,7 +34,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 // lines, "----", and the expected output, up to an empty line. The commands:
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
-//	             each with "undolast" if a takeover undoes its last steps, and
+//	             each with "undolast" if a takeover undoes its last steps, with
+//	             "hold" or "revert" for its failure policy, and
 //	             with a retry if there is one (see parseRetry), or "each
 //	             NAME" with its properties (see parseEach), or a step
 //	             with its properties (see parseStep); after the command
@@ -246,6 +247,10 @@ func (s *scenario) node(words []string) flow.Node {
 	}
 	if words = words[2:]; len(words) > 0 && words[0] == "undolast" {
 		f.OnTakeover(flow.UndoLast)
+		words = words[1:]
+	}
+	if len(words) > 0 && (words[0] == "hold" || words[0] == "revert") {
+		f.OnFailure(flow.FailurePolicy(words[0]))
 		words = words[1:]
 	}
 	if len(words) > 0 {

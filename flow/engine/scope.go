@@ -32,7 +32,7 @@ type scope struct {
 
 // resolve decides what is undone after a step has failed permanently. It asks the innermost retry
 // around the step, then the next one out, as long as each leaves the decision to the next. If
-// none decides, everything is reverted.
+// none decides, the flow is held or reverted.
 //
 // It returns false if nothing more is undone than before: the retry of a scope that already
 // restarts is asked again, and again decides to restart.
@@ -58,7 +58,11 @@ func (c *core) resolve(step int, now time.Time) bool {
 			break
 		}
 	}
-	c.beginRevert(cause, false, now)
+	if c.holdsAt(step) {
+		c.hold(cause, now)
+	} else {
+		c.beginRevert(cause, false, now)
+	}
 	return true
 }
 

@@ -935,6 +935,7 @@ func FlowDetailToProto(x *logbook.FlowDetail) *v1.FlowDetail {
 		Meta:       ValuesToProto(x.Meta),
 		Targets:    slices.Clone(x.Targets),
 		OnChange:   string(x.OnChange),
+		OnFailure:  string(x.OnFailure),
 		State:      string(x.State),
 		Cause:      FailureToProto(x.Cause),
 		Definition: DefinitionToProto(x.Definition),
@@ -969,6 +970,7 @@ func FlowDetailFromProto(m *v1.FlowDetail) (logbook.FlowDetail, error) {
 	x.Meta = ValuesFromProto(m.Meta)
 	x.Targets = slices.Clone(m.Targets)
 	x.OnChange = logbook.ChangePolicy(m.OnChange)
+	x.OnFailure = logbook.FailurePolicy(m.OnFailure)
 	x.State = word(&r, "flow state", m.State, knownFlowState)
 	x.Cause = FailureFromProto(m.Cause)
 	x.Definition = DefinitionFromProto(m.Definition)

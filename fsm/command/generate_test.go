@@ -224,6 +224,7 @@ var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
 
 		Targets:       list(rapid.String()).Draw(t, "targets"),
 		OnChange:      orUnset(logbook.ChangePin, logbook.ChangeRefuse).Draw(t, "on change"),
+		OnFailure:     orUnset(logbook.HoldOnFailure).Draw(t, "on failure"),
 		Definition:    optional(definitions).Draw(t, "definition"),
 		Interventions: list(interventions).Draw(t, "interventions"),
 	}

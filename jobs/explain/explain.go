@@ -20,6 +20,7 @@ import (
 type Situation struct {
 	Job        jobs.Job
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
+	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: it is not paused
 	Conductors []jobs.Entity          // the live ones
@@ -86,7 +87,10 @@ func ofFlow(verb jobs.RemedyVerb, j *jobs.Job) jobs.Remedy {
 // repair explains a flow that only an operator continues, and names the remedy.
 func (e *explanation) repair(s *Situation) {
 	e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
-	if s.Flow == logbook.FlowFailure {
+	switch {
+	case s.Held:
+		e.Text += "; its flow is held at a failure: fix the cause before the next step"
+	case s.Flow == logbook.FlowFailure:
 		e.Text += "; its flow could not be reverted: fix the cause before the next step"
 		e.Remedy.Verb = jobs.RemedyRetryRevert
 	}

@@ -49,6 +49,10 @@ func TestExplain(t *testing.T) {
 		{"failed, and not reverted", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowFailure
 		}, jobs.CauseFinished, "failed; its flow could not be reverted", "retry_revert " + itsFlow.String()},
+		{"held at a failure", func(s *explain.Situation) {
+			s.Job.State, s.Job.Outcome, s.Flow, s.Held = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowFailure, true
+			s.Job.Flow = itsFlow
+		}, jobs.CauseFinished, "failed; its flow is held at a failure", "show_flow " + itsFlow.String()},
 		{"failed, without a flow", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowID{}
 		}, jobs.CauseFinished, "failed", "retry_job ID"},

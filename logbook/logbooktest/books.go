@@ -56,6 +56,7 @@ func (k *kit) samePlan(got, want logbook.FlowDetail) {
 	k.same("flow meta", got.Meta, want.Meta)
 	k.same("flow targets", got.Targets, want.Targets)
 	k.same("flow policy", got.OnChange, want.OnChange)
+	k.same("flow failure policy", got.OnFailure, want.OnFailure)
 }
 
 func bookWithoutFlows(k *kit) {
@@ -105,6 +106,7 @@ func pendingFlowTakesPlan(k *kit) {
 	book.Flows[0].Store = logbook.Values{"city": json.RawMessage(`"Bergen"`)}
 	book.Flows[0].Meta = nil
 	book.Flows[0].Targets, book.Flows[0].OnChange = []string{"pay", "fly"}, logbook.ChangePin
+	book.Flows[0].OnFailure = logbook.HoldOnFailure
 	k.save(book)
 	k.samePlan(k.flow(book.Flows[0].ID), book.Flows[0])
 	k.samePlan(k.book(book.ID).Flows[0], book.Flows[0])
@@ -125,6 +127,7 @@ func begunFlowKeepsPlan(k *kit) {
 		{"meta", func(f *logbook.FlowDetail) { f.Meta = logbook.Values{} }},
 		{"targets", func(f *logbook.FlowDetail) { f.Targets = []string{"pay"} }},
 		{"policy", func(f *logbook.FlowDetail) { f.OnChange = logbook.ChangeRefuse }},
+		{"failure policy", func(f *logbook.FlowDetail) { f.OnFailure = logbook.HoldOnFailure }},
 	} {
 		book := k.saved("out")
 		id := book.Flows[0].ID

@@ -55,7 +55,7 @@ func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&
 		sameValues(a.Store, b.Store) && sameValues(a.Meta, b.Meta) &&
-		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange
+		slices.Equal(a.Targets, b.Targets) && a.OnChange == b.OnChange && a.OnFailure == b.OnFailure
 }
 
 func sameValues(a, b logbook.Values) bool {
@@ -89,6 +89,6 @@ func (c *Connection) mergeFlowLocked(into *book, given *logbook.FlowDetail, at t
 	plan := clone(*given)
 	kept.head.Name, kept.head.Factory = plan.Name, plan.Factory
 	kept.head.Store, kept.head.Meta = plan.Store, plan.Meta
-	kept.head.Targets, kept.head.OnChange = plan.Targets, plan.OnChange
+	kept.head.Targets, kept.head.OnChange, kept.head.OnFailure = plan.Targets, plan.OnChange, plan.OnFailure
 	kept.head.UpdatedAt = at
 }

@@ -328,6 +328,7 @@ type FlowBodyRow struct {
 	Cause         *Failure               `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	Targets       []string               `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"`
 	OnChange      string                 `protobuf:"bytes,6,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"`
+	OnFailure     string                 `protobuf:"bytes,7,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +401,13 @@ func (x *FlowBodyRow) GetTargets() []string {
 func (x *FlowBodyRow) GetOnChange() string {
 	if x != nil {
 		return x.OnChange
+	}
+	return ""
+}
+
+func (x *FlowBodyRow) GetOnFailure() string {
+	if x != nil {
+		return x.OnFailure
 	}
 	return ""
 }
@@ -685,14 +693,16 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x05atoms\x18\x0f \x01(\rR\x05atoms\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\fR\n" +
-	"definition:\x04\xf8\x9d&\x01\"\x82\x02\n" +
+	"definition:\x04\xf8\x9d&\x01\"\xa1\x02\n" +
 	"\vFlowBodyRow\x12(\n" +
 	"\x04args\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x04args\x12/\n" +
 	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +
 	"\x04meta\x18\x03 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x12,\n" +
 	"\x05cause\x18\x04 \x01(\v2\x16.conductord.v1.FailureR\x05cause\x12\x18\n" +
 	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
-	"\ton_change\x18\x06 \x01(\tR\bonChange:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
+	"\ton_change\x18\x06 \x01(\tR\bonChange\x12\x1d\n" +
+	"\n" +
+	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +

@@ -1034,6 +1034,7 @@ type FlowDetail struct {
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
 	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // token under which the flow last ended
 	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // token of a claim under which the flow may have begun without a record; unset: none
+	OnFailure     string                 `protobuf:"bytes,20,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`    // revert or hold, for all steps; empty: as in the definition of the flow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,6 +1202,13 @@ func (x *FlowDetail) GetBegunToken() *Token {
 	return nil
 }
 
+func (x *FlowDetail) GetOnFailure() string {
+	if x != nil {
+		return x.OnFailure
+	}
+	return ""
+}
+
 // Definition is the structure of a flow when it was built.
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1259,7 +1267,7 @@ type Intervention struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // made by the caller; a repeat with the same id changes nothing
 	Flow          string                 `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
-	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, skip, complete, rerun or take-back
+	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, revert, skip, complete, rerun or take-back
 	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
 	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // only for complete
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the operator, for people
@@ -5798,7 +5806,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tlast_used\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"M\n" +
 	"\aFactory\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xde\x06\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x83\a\n" +
 	"\n" +
 	"FlowDetail\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
@@ -5826,7 +5834,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vended_token\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\n" +
 	"endedToken\x125\n" +
 	"\vbegun_token\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\n" +
-	"begunToken:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02id\">\n" +
+	"begunToken\x12#\n" +
+	"\n" +
+	"on_failure\x18\x14 \x01(\tB\x04\xe8\x9d&\x01R\tonFailure:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02id\">\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
