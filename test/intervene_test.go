@@ -203,9 +203,53 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	}
 }
 
-// TestIrreversibleStepIsNotRepeated continues a flow that stopped at a step that cannot be undone. That
-// step, and a parallel step without an undo, keep their results. Each proposed command lists the steps that
-// it runs, and so does its dry run.
+// TestPersonGetsAHeldFlowOn: a flow that is held at its failure has undone nothing, and each command
+// continues it from there.
+func TestPersonGetsAHeldFlowOn(t *testing.T) {
+	t.Parallel()
+	w := openWarehouse(t)
+	for _, row := range []struct {
+		say     string
+		outcome jobs.Outcome
+		state   logbook.FlowState
+		done    string // after the flow was held
+	}{
+		{"rerun JOB --from ship --wait", jobs.OutcomeSuccess, logbook.FlowSuccess, "map[ship execute:1]"},
+		{"complete JOB ship --wait", jobs.OutcomeSuccess, logbook.FlowSuccess, "map[]"},
+		{"revert JOB --wait", jobs.OutcomeReverted, logbook.FlowReverted, "map[reserve revert:1]"},
+	} {
+		w.mark("shut", true)
+		job, err := jobs.PostOne(within(t), w.client, documentPosting(t, "order", "on_failure = \"hold\""+orderDocument))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ends(job.ID, jobs.OutcomeFailed, logbook.FlowFailure)
+		detail := w.flow(job.Flow)
+		if atom, _ := detail.Atom("reserve"); atom.State != logbook.AtomSuccess {
+			t.Errorf("reserve is %s in a flow that is held", atom.State)
+		}
+		if listed := w.says("job", "list", "--needs-attention"); !strings.Contains(listed, job.ID.String()) {
+			t.Errorf("no job %s among those that need a person:\n%s", job.ID, listed)
+		}
+		before := w.diary(job.ID)
+		w.mark("shut", false)
+		w.says(append([]string{"flow"}, strings.Fields(strings.ReplaceAll(row.say, "JOB", job.ID.String()))...)...)
+		w.ends(job.ID, row.outcome, row.state)
+		done := w.diary(job.ID)
+		for what, count := range before {
+			if done[what] -= count; done[what] == 0 {
+				delete(done, what)
+			}
+		}
+		if got := fmt.Sprint(done); got != row.done {
+			t.Errorf("%s: done %s, want %s", row.say, got, row.done)
+		}
+	}
+}
+
+// TestIrreversibleStepIsNotRepeated brings a flow forwards that stopped at a step which cannot be undone:
+// the step, and one beside it that has no undo, keep their results. Each command that is proposed lists the
+// steps that it runs, and so does its dry run.
 func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -35,7 +35,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // compiled, planned and drawn.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded).OnTakeover(d.OnTakeover)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure)
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
@@ -227,10 +227,10 @@ func (b *builder) node(s *Step) flow.Node {
 		if s.Rounds != nil {
 			each.WithRetry(s.Rounds.retrier())
 		}
-		return each.OnTakeover(s.OnTakeover)
+		return each.OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 	}
 	if s.Nested() {
-		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps).OnTakeover(s.OnTakeover)
+		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 	}
 	options := []flow.StepOption{
 		flow.Requires(s.ownArguments()...),

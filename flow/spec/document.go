@@ -31,7 +31,7 @@
 //	version  = "2"
 //
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
-// when, retry, on_takeover and steps, and nothing else.
+// when, retry, on_takeover, on_failure and steps, and nothing else.
 //
 // The retry of a flow, or of the document, decides about the whole flow when one of its steps has
 // failed permanently. It is not the retry of a step:
@@ -100,6 +100,7 @@ type Document struct {
 	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
+	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
 
 	Flows map[string]Part `json:"flows,omitempty"` // flows that steps use by name
 	Steps []Step          `json:"steps"`
@@ -119,6 +120,7 @@ type Part struct {
 	Steps       []Step  `json:"steps"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
+	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
 
 	places map[string]tomlpos.Position // of its steps, flows and retries
 }
@@ -170,6 +172,7 @@ type Step struct {
 	Steps   []Step  `json:"steps,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
+	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
 }
 
 // MarshalJSON writes the retry of a flow under its key in documents.

@@ -156,7 +156,8 @@ func (x *expander) step(s *Step, in scope) Step {
 		spoken := map[string]bool{}
 		inner := x.inside(s, &part, in, spoken)
 		made.Flow, made.With = "", nil
-		made.Pattern, made.Rounds, made.OnTakeover = part.Pattern, x.rounds(part.Retry, inner), part.OnTakeover
+		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
+		made.OnTakeover, made.OnFailure = part.OnTakeover, part.OnFailure
 		made.Steps = x.steps(part.Steps, inner)
 		if made.Each != nil {
 			// The part's own retry is one for each instance.

@@ -79,7 +79,7 @@ func (r *reader) document(t *table) *Document {
 	d.OnChange = logbook.ChangePolicy(t.choice("on_change", []string{
 		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
 	}))
-	d.OnTakeover = takeover(t)
+	d.OnTakeover, d.OnFailure = takeover(t), onFailure(t)
 	r.flows = r.parts(t)
 	d.Flows = r.flows
 	d.Steps = r.stepsOf(t, d.Pattern)
@@ -92,6 +92,10 @@ func (r *reader) document(t *table) *Document {
 
 func takeover(t *table) flow.TakeoverPolicy {
 	return flow.TakeoverPolicy(t.choice("on_takeover", []string{string(flow.TakeoverContinue), string(flow.UndoLast)}))
+}
+
+func onFailure(t *table) flow.FailurePolicy {
+	return flow.FailurePolicy(t.choice("on_failure", []string{string(flow.RevertOnFailure), string(flow.HoldOnFailure)}))
 }
 
 // stepsOf reads the steps of the document or of a flow within it.
@@ -136,7 +140,7 @@ func (r *reader) step(t *table) Step {
 		s.Each = r.each(t)
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
-		s.OnTakeover = takeover(t)
+		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
 		s.Steps = r.stepsOf(t, s.Pattern)
 	default:
 		r.work(t, &s)
@@ -157,7 +161,7 @@ func elsewhere(t *table) map[string]string {
 		shape = "a flow within the flow, since it has steps; its steps"
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "on_takeover": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+		return map[string]string{"pattern": here, "on_takeover": here, "on_failure": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	keys := map[string]string{}
 	for _, key := range []string{

@@ -39,7 +39,7 @@ func (r *reader) part(t *table, name string) Part {
 		Pattern:     r.pattern(t),
 	}
 	p.Retry = r.rounds(t, name)
-	p.OnTakeover = takeover(t)
+	p.OnTakeover, p.OnFailure = takeover(t), onFailure(t)
 	p.Steps = r.stepsOf(t, p.Pattern)
 	p.places = r.named
 	t.rest()

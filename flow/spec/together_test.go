@@ -42,6 +42,7 @@ requires = ["what"]`)
 	deploy := parsed(t, `name = "deploy"
 inputs = ["region", "image"]
 on_takeover = "undo_last"
+on_failure = "hold"
 [flows.check]
 [[flows.check.steps]]
 name = "ping"
@@ -72,8 +73,8 @@ flow = "check"`)
 		if !slices.Equal(whole.Inputs, []string{"commit", "image"}) || !slices.Equal(whole.Handlers(), []string{"compile", "ping", "run-tests"}) {
 			t.Errorf("inputs %v, handlers %v", whole.Inputs, whole.Handlers())
 		}
-		if compile, _ := plan.Find("build.compile"); !plan.UndoesLast(ping) || plan.UndoesLast(compile) {
-			t.Error("each flow keeps its policy for takeovers")
+		if compile, _ := plan.Find("build.compile"); !plan.UndoesLast(ping) || plan.UndoesLast(compile) || !plan.Holds(ping) || plan.Holds(compile) {
+			t.Error("each flow keeps its policies")
 		}
 	}
 }

@@ -90,7 +90,11 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 		data.Undo = v.flowAddress("undo") + "#undo"
 		data.planRevert(v.bound(maxInstances))
 	}
-	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
+	backwards := logbook.InterveneRetryRevert
+	if data.Flow.Held() {
+		backwards = logbook.InterveneRevert
+	}
+	data.Operations = append(v.interventions(data, "", backwards, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
 	var watch *v1.WatchRequest
 	if data.Job != nil {
 		watch = &v1.WatchRequest{Flows: true, Job: data.ID}

@@ -257,6 +257,7 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 		}
 		o := map[logbook.InterventionKind]operation{
 			logbook.InterveneRetryRevert: {Text: "Retry the failed reverts", Help: "Each failed revert runs again, with all attempts of its policy.", Command: "retry-revert " + d.ID},
+			logbook.InterveneRevert:      {Text: "Revert the flow", Help: "The flow is held at a failure.", Command: "revert " + d.ID},
 			logbook.InterveneSkip:        {Text: "Skip its revert", Help: "The step counts as reverted. The flow reverts the remaining steps.", Command: "skip " + d.ID + " " + cli.Operand(step)},
 			logbook.InterveneComplete: {
 				Text: "Mark as done", Help: "The step counts as done with this result, and the flow continues.", Command: "complete " + d.ID + " --result JSON " + cli.Operand(step),

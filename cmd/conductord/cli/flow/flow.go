@@ -93,6 +93,7 @@ type Plan struct {
 type PlanStep struct {
 	Name      string            `json:"name"`
 	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
+	Holds     bool              `json:"hold,omitempty"`      // its failure holds the flow
 	Arguments map[string]string `json:"arguments"`           // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
@@ -148,7 +149,7 @@ func describePlan(plan *flow.Plan, store logbook.Values) Plan {
 		}
 	}
 	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
 		for _, wire := range plan.Arguments(number) {
 			planned.Arguments[wire.Name] = plan.Source(wire)
 		}
@@ -224,7 +225,7 @@ func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error 
 	fields := []cli.Field{
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
-		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"definition", definitionText(detail.Definition)},
+		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"on failure", onFailureText(detail)}, {"definition", definitionText(detail.Definition)},
 		{"state", string(detail.State)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
@@ -263,6 +264,27 @@ func takeoverText(detail *logbook.FlowDetail) string {
 		}
 	}
 	return "reverts interrupted and last finished steps first"
+}
+
+// onFailureText is the failure policy of the flow, where that can be read; empty: it reverts.
+func onFailureText(detail *logbook.FlowDetail) string {
+	plan := spec.PlanOf(detail)
+	if detail.OnFailure != "" || plan == nil {
+		return string(detail.OnFailure)
+	}
+	holds := 0
+	for step := range plan.Len() {
+		if plan.Holds(step) {
+			holds++
+		}
+	}
+	switch holds {
+	case 0:
+		return ""
+	case plan.Len():
+		return string(logbook.HoldOnFailure)
+	}
+	return "hold in some flows of it: `conductord flow plan` shows them"
 }
 
 // interventionLines are the interventions in a flow, one on each line.
@@ -367,6 +389,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 		f      jobcmd.PostFlags
 		only   []string
 		atOnce bool
+		fails  string
 	)
 	cmd := &cobra.Command{
 		Use:   "run FILE...",
@@ -388,11 +411,15 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
 				return err
 			}
+			for i := range posting.Book.Flows {
+				posting.Book.Flows[i].OnFailure = logbook.FailurePolicy(fails)
+			}
 			return jobcmd.RunOrPost(cmd.Context(), p, posting, f.Wait)
 		},
 	}
 	f.Add(cmd)
 	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents in parallel")
+	cmd.Flags().StringVar(&fails, "on-step-failure", "", "reaction to a failed step: revert, or hold (revert nothing and wait for an operator) (default the document's on_failure)")
 	cmd.Flags().StringArrayVar(&only, "only", nil, "run only this step and its dependencies; repeatable (default the document's targets)")
 	return cmd
 }

@@ -74,6 +74,12 @@ func flowInterveneCommands(p *cli.Program) []*cobra.Command {
 			Long:  "Retry the failed reverts of a failed flow. Each starts again with its first attempt.",
 			Args:  cobra.ExactArgs(1),
 		}, nil),
+		interveneCommand(p, intervention(logbook.InterveneRevert), &cobra.Command{
+			Use:   "revert FLOW|JOB",
+			Short: "Revert a flow that is held at a failure",
+			Long:  "Revert a flow that is held at a failure (on_failure = \"hold\"). In another failed flow, retry the failed reverts.",
+			Args:  cobra.ExactArgs(1),
+		}, nil),
 		interveneCommand(p, intervention(logbook.InterveneSkip), &cobra.Command{
 			Use:   "skip FLOW|JOB STEP",
 			Short: "Skip the failed revert of a step that has nothing left to undo",
@@ -383,6 +389,8 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 	switch {
 	case word.Step == "":
 		return ""
+	case word.Kind == logbook.InterveneSkip && detail.Held():
+		return "the flow is held, and no revert has failed: see `conductord flow show " + detail.ID.String() + "`"
 	case word.Kind == logbook.InterveneSkip:
 		return cli.Listed("steps whose revert has failed or was interrupted", stuckSteps(detail))
 	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
@@ -433,7 +441,14 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		lines = append(lines, fmt.Sprintf("conductord flow %s %s%s   # %s%s", kind, id, arguments, when, c))
 	}
 	const most = 3 // steps to skip; of more, the steps above tell
-	if detail.State == logbook.FlowFailure {
+	switch {
+	case detail.Held():
+		if step := unfinishedStep(detail); step != "" {
+			add(logbook.InterveneRerun, step, " --from "+cli.Quoted(step), "after you have fixed the cause of the failure: ")
+			add(logbook.InterveneComplete, step, " --result JSON "+cli.Operand(step), "if its work is done: ")
+		}
+		add(logbook.InterveneRevert, "", "", "")
+	case detail.State == logbook.FlowFailure:
 		add(logbook.InterveneRetryRevert, "", "", "after you have fixed the cause of the failed revert: ")
 		stuck := stuckSteps(detail)
 		for _, step := range stuck[:min(len(stuck), most)] {

@@ -195,6 +195,33 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 	})
 }
 
+// TestHeldFlowSaysHowToGoOn: a flow that is held has other commands than one whose revert has failed.
+func TestHeldFlowSaysHowToGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clitest.Open(t)
+		id := clitest.PostHello(t, cluster)
+		clitest.NewWorker(t, cluster, id).Fail()
+		shown := clitest.Run(t, cluster, "flow", "show", id.String())
+		want := "next steps: conductord flow rerun ID --from say-greeting # after you have fixed the cause of the failure: runs again: say-greeting\n" +
+			" conductord flow complete ID --result JSON say-greeting # if its work is done: runs nothing\n" +
+			" conductord flow revert ID # runs nothing\n" +
+			" conductord flow rerun ID # runs again: make-greeting, say-greeting\n"
+		if !strings.Contains(clitest.Steady(shown.Out), want) {
+			t.Errorf("no %q in\n%s", want, clitest.Steady(shown.Out))
+		}
+		explained := clitest.Run(t, cluster, "job", "explain", id.String())
+		if want := "its flow is held at a failure"; !strings.Contains(explained.Out, want) {
+			t.Errorf("no %q in\n%s", want, explained.Out)
+		}
+		if got := clitest.Run(t, cluster, "flow", "skip", id.String(), "say-greeting"); got.Code != cli.ExitConflict || !strings.Contains(got.Err, "the flow is held, and no revert has failed") {
+			t.Errorf("skip: %+v", got)
+		}
+		if got := clitest.Run(t, cluster, "flow", "revert", id.String(), "--by", "ann"); got.Code != 0 || !strings.Contains(clitest.Steady(got.Out), "recorded: revert, at TIME by ann\n") {
+			t.Errorf("revert: %+v", got)
+		}
+	})
+}
+
 // TestWordsOfSteps: what steps have said on stderr is shown, of the step that is
 // the cause first, and with --attempts of all of them.
 func TestWordsOfSteps(t *testing.T) {
