@@ -177,19 +177,19 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 		delay, again = c.plan.Step(step).Again(v.failedUndo)
 	}
 	attempts := []logbook.Attempt{attempt}
-	if !c.broken {
-		if again && !attempt.Failure.Permanent {
-			c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
-			c.postpone(step, delay, now)
-			return
-		}
+	ends := !c.broken || c.held // a held flow whose revert fails is not held any more
+	if ends && again && !attempt.Failure.Permanent {
+		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
+		c.postpone(step, delay, now)
+		return
 	}
 	change := logbook.AtomChange{Attempts: attempts}
 	if c.repeats(step) {
 		change.Intention = logbook.IntendRevert
 	}
 	c.advance(step, onFailure, change, now)
-	if !c.broken {
+	if ends {
+		c.held = false
 		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
 			failed := slices.Min(c.scopes[s].failed)
 			c.cause = c.blame(failed, c.vertices[failed].failure)
