@@ -389,7 +389,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 		f      jobcmd.PostFlags
 		only   []string
 		atOnce bool
-		fails  string
+		fails  jobcmd.FailurePolicyFlag
 	)
 	cmd := &cobra.Command{
 		Use:   "run FILE...",
@@ -411,15 +411,13 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
 				return err
 			}
-			for i := range posting.Book.Flows {
-				posting.Book.Flows[i].OnFailure = logbook.FailurePolicy(fails)
-			}
+			fails.Fill(&posting)
 			return jobcmd.RunOrPost(cmd.Context(), p, posting, f.Wait)
 		},
 	}
 	f.Add(cmd)
 	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents in parallel")
-	cmd.Flags().StringVar(&fails, "on-step-failure", "", "reaction to a failed step: revert, or hold (revert nothing and wait for an operator) (default the document's on_failure)")
+	fails.Add(cmd)
 	cmd.Flags().StringArrayVar(&only, "only", nil, "run only this step and its dependencies; repeatable (default the document's targets)")
 	return cmd
 }

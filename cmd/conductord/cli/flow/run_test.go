@@ -36,7 +36,40 @@ func TestFlowRunSeveral(t *testing.T) {
 	}
 }
 
-// TestFlowRunOnly: only the named steps and their predecessors are posted, checked and shown.
+// TestPostedFailurePolicy: each command that posts a flow can replace the policies in its document.
+func TestPostedFailurePolicy(t *testing.T) {
+	cluster := clitest.Open(t)
+	document := clitest.Examples + "hello.toml"
+	for _, row := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"flow run " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
+		{"job post --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
+		{"schedule set daily --rule @daily --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
+		{"schedule run daily", 0, ""},
+		{"schedule set other --rule @daily --flow " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
+		{"flow run " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
+		{"job post --kind k --on-step-failure hold", cli.ExitUsage, "--on-step-failure needs --flow"},
+	} {
+		if got := clitest.Run(t, cluster, strings.Fields(row.args)...); got.Code != row.code || !strings.Contains(got.Err, row.says) {
+			t.Errorf("%s: %+v", row.args, got)
+		}
+	}
+	posted := clitest.ReadJobs(t, clitest.Run(t, cluster, "job", "list", "-o", "json").Out)
+	if len(posted) != 3 {
+		t.Errorf("%d jobs are posted", len(posted))
+	}
+	for _, job := range posted {
+		if shown := clitest.Run(t, cluster, "flow", "show", job.ID.String()); !strings.Contains(clitest.Steady(shown.Out), "\non failure: hold\n") {
+			t.Errorf("shown is %+v", shown)
+		}
+	}
+}
+
+// TestFlowRunOnly: only what is named, and what that waits for, is posted,
+// checked and shown.
 func TestFlowRunOnly(t *testing.T) {
 	cluster := clitest.Open(t)
 	path := filepath.Join(t.TempDir(), "two.toml")

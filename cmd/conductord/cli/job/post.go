@@ -204,14 +204,35 @@ func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bo
 // WorkFlags describe the work of the job.
 type WorkFlags struct {
 	Document, book, flow, Kind string
+	onFailure                  FailurePolicyFlag
 }
 
 func (w *WorkFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&w.Document, "flow", "", "flow document to run (TOML or JSON)")
 	flags.StringVar(&w.book, "book", "", "id of a saved book")
 	flags.StringVar(&w.flow, "flow-id", "", "id of the flow to run, if the book has several flows")
+	w.AddNew(cmd)
+}
+
+// AddNew adds the flags for work that no saved book contains.
+func (w *WorkFlags) AddNew(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.Document, "flow", "", "flow document to run (TOML or JSON)")
 	flags.StringVar(&w.Kind, "kind", "", "kind of a job without a flow, for your own workers")
+	w.onFailure.Add(cmd)
+}
+
+// FailurePolicyFlag replaces the failure policies of the flow in a posting.
+type FailurePolicyFlag string
+
+func (f *FailurePolicyFlag) Add(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(f), "on-step-failure", "", "reaction to a failed step: revert, or hold (revert nothing and wait for an operator) (default the document's on_failure)")
+}
+
+func (f FailurePolicyFlag) Fill(posting *jobs.Posting) {
+	for i := range posting.Book.Flows {
+		posting.Book.Flows[i].OnFailure = logbook.FailurePolicy(f)
+	}
 }
 
 func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
@@ -226,6 +247,8 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 		return cli.UsageError(errors.New("--flow, --book and --kind exclude each other"))
 	case w.flow != "" && w.book == "":
 		return cli.UsageError(errors.New("--flow-id needs --book"))
+	case w.onFailure != "" && w.Document == "":
+		return cli.UsageError(errors.New("--on-step-failure needs --flow"))
 	case given == 0:
 		return cli.UsageError(errors.New("name the work of the job: --flow, --book or --kind"))
 	}
@@ -238,7 +261,11 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 		}
 	}
 	if w.Document != "" {
-		return document.AttachFiles(p, spec.Linear, []string{w.Document}, posting)
+		if err := document.AttachFiles(p, spec.Linear, []string{w.Document}, posting); err != nil {
+			return err
+		}
+		w.onFailure.Fill(posting)
+		return nil
 	}
 	posting.Kind = w.Kind
 	if posting.Name == "" {

@@ -74,8 +74,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.end, "end", "", "time of the last possible slot, or a duration from now")
 	flags.StringVar(&f.name, "job-name", "", "name of the jobs (default the name of the flow document or of the schedule)")
 	f.content.Add(cmd)
-	flags.StringVar(&f.work.Document, "flow", "", "flow document to run (TOML or JSON)")
-	flags.StringVar(&f.work.Kind, "kind", "", "kind of jobs without a flow, for your own workers")
+	f.work.AddNew(cmd)
 }
 
 // schedule makes the schedule of the flags.
