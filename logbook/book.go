@@ -213,7 +213,8 @@ type Attempt struct {
 	Offered    bool   `json:"offered,omitempty"`
 	Worker     string `json:"worker,omitempty"`
 	WorkerName string `json:"worker_name,omitempty"`
-	// Unbegun: the execution ended before its function or handler was called: see NeverBegan.
+	// Unbegun: the execution ended before its function or handler was called: see NeverBegan. A revert
+	// with Unbegun had nothing to undo, and was not called.
 	Unbegun bool `json:"unbegun,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
@@ -347,6 +348,13 @@ func (a *AtomDetail) IsKept() bool {
 	last := len(a.Attempts) - 1
 	return ok && a.Kind == KindTask && execution.Ended() && execution.Failure == nil &&
 		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
+}
+
+// NothingUndone reports whether the atom counts as reverted although no revert was called: its step has no
+// revert, or no execution has begun.
+func (a *AtomDetail) NothingUndone() bool {
+	n := len(a.Attempts)
+	return a.State == AtomReverted && (n == 0 || a.Attempts[n-1].Action == ActionExecute || a.Attempts[n-1].Unbegun)
 }
 
 // Failure returns the failure of the latest execution; nil if it did not fail.

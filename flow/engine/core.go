@@ -246,7 +246,8 @@ func (c *core) finish(o outcome, now time.Time) {
 	}
 	attempt := *v.attempt
 	v.progress = o.progress
-	attempt.Unbegun = o.unbegun && attempt.Action == logbook.ActionExecute && attempt.Asked == 0 && attempt.Worker == ""
+	attempt.Unbegun = o.unbegun && attempt.Action == logbook.ActionExecute && attempt.Asked == 0 && attempt.Worker == "" ||
+		attempt.Action == logbook.ActionRevert && !v.touched
 	if o.notYet != nil {
 		v.touched = true
 		if o.failure = c.refusal(o.step, &attempt, now); o.failure == nil {

@@ -145,7 +145,7 @@ func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 	v.reverts++
 	v.isUndone = true
 	v.attempt = nil // an open one of a retry whose conductor died: it never ends
-	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now}
+	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: v.reverts, Token: c.call.Token, Owner: c.owner, StartedAt: now, EndedAt: now, Unbegun: true}
 	if s, ok := c.plan.ScopeOf(step); ok {
 		attempt.Failures = c.roundFailures(s)
 	}

@@ -374,6 +374,8 @@ func attemptOutcome(attempt *logbook.Attempt) string {
 		return "done; a result is left out of this answer"
 	case attempt.Ended() && len(attempt.Result) > 0:
 		return "done: " + cli.Shorten(string(attempt.Result))
+	case attempt.Unbegun:
+		return "nothing to undo"
 	case attempt.Ended():
 		return "done"
 	case attempt.Asked > 0:

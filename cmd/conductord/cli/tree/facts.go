@@ -14,12 +14,17 @@ import (
 // WaitsForWorker is shown as the state of a step whose open attempt no worker has taken.
 const WaitsForWorker logbook.AtomState = "waits for a worker"
 
+// nothingToUndo is shown as the state of a step that counts as reverted without a revert.
+const nothingToUndo logbook.AtomState = "nothing to undo"
+
 func shownState(atom *logbook.AtomDetail) logbook.AtomState {
 	switch {
 	case atom == nil:
 		return logbook.AtomPending
 	case atom.AwaitsWorker():
 		return WaitsForWorker
+	case atom.NothingUndone():
+		return nothingToUndo
 	}
 	return atom.State
 }
@@ -254,7 +259,7 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
 		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, logbook.AtomFailure,
-		logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure, logbook.AtomIgnored,
+		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, logbook.AtomRevertFailure, logbook.AtomIgnored,
 	}
 	counts := map[logbook.AtomState]int{}
 	for _, atom := range instances {

@@ -94,6 +94,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomRetrying:      {"↻", "\x1b[36m"},
 	logbook.AtomIgnored:       {"-", ""},
 	WaitsForWorker:            {"·", ""},
+	nothingToUndo:             {"-", ""},
 }
 
 // widestName bounds the column of names. A longer name shifts the rest of its own row only.

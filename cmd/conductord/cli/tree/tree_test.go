@@ -200,8 +200,8 @@ place-machine  running  [█████████████░░░░░�
   ✓ place-machine-retry  success    round 1
   ▾ place (graph)
     ✓ place-retry        success    round 1 is reverted, the next is in 1m30s
-    ↺ reserve            reverted   1s
-    ↺ start              reverted   500ms
+    - reserve            nothing to undo  1s
+    - start              nothing to undo  500ms
   · announce             pending`},
 		{"a no, and a long name", drawn(t, deciding, logbook.FlowRunning,
 			atom("price", success, "99"), atom("approve", logbook.AtomIgnored, ""), atom("pack", logbook.AtomIgnored, ""),
@@ -251,7 +251,7 @@ code  running  [░░░░░░░░░░░░░░░░░░░░] 0/
 both  reverted  [████████████████████] 3/3 steps
   ↺ a  reverted   0s  attempt 2
   ↺ p  reverted   0s  attempt 2  handler.exit: no room
-  ↺ q  reverted   0s  handler.exit: no air`},
+  - q  nothing to undo  0s  handler.exit: no air`},
 		{"soon", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("s", pending, "", failed(1, 100*time.Millisecond))}}, true, `
 soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps

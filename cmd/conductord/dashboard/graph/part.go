@@ -68,6 +68,7 @@ var States = [...]Status{
 	{AwaitsWorker, "·", "waits-for-worker"},
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
+	{nothingToUndo, "-", "nothing-to-undo"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
 }
@@ -75,10 +76,16 @@ var States = [...]Status{
 // AwaitsWorker is shown as the state of a step that no worker has taken.
 const AwaitsWorker logbook.AtomState = "waits for a worker"
 
-// PlaceOf is the index in States of the shown state of a step.
+// nothingToUndo is shown as the state of a step that counts as reverted without a revert.
+const nothingToUndo logbook.AtomState = "nothing to undo"
+
+// PlaceOf is the index in States of what is shown as the state of a step.
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
 		return Place(AwaitsWorker)
+	}
+	if atom.NothingUndone() {
+		return Place(nothingToUndo)
 	}
 	return Place(atom.State)
 }

@@ -180,7 +180,7 @@ func (p *Part) Fact() string {
 		if p.Kind == Retry {
 			what = "round"
 		}
-		if state := p.Status().State; state == logbook.AtomReverting || state == logbook.AtomReverted {
+		if state := p.Status().State; state == logbook.AtomReverting || state == logbook.AtomReverted || state == nothingToUndo {
 			fact += after(p.Atoms[0].Failure())
 		}
 		if number > 1 {
