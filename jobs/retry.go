@@ -21,11 +21,9 @@ import (
 // If MaxDelay is 0, it is one hour, or Delay if that is longer.
 type RetryPolicy struct {
 	logbook.Backoff
-	PriorityStep Priority // added to the job's priority before each further attempt
-	// Never are the kinds of failure that are not retried, in addition to permanent
-	// failures. A failure also matches by the kinds of its causes.
-	Never     []string
-	OnFailure OnFailure // empty: FailureCompletes
+	logbook.RetryFilter           // permanent failures are never retried
+	PriorityStep        Priority  // added to the job's priority before each further attempt
+	OnFailure           OnFailure // empty: FailureCompletes
 }
 
 // OnFailure decides what happens to a job after its last attempt, or after a failure that
@@ -46,11 +44,7 @@ const (
 	// its conductor.
 	MinRetryDelay = 100 * time.Millisecond
 	// DefaultRetryDelay is the default delay before the second attempt.
-	DefaultRetryDelay = 10 * time.Second
-	// MaxNever bounds the kinds of failure in Never. The policy is stored with the job,
-	// which is written often.
-	MaxNever = 8
-
+	DefaultRetryDelay    = 10 * time.Second
 	defaultMaxRetryDelay = time.Hour
 )
 
@@ -73,7 +67,7 @@ func CheckRetryPolicy(l logbook.Limits, p *RetryPolicy) error {
 	if err := b.Check("retry"); err != nil {
 		return err
 	}
-	return checkNames(l, "retry never", p.Never, MaxNever, "kinds")
+	return p.RetryFilter.Check(l, "retry")
 }
 
 // backoff returns the backoff with the defaults of a job, which differ from the defaults
@@ -108,7 +102,7 @@ func (p *RetryPolicy) Last() OnFailure {
 
 // forbids reports whether the failure must not be retried.
 func (p *RetryPolicy) forbids(failure *logbook.Failure) bool {
-	return failure != nil && (failure.Permanent || slices.ContainsFunc(p.Never, failure.Matches))
+	return failure != nil && (failure.Permanent || !p.Allows(failure))
 }
 
 // Wait returns the delay before a job's next attempt, after the given number of failed

@@ -368,8 +368,9 @@ func RetryPolicyToProto(x *jobs.RetryPolicy) *v1.RetryPolicy {
 		BackoffPercent: countOf(x.Backoff.BackoffPercent),
 		MaxDelay:       DurationToProto(x.Backoff.MaxDelay),
 		JitterPercent:  countOf(x.Backoff.JitterPercent),
+		Only:           slices.Clone(x.RetryFilter.Only),
+		Never:          slices.Clone(x.RetryFilter.Never),
 		PriorityStep:   int32(x.PriorityStep),
-		Never:          slices.Clone(x.Never),
 		OnFailure:      string(x.OnFailure),
 	}
 	return m
@@ -387,8 +388,9 @@ func RetryPolicyFromProto(m *v1.RetryPolicy) (*jobs.RetryPolicy, error) {
 	x.Backoff.BackoffPercent = r.count("retry backoff_percent", m.BackoffPercent)
 	x.Backoff.MaxDelay = r.duration("retry max_delay", m.MaxDelay)
 	x.Backoff.JitterPercent = r.count("retry jitter_percent", m.JitterPercent)
+	x.RetryFilter.Only = slices.Clone(m.Only)
+	x.RetryFilter.Never = slices.Clone(m.Never)
 	x.PriorityStep = jobs.Priority(m.PriorityStep)
-	x.Never = slices.Clone(m.Never)
 	x.OnFailure = jobs.OnFailure(m.OnFailure)
 	if r.err != nil {
 		return nil, r.err

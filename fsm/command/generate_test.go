@@ -251,8 +251,8 @@ var retryPolicies = rapid.Custom(func(t *rapid.T) jobs.RetryPolicy {
 			MaxDelay:       durations.Draw(t, "max delay"),
 			JitterPercent:  counts.Draw(t, "jitter"),
 		},
+		RetryFilter:  logbook.RetryFilter{Only: list(rapid.String()).Draw(t, "only"), Never: list(rapid.String()).Draw(t, "never")},
 		PriorityStep: jobs.Priority(rapid.Int32().Draw(t, "step")),
-		Never:        list(rapid.String()).Draw(t, "never"),
 		OnFailure:    jobs.OnFailure(rapid.String().Draw(t, "on failure")),
 	}
 })

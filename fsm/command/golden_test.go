@@ -100,7 +100,7 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{{
 			Id: jobA, Name: "patient", Kind: "mail", Retry: &v1.RetryPolicy{
 				Attempts: 5, Delay: durationpb.New(10 * time.Second), BackoffPercent: 200, MaxDelay: durationpb.New(time.Minute),
-				JitterPercent: 20, PriorityStep: -10, Never: []string{"spoilt"}, OnFailure: "park",
+				JitterPercent: 20, PriorityStep: -10, Never: []string{"spoilt"}, Only: []string{"75", "timeout"}, OnFailure: "park",
 			},
 		}}}}},
 		{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: sessionA, Job: jobA, Nonce: nonceA}}},

@@ -31,7 +31,7 @@ func triedAgain(k *kit) {
 	const delay = 3 * time.Second // until then the row looks at how the job waits
 	session := k.session("worker")
 	posting := k.posting("mail")
-	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: delay}, PriorityStep: -5, Never: []string{"address"}}
+	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: delay}, PriorityStep: -5, RetryFilter: logbook.RetryFilter{Never: []string{"address"}}}
 	job := k.post(posting)[0]
 	first := k.claim(session, job.ID)
 	k.failed(first, &logbook.Failure{Kind: "network", Message: "gone"})

@@ -2562,8 +2562,9 @@ type RetryPolicy struct {
 	MaxDelay       *durationpb.Duration   `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`                    // longest delay; unset: one hour, or delay if that is longer
 	JitterPercent  uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`    // random share of each delay
 	PriorityStep   int32                  `protobuf:"zigzag32,6,opt,name=priority_step,json=priorityStep,proto3" json:"priority_step,omitempty"`     // added to the priority before each further attempt
-	Never          []string               `protobuf:"bytes,7,rep,name=never,proto3" json:"never,omitempty"`                                          // kinds of failure that are not retried
+	Never          []string               `protobuf:"bytes,7,rep,name=never,proto3" json:"never,omitempty"`                                          // kinds of failure, or exit statuses, that are not retried, even if only matches
 	OnFailure      string                 `protobuf:"bytes,8,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`                 // after the last attempt: complete, retry or park; empty: complete
+	Only           []string               `protobuf:"bytes,9,rep,name=only,proto3" json:"only,omitempty"`                                            // kinds of failure, or exit statuses, that are retried; empty: all that are not permanent
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2652,6 +2653,13 @@ func (x *RetryPolicy) GetOnFailure() string {
 		return x.OnFailure
 	}
 	return ""
+}
+
+func (x *RetryPolicy) GetOnly() []string {
+	if x != nil {
+		return x.Only
+	}
+	return nil
 }
 
 type Job struct {
@@ -5978,7 +5986,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
 	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
-	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xc8\x02\n" +
+	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xe2\x02\n" +
 	"\vRetryPolicy\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
@@ -5988,7 +5996,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x1a\n" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\"\xe8\x0e\n" +
+	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x18\n" +
+	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xe8\x0e\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +

@@ -11,7 +11,7 @@ export interface RetryPolicy {
 	attempts?: number; delay?: string;
 	backoff_percent?: number; max_delay?: string;
 	jitter_percent?: number; priority_step?: number;
-	never?: string[]; on_failure?: "complete" | "retry" | "park";
+	only?: string[]; never?: string[]; on_failure?: "complete" | "retry" | "park";
 }
 
 export interface Posting {

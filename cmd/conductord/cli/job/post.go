@@ -359,7 +359,8 @@ func addRetryFlags(cmd *cobra.Command, policy *jobs.RetryPolicy) {
 	flags.DurationVar(&policy.MaxDelay, "retry-max-delay", 0, "maximum delay between attempts (default 1h)")
 	flags.IntVar(&policy.JitterPercent, "retry-jitter-percent", 0, "random variation of each delay, in percent, 0 to 100 (default 0)")
 	flags.Int32Var((*int32)(&policy.PriorityStep), "priority-step", 0, "change of the priority before each further attempt (default 0)")
-	flags.StringSliceVar(&policy.Never, "retry-never", nil, "failure kind that ends the attempts; repeatable or comma-separated")
+	flags.StringSliceVar(&policy.Only, "retry-only", nil, "failure kind or exit status to retry; repeatable or comma-separated (default all)")
+	flags.StringSliceVar(&policy.Never, "retry-never", nil, "failure kind or exit status that ends the attempts, even with --retry-only; repeatable or comma-separated")
 	flags.StringVar((*string)(&policy.OnFailure), "on-failure", "", "action after the last attempt: complete, retry (without limit), or park (hold for an operator) (default complete)")
 }
 
@@ -390,7 +391,7 @@ func RetryText(p *jobs.RetryPolicy) string {
 	add(p.MaxDelay != 0, "at most %s", p.MaxDelay)
 	add(p.JitterPercent != 0, "%d %% of it by chance", p.JitterPercent)
 	add(p.PriorityStep != 0, "priority %+d each time", int(p.PriorityStep))
-	add(len(p.Never) > 0, "never after %s", strings.Join(p.Never, ", "))
+	parts = append(parts, p.RetryFilter.Notes()...)
 	add(p.OnFailure != "", "then %s", p.OnFailure)
 	return strings.Join(parts, ", ")
 }

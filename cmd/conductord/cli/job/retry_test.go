@@ -18,8 +18,8 @@ func TestJobPostRetry(t *testing.T) {
 		code        int
 		says        string // shown of the job, or of the refusal
 	}{
-		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-never spoilt --on-failure park", 0,
-			"retry: 5 attempts, after TOOK, each further delay 200 % of the one before, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
+		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-only 75,timeout --retry-never spoilt --retry-never 65 --on-failure park", 0,
+			"retry: 5 attempts, after TOOK, each further delay 200 % of the one before, at most 5m0s, 20 % of it by chance, priority -10 each time, only after 75 or timeout, never after spoilt or 65, then park\n"},
 		{"a backoff by a quarter", "--attempts 3 --retry-backoff-percent 125", 0, "retry: 3 attempts, after TOOK, each further delay 125 % of the one before\n"},
 		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
 		{"too long a retention", "--retention 9000h", cli.ExitUsage, "posting retention is invalid"},
@@ -28,6 +28,8 @@ func TestJobPostRetry(t *testing.T) {
 		{"no number", "--attempts 3 --retry-jitter-percent NaN", cli.ExitUsage, "--retry-jitter-percent must be a whole number"},
 		{"too much chance", "--attempts 3 --retry-jitter-percent 200", cli.ExitUsage, "retry jitter_percent is invalid: 200 is not between 0 and 100"},
 		{"too many attempts", "--attempts 101", cli.ExitLimit, "retry attempts"},
+		{"a pattern of kinds", "--attempts 3 --retry-only card.*", cli.ExitUsage, `retry only is invalid: "card.*" is neither a kind nor an exit status`},
+		{"no exit status", "--attempts 3 --retry-never 0", cli.ExitUsage, "retry never is invalid: 0 is no exit status"},
 		{"no such end", "--on-failure hope", cli.ExitUsage, `"hope" is none of [complete retry park]`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
