@@ -42,7 +42,7 @@ func TestClientReadsResultsBySymbol(t *testing.T) {
 				}
 				return tries, nil
 			}, flow.Provides("try")))
-			return []flow.Node{part.WithRetry(flow.ForEach("places", []string{"here", "there"}, flow.Provides("place")))}, nil
+			return []flow.Node{part.WithRetry(flow.ForEach("places", []string{"here", "there"}, flow.Provides("place"), flow.RetryPermanent()))}, nil
 		},
 		"each": func() ([]flow.Node, error) {
 			body := flow.Linear("body", flow.Func("square", func(_ context.Context, in struct {

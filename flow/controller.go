@@ -48,6 +48,9 @@ type History struct {
 	// Rounds are the rounds so far, oldest first; none before the first Next. When an outer retry
 	// starts this retry again, Rounds is empty again.
 	Rounds []Round
+	// Failure is the failure to decide about, for OnFailure. It is the failure of a step, or of a
+	// retry inside this one.
+	Failure *logbook.Failure
 }
 
 // Round is one run of a retry's flow.
@@ -88,8 +91,11 @@ const (
 type Retrier struct{ step *Step }
 
 // NewRetrier makes a retry with a controller. The option Provides names the value of each round.
+// The controller decides about permanent failures too: see History.Failure.
 func NewRetrier(name string, controller Controller, options ...RetryOption) *Retrier {
-	return newRetrier(name, controller, derivation{}, nil, options)
+	retrier := newRetrier(name, controller, derivation{}, nil, options)
+	retrier.step.ownController = true
+	return retrier
 }
 
 func newRetrier(name string, controller Controller, derived derivation, faults []error, options []RetryOption) *Retrier {

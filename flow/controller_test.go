@@ -72,8 +72,43 @@ func play(retry *flow.Step, arguments logbook.Values) string {
 	return "no end"
 }
 
-// TestForEachGoesByValue: if the list has changed since the flow began, its untried values are
-// tried, and no value is tried again.
+// TestFailuresEndRounds: which failures allow another round.
+func TestFailuresEndRounds(t *testing.T) {
+	woot, spoilt := &logbook.Failure{Kind: "error"}, &logbook.Failure{Kind: "spoilt", Code: 7}
+	permanent := &logbook.Failure{Kind: "spoilt", Permanent: true}
+	stubborn := badController{flow.Decision{Verdict: flow.VerdictRetry}}
+	const again, revert, all = flow.VerdictRetry, flow.VerdictRevert, flow.VerdictRevertAll
+	for _, row := range []struct {
+		name    string
+		retry   *flow.Retrier
+		failure *logbook.Failure
+		want    flow.Verdict
+	}{
+		{"any", flow.Times("r", 2), woot, again},
+		{"permanent", flow.Times("r", 2), permanent, revert},
+		{"permanent, of values", flow.ForEach("r", []int{1, 2}), permanent, revert},
+		{"permanent, of a list", flow.ParameterizedForEach("r", "list"), permanent, revert},
+		{"permanent, and another round", flow.Times("r", 2, flow.RetryPermanent()), permanent, again},
+		{"permanent, and a kind that ends", flow.Times("r", 2, flow.RetryPermanent(), flow.RetryNever("spoilt")), permanent, revert},
+		{"permanent, reverting all", flow.Times("r", 2, flow.RevertingAll()), permanent, all},
+		{"permanent, for a controller", flow.NewRetrier("r", stubborn), permanent, again},
+		{"never, for a controller", flow.NewRetrier("r", stubborn, flow.RetryNever("spoilt")), spoilt, revert},
+		{"never, another kind", flow.Times("r", 2, flow.RetryNever("spoil", "8")), spoilt, again},
+		{"never, a status", flow.Times("r", 2, flow.RetryNever("spoil"), flow.RetryNever("7")), spoilt, revert},
+		{"only", flow.Times("r", 2, flow.RetryOnly("spoilt")), spoilt, again},
+		{"only, another kind", flow.Times("r", 2, flow.RetryOnly("spoilt")), woot, revert},
+		{"revert, whatever fails", flow.AlwaysRevert("r", flow.RetryOnly("spoilt")), spoilt, revert},
+		{"revert all, whatever fails", flow.AlwaysRevertAll("r", flow.RetryNever("spoilt")), spoilt, all},
+	} {
+		history := &flow.History{Arguments: logbook.Values{"list": json.RawMessage("[1, 2]")}, Rounds: []flow.Round{{Value: json.RawMessage("1")}}, Failure: row.failure}
+		if got, err := retryStep(t, row.retry, "list").Decide(history); err != nil || got.Verdict != row.want {
+			t.Errorf("%s: %v, %v, want %v", row.name, got.Verdict, err, row.want)
+		}
+	}
+}
+
+// TestForEachGoesByValue: a list that has changed since the flow began still
+// has its untried values, and nothing is tried once more.
 func TestForEachGoesByValue(t *testing.T) {
 	retry := retryStep(t, flow.ForEach("r", []int{9, 3, 7}))
 	history := &flow.History{Rounds: []flow.Round{{Value: json.RawMessage(" 3")}, {Value: json.RawMessage("9")}}}
@@ -161,6 +196,11 @@ func TestFaultsOfRetries(t *testing.T) {
 		{"one over two", flow.Linear("f", flow.Linear("g").WithRetry(shared)).WithRetry(shared), flow.ErrDuplicate, "stands over two flows"},
 		{"named as a step", flow.Linear("f", step("r")).WithRetry(flow.Times("r", 2)), flow.ErrDuplicate, `two steps are named "r"`},
 		{"jitter", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Pause(flow.Backoff{JitterPercent: 101}))), flow.ErrInvalid, "jitter"},
+		{"too many failures", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryOnly(strings.Split("abcdefghijklmnopq", "")...))), logbook.ErrLimit, "retry only is too large: 17 entries, and the limit is 16"},
+		{"a pattern", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryNever("card.*"))), flow.ErrInvalid, `step "r": retry never is invalid: "card.*" is neither a kind nor an exit status`},
+		{"no failures", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryOnly())), flow.ErrInvalid, "lists no failures"},
+		{"of a step: no exit status", flow.Linear("f", step("a", flow.RetryNever("0"))), flow.ErrInvalid, `step "a": retry never is invalid: 0 is no exit status`},
+		{"of a step: no failures", flow.Linear("f", step("a", flow.RetryNever())), flow.ErrInvalid, "lists no failures"},
 		{"at most once", flow.Linear("f", flow.Linear("g", step("a", flow.AtMostOnce()))).WithRetry(flow.Times("r", 2)), flow.ErrInvalid, "stands under retry"},
 		{"missing values", flow.Linear("f").WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},
 		{"value from inside", flow.Linear("f", step("a", flow.Provides("list"))).WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},
@@ -213,7 +253,7 @@ func TestOptionsFit(t *testing.T) {
 			t.Errorf("a retry takes %s", name)
 		}
 	}
-	for name, option := range map[string]flow.RetryOption{"Pause": flow.Pause(flow.Backoff{}), "RevertingAll": flow.RevertingAll()} {
+	for name, option := range map[string]flow.RetryOption{"Pause": flow.Pause(flow.Backoff{}), "RevertingAll": flow.RevertingAll(), "RetryPermanent": flow.RetryPermanent()} {
 		if _, both := option.(flow.StepOption); both {
 			t.Errorf("a step takes %s", name)
 		}

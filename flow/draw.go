@@ -90,6 +90,12 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.retry.Attempts > 1 {
 		note("up to %d attempts, %s apart", step.retry.Attempts, step.retry.Delay.Round(time.Millisecond))
 	}
+	for _, condition := range step.filter.Notes() {
+		note("retry %s", condition)
+	}
+	if step.retryPermanent {
+		note("retry after permanent failures too")
+	}
 	if step.waitAtMost > 0 {
 		note("may say \"not yet\" for %s", step.waitAtMost)
 	}

@@ -108,13 +108,26 @@ func TestShadowedNames(t *testing.T) {
 // bounds is a fault.
 func TestAttemptsOfSteps(t *testing.T) {
 	step := flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{Attempts: 3, Delay: time.Hour, BackoffPercent: 200, JitterPercent: 50}))
+	woot := &logbook.Failure{Kind: "error"}
 	for failures, again := range map[int]bool{1: true, 2: true, 3: false} {
 		longest := step.Retry().Longest(failures)
-		if delay, more := step.Again(failures); more != again || delay > longest || delay < longest/2 {
+		if delay, more := step.Again(failures, woot); more != again || delay > longest || delay < longest/2 {
 			t.Errorf("after %d failures: %s, %v", failures, delay, more)
 		}
 	}
-	if _, more := flow.NewStep("a", idle{}).Again(1); more {
+	spoilt := flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{Attempts: 3}), flow.RetryOnly("error", "75"), flow.RetryNever("74"))
+	for _, row := range []struct {
+		failure logbook.Failure
+		want    bool
+	}{
+		{*woot, true}, {logbook.Failure{Kind: "error", Permanent: true}, false}, {logbook.Failure{Kind: "spoilt"}, false},
+		{logbook.Failure{Kind: "handler.exit", Code: 75}, true}, {logbook.Failure{Kind: "error", Code: 74}, false},
+	} {
+		if _, more := spoilt.Again(1, &row.failure); more != row.want {
+			t.Errorf("after %+v: tried again %t, want %t", row.failure, more, row.want)
+		}
+	}
+	if _, more := flow.NewStep("a", idle{}).Again(1, woot); more {
 		t.Error("a step without a policy is tried again")
 	}
 	_, err := flow.Compile(flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{JitterPercent: 101})))

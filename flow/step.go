@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -38,6 +39,7 @@ type Step struct {
 	timeout         time.Duration
 	deadline        time.Duration
 	retry           Backoff
+	filter          logbook.RetryFilter
 	atMostOnce      bool
 	uninterruptible bool
 	repeatable      bool
@@ -54,6 +56,9 @@ type Step struct {
 	controller   Controller
 	pause        *Backoff
 	revertingAll bool
+
+	retryPermanent bool
+	ownController  bool // of the program
 
 	rebind   map[string]string
 	injected logbook.Values // by argument
@@ -197,7 +202,7 @@ func Timeout(d time.Duration) StepOption { return stepOption(func(s *Step) { s.t
 func Deadline(d time.Duration) StepOption { return stepOption(func(s *Step) { s.deadline = d }) }
 
 // Retry tries the step again after a failure that is not permanent. It applies to execute and
-// revert, each counted separately.
+// revert, each counted separately. RetryOnly and RetryNever select failures.
 func Retry(policy Backoff) StepOption { return stepOption(func(s *Step) { s.retry = policy }) }
 
 // AtMostOnce prevents a second start of the step. If the conductor dies while the step runs, the
@@ -247,12 +252,16 @@ func (s *Step) Next(history *History) (value any, err error) {
 	return s.controller.Next(history)
 }
 
-// Decide calls the controller of a retry about a failure, and applies the options Pause and
-// RevertingAll to the decision. It returns an error if the controller panics or returns an
+// Decide calls the controller of a retry about a failure, and applies the retry's options to the
+// decision. It returns an error if the controller panics or returns an
 // invalid decision.
 func (s *Step) Decide(history *History) (decision Decision, err error) {
 	defer CatchPanic(&err)
+	allowed := s.allowsRound(history.Failure) // before the controller can change the history
 	decision = s.controller.OnFailure(history)
+	if decision.Verdict == VerdictRetry && !allowed {
+		decision = Decision{Verdict: VerdictRevert}
+	}
 	switch {
 	case decision.Verdict < VerdictRetry || decision.Verdict > VerdictRevertAll:
 		return Decision{}, fmt.Errorf("its controller has given no verdict that there is: %d", decision.Verdict)
@@ -302,10 +311,11 @@ func (s *Step) Deadline() time.Duration { return s.deadline }
 // Retry is the step's retry policy.
 func (s *Step) Retry() Backoff { return s.retry }
 
-// Again reports whether the step is tried again after a number of failures, and after which
-// delay. Attempts that a crash cut off do not count as failures.
-func (s *Step) Again(failures int) (time.Duration, bool) {
-	return s.retry.Wait(failures, rand.Uint64()), failures < s.retry.Tries()
+// Again reports whether the step is tried again after a number of failures, of which the given one
+// is the last, and after which delay. Attempts that a crash cut off do not count as failures.
+func (s *Step) Again(failures int, last *logbook.Failure) (time.Duration, bool) {
+	again := failures < s.retry.Tries() && !last.Permanent && s.filter.Allows(last)
+	return s.retry.Wait(failures, rand.Uint64()), again
 }
 
 // AtMostOnce reports whether the step must never be started twice.
@@ -382,7 +392,7 @@ func (s *Step) check() {
 		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
 	}
 	s.checkRepeatable()
-	if err := s.retry.Check("retry"); err != nil {
+	if err := cmp.Or(s.retry.Check("retry"), s.filter.Check(logbook.MaxLimits, "retry")); err != nil {
 		s.fault("%w", err)
 	}
 	s.checkNames("requires", argumentNames(s.requires))

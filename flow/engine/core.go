@@ -301,9 +301,9 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
 		v.failedExecutions++
-		delay, again = c.plan.Step(step).Again(v.failedExecutions)
+		delay, again = c.plan.Step(step).Again(v.failedExecutions, attempt.Failure)
 		end := c.deadline(step, now)
-		again = again && !attempt.Failure.Permanent && (end.IsZero() || now.Add(delay).Before(end))
+		again = again && (end.IsZero() || now.Add(delay).Before(end))
 	}
 	if again && v.intention != logbook.IntendRevert {
 		if c.held {

@@ -71,15 +71,16 @@ type world struct {
 	begins   bool         // the claims stand for the first marks
 	pool     *engine.Pool // shared by all runs of the flow, as in a daemon
 	count    int
-	fails    bool  // some step fails permanently, so the flow cannot succeed
-	broken   bool  // some revert fails permanently, so the flow may end in failure
-	once     bool  // some step is at most once: an interruption may make it fail
-	decides  bool  // some decider says no: steps that fail may never run
-	walled   bool  // some retry undoes the whole flow, so the end may depend on which of two steps fails first
-	retried  bool  // some step fails for good in a round that is not the last
-	holds    bool  // a failure holds the flow
-	undoLast bool  // a takeover undoes the last finished steps
-	values   []int // of the retries around the node that is drawn: their rounds
+	fails    bool   // some step fails for good, so the flow cannot succeed
+	broken   bool   // some revert fails for good, so the flow may end in failure
+	once     bool   // some step is at most once: an interruption may make it fail
+	decides  bool   // some decider says no: steps that fail may never run
+	walled   bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
+	retried  bool   // some step fails for good in a round that is not the last
+	holds    bool   // a failure holds the flow
+	undoLast bool   // a takeover undoes the last finished steps
+	values   []int  // of the retries around the node that is drawn: their rounds
+	ends     []bool // of these retries: a failure for good ends their rounds
 
 	interrupted bool        // the present series of runs has been, so far
 	cancelled   atomic.Bool // and was told to revert
@@ -217,6 +218,12 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 	if rapid.Bool().Draw(rt, "pause") {
 		options = append(options, flow.Pause(flow.Backoff{Delay: time.Microsecond, JitterPercent: 50}))
 	}
+	ends := rapid.Bool().Draw(rt, "ends at a failure for good")
+	if options = append(options, flow.RetryPermanent()); ends {
+		w.walled = true
+		selects := rapid.SampledFrom([]flow.RetryOption{flow.RetryNever("spoilt"), flow.RetryOnly("error")}).Draw(rt, "selects")
+		options[len(options)-1] = selects
+	}
 	retry := "retry-" + name
 	var r *flow.Retrier
 	switch kind {
@@ -230,8 +237,10 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 		w.walled = true
 		rounds, r = 1, flow.AlwaysRevertAll(retry, options[0])
 	}
-	w.values = append(w.values, rounds)
-	return func(f *flow.Flow) *flow.Flow { return f.WithRetry(r) }, func() { w.values = w.values[:len(w.values)-1] }
+	w.values, w.ends = append(w.values, rounds), append(w.ends, ends)
+	return func(f *flow.Flow) *flow.Flow { return f.WithRetry(r) }, func() {
+		w.values, w.ends = w.values[:len(w.values)-1], w.ends[:len(w.ends)-1]
+	}
 }
 
 // always is how many attempts fail of a step that never succeeds. Where each owner undoes the
@@ -247,7 +256,9 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		// It fails permanently in a number of rounds of the outer retry.
 		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")
 		task.value = fmt.Sprintf("v%d", n-1)
-		w.fails = w.fails || task.rounds >= w.values[n-1]
+		task.spoilt = rapid.Bool().Draw(rt, "spoilt")
+		options = append(options, flow.RetryNever("spoilt"))
+		w.fails = w.fails || task.rounds >= w.values[n-1] || w.ends[n-1] && task.rounds > 0
 		w.retried = w.retried || task.rounds > 0
 		options = append(options, flow.Requires(task.value))
 	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
@@ -637,6 +648,7 @@ type drawnTask struct {
 	once, undo     bool
 	repeatable     bool
 	rounds         int
+	spoilt         bool   // its failures in these rounds have a kind that is not tried again; else they are permanent
 	length         int    // of its list, with that of the round
 	value          string // the name of the retry's, under which it stands
 }
@@ -673,6 +685,9 @@ func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 		return nil, flow.NotYet(flow.MinAsk, call.Asked)
 	}
 	if d.rounds > 0 && d.round(call) <= d.rounds {
+		if d.spoilt {
+			return nil, flow.Fail("spoilt", errors.New("not in this round"))
+		}
 		return nil, flow.Permanent(errors.New("not in this round"))
 	}
 	if call.Attempt <= d.fail {

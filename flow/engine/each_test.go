@@ -134,10 +134,10 @@ func TestCrashesOfGrowingFlows(t *testing.T) {
 		}, flow.Provides("y"))
 		odd := func(results logbook.Values) (bool, error) { return string(results["choosy"]) != "3", nil }
 		graph := flow.Graph("g", choosy, step("odd")).Link("choosy", "odd", flow.Decide("odd", odd), flow.Reaching(flow.DepthAtom))
-		inner := flow.Each("inner", "list", "x", flow.Linear("again", graph).WithRetry(flow.Times("t", 2, flow.Provides("t"))), flow.Gather("y", "ys"))
+		inner := flow.Each("inner", "list", "x", flow.Linear("again", graph).WithRetry(flow.Times("t", 2, flow.Provides("t"), flow.RetryPermanent())), flow.Gather("y", "ys"))
 		outer := flow.Each("outer", "lists", "list", flow.Linear("both", step("first"), inner, step("second", flow.Requires("ys"))), flow.Gather("ys", "all"))
 		rounds := [][][]int{{{1, 9}, {2}, {3}}, {{9}}, {{}, {1, 2, 3}}}
-		return flow.Linear("f", step("before"), outer.WithRetry(flow.ForEach("r", rounds, flow.Provides("lists"))), step("after", flow.Requires("all")))
+		return flow.Linear("f", step("before"), outer.WithRetry(flow.ForEach("r", rounds, flow.Provides("lists"), flow.RetryPermanent())), step("after", flow.Requires("all")))
 	}
 	for _, workers := range []int{1, 4} {
 		trace := enginetest.CrashEverywhere(t, build, nil, enginetest.Workers(workers))

@@ -255,6 +255,12 @@ func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
 		d.walls = true
 		policy = append(policy, flow.RevertingAll())
 	}
+	if d.oneIn(3, "ends at some failures") {
+		d.walls = true
+		policy = append(policy, d.selects()...)
+	} else {
+		policy = append(policy, flow.RetryPermanent())
+	}
 	retry = d.retrier(kind, "retry "+name, &r, options, policy)
 	d.retries = append(d.retries, r)
 	return retry, func() { d.retries = d.retries[:len(d.retries)-1] }
@@ -282,6 +288,19 @@ func (d *drawing) retrier(kind, name string, r *drawnRetry, options, policy []fl
 	return flow.AlwaysRevertAll(name, options...)
 }
 
+// selects draws the failures that end a retry. Panics are among them, or no failure but permanent ones.
+func (d *drawing) selects() []flow.RetryOption {
+	switch rapid.IntRange(0, 2).Draw(d.rt, "selects") {
+	case 0:
+		d.has("retry never")
+		return []flow.RetryOption{flow.RetryNever(logbook.FailurePanic)}
+	case 1:
+		d.has("retry only")
+		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult)}
+	}
+	return nil
+}
+
 func (d *drawing) step() *flow.Step {
 	d.steps++
 	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
@@ -301,6 +320,10 @@ func (d *drawing) step() *flow.Step {
 		a.attempts = rapid.IntRange(2, 3).Draw(d.rt, "attempts")
 		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Minute
 		options = append(options, flow.Retry(flow.Backoff{Attempts: a.attempts, Delay: delay, BackoffPercent: 200, JitterPercent: 50}))
+		if a.ends = d.oneIn(3, "ends at panics"); a.ends {
+			d.has("step never")
+			options = append(options, flow.RetryNever(logbook.FailurePanic))
+		}
 	}
 	if d.oneIn(4, "priority") {
 		options = append(options, flow.Priority(rapid.IntRange(-1, 1).Draw(d.rt, "its priority")))
@@ -398,7 +421,7 @@ func (d *drawing) undoing(a *actor) {
 	}
 	a.undoFlaw = rapid.SampledFrom([]string{"error", "panic", "permanent", "timeout"}).Draw(d.rt, "undo flaw")
 	a.undoFails = rapid.IntRange(1, a.attempts).Draw(d.rt, "undo failures")
-	d.breaks = d.breaks || a.undoFails >= a.attempts || a.undoFlaw == "permanent"
+	d.breaks = d.breaks || a.undoFails >= a.attempts || a.undoFlaw == "permanent" || a.ends && a.undoFlaw == "panic"
 }
 
 // actors is the outside world of one flow in one series of runs.
@@ -450,6 +473,7 @@ type actor struct {
 	values   []string // of the retries around it
 	given    []string // values that it may get from other steps
 	attempts int
+	ends     bool // a panic is not tried again
 	once     bool
 	undo     bool
 	asks     int // so often it says "not yet", before anything else

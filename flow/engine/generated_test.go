@@ -86,7 +86,7 @@ var least = map[string]int{
 	"depth all": 1, "depth flow": 1, "depth neighbors": 1, "depth atom": 1, "leaves task ignore": 1,
 	"retry: times": 50, "retry: for each": 45, "retry: parameterized": 20, "retry: own": 45, "retry: revert": 25, "retry: revert all": 25,
 	"retry: no values": 25, "nested retry: times": 25, "nested retry: for each": 6, "nested retry: own": 5, "nested retry: parameterized": 3,
-	"pause": 60, "reverting all": 60, "several rounds": 30, "task begins again after its undo": 30, "retry begins again after its undo": 4,
+	"pause": 60, "reverting all": 60, "retry never": 20, "retry only": 20, "step never": 20, "several rounds": 30, "task begins again after its undo": 30, "retry begins again after its undo": 4,
 	"task execute fails: error": 40, "task execute fails: panic": 30, "task execute fails: result": 30, "task execute fails: timeout": 4,
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,

@@ -174,11 +174,11 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	delay, again := time.Duration(0), v.loses(attempt.Failure)
 	if !again {
 		v.failedUndo++
-		delay, again = c.plan.Step(step).Again(v.failedUndo)
+		delay, again = c.plan.Step(step).Again(v.failedUndo, attempt.Failure)
 	}
 	attempts := []logbook.Attempt{attempt}
 	ends := !c.broken || c.held // a held flow whose revert fails is not held any more
-	if ends && again && !attempt.Failure.Permanent {
+	if ends && again {
 		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 		c.postpone(step, delay, now)
 		return

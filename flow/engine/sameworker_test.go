@@ -35,7 +35,7 @@ func TestSameWorker(t *testing.T) {
 		{"a revert", flow.Linear("f", on("a"), same, on("c")), "v v -w w v x", 0,
 			"a execute for any, b execute for v/name-v, c execute for any, c revert for any, b revert for v/name-v, a revert for any"},
 		{"it fails itself", flow.Linear("f", on("a"), same), "v -v v v", 0, "a execute for any, b execute for v/name-v, b revert for v/name-v, a revert for any"},
-		{"again on another worker", flow.Linear("f", on("a"), same).WithRetry(flow.Times("again", 2)), "v -v v v w w", 0,
+		{"again on another worker", flow.Linear("f", on("a"), same).WithRetry(flow.Times("again", 2, flow.RetryPermanent())), "v -v v v w w", 0,
 			"a execute for any, b execute for v/name-v, b revert for v/name-v, a revert for any, a execute for any, b execute for w/name-w"},
 		{"no worker takes it", flow.Linear("f", on("a"), same), "v none v", 0, "a execute for any, b execute for v/name-v, a revert for any"},
 		{"no worker takes it, after one was lost", flow.Linear("f", on("a"), same), "v lost none v v", 0,

@@ -336,6 +336,8 @@ func (s *scenario) parseLink(words []string) []flow.LinkOption {
 //	gives=A     provides its value as A
 //	pause=D     waits between rounds
 //	all         reverts everything in the end
+//	only=K;K    tries again only after these kinds and statuses (never=K;K: not after these)
+//	permanent   tries again after permanent failures too
 func parseRetry(word string, rest []string) *flow.Retrier {
 	var options []flow.RetryOption
 	for _, word := range rest {
@@ -347,6 +349,12 @@ func parseRetry(word string, rest []string) *flow.Retrier {
 			options = append(options, flow.Pause(flow.Backoff{Delay: duration(value)}))
 		case "all":
 			options = append(options, flow.RevertingAll())
+		case "only":
+			options = append(options, flow.RetryOnly(strings.Split(value, ";")...))
+		case "never":
+			options = append(options, flow.RetryNever(strings.Split(value, ";")...))
+		case "permanent":
+			options = append(options, flow.RetryPermanent())
 		}
 	}
 	key, value, _ := strings.Cut(word, "=")
@@ -406,6 +414,8 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	once        at most once
 //	repeatable  may run ahead of its record
 //	permanent   its failures are permanent
+//	fault=K,N   they are of a kind, with a status
+//	only=K;K    tried again only after these kinds and statuses (never=K;K: not after these)
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
 //	deadline=D  and all of them together so long
@@ -437,6 +447,12 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		case "retry":
 			attempts, delay, _ := strings.Cut(value, ",")
 			options = append(options, flow.Retry(flow.Backoff{Attempts: count(attempts), Delay: duration(delay)}))
+		case "only":
+			options = append(options, flow.RetryOnly(strings.Split(value, ";")...))
+		case "never":
+			options = append(options, flow.RetryNever(strings.Split(value, ";")...))
+		case "fault":
+			task.fault = value
 		case "noundo":
 			undo = false
 		case "steady":
@@ -766,7 +782,7 @@ type scriptedTask struct {
 	name           string
 	fail, undoFail int
 	takes, moment  time.Duration
-	flaw           string
+	flaw, fault    string
 	says           int
 	sayFor         time.Duration
 	asks, undoAsks int
@@ -806,13 +822,13 @@ func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error
 		return nil, flow.NotYet(s.again)
 	}
 	if slices.Contains(s.failOn, value) {
-		return nil, errors.New("woot")
+		return nil, s.failure("woot")
 	}
 	if call.Attempt <= s.fail {
 		if s.flaw == "permanent" {
-			return nil, flow.Permanent(errors.New("woot"))
+			return nil, flow.Permanent(s.failure("woot"))
 		}
-		return nil, errors.New("woot")
+		return nil, s.failure("woot")
 	}
 	switch s.flaw {
 	case "panics":
@@ -823,6 +839,15 @@ func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error
 		return 17, nil
 	}
 	return map[string]any{"step": call.Step, "x": call.Attempt}, nil
+}
+
+// failure is of the kind and with the status that the script gives to the step, if any.
+func (s *scriptedTask) failure(message string) error {
+	if s.fault == "" {
+		return errors.New(message)
+	}
+	kind, status, _ := strings.Cut(s.fault, ",")
+	return &logbook.Failure{Kind: kind, Code: count(cmp.Or(status, "0")), Message: message}
 }
 
 type undoableTask struct{ *scriptedTask }
@@ -841,7 +866,7 @@ func (s *undoableTask) Revert(_ context.Context, call *flow.Call) error {
 		return flow.NotYet(s.undoAgain)
 	}
 	if call.Attempt <= s.undoFail {
-		return errors.New("nasty")
+		return s.failure("nasty")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type scope struct {
 func (c *core) resolve(step int, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
-		decision, failure := c.ask(s)
+		decision, failure := c.ask(s, cause)
 		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.isRestartingAround(s) {
 			if failure = c.exhausted(s); failure == nil {
 				c.restart(s, decision.Delay, now)
@@ -89,9 +89,9 @@ func (f *facts) isRestartingAround(s int) bool {
 	return false
 }
 
-// ask asks the retry of a scope to decide about the failures in the scope. A returned failure
-// is a failure of the retry itself.
-func (f *facts) ask(s int) (flow.Decision, *logbook.Failure) {
+// ask asks the retry of a scope to decide about a failure in the scope. The
+// failure that it returns is that of the retry itself.
+func (f *facts) ask(s int, cause *logbook.Failure) (flow.Decision, *logbook.Failure) {
 	retry := f.plan.Scopes()[s].Retry
 	history, failure := f.history(s)
 	if failure != nil {
@@ -100,6 +100,7 @@ func (f *facts) ask(s int) (flow.Decision, *logbook.Failure) {
 	if n := len(history.Rounds); n > 0 {
 		history.Rounds[n-1].Failures = f.roundFailures(s)
 	}
+	history.Failure = flow.FitFailure(cause, f.limits) // a copy
 	decision, err := f.plan.Step(retry).Decide(history)
 	return decision, flow.FailureOf(err).Foreign()
 }
