@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -37,6 +38,33 @@ func ExampleForEach() {
 	//   build (linear)
 	//     2. regions: decides about failures here; provides region
 	//     3. create: region ← regions; provides server
+}
+
+// patient waits until a region has room, for at most five rounds.
+type patient struct{}
+
+func (patient) Next(h *flow.History) (any, error) { return len(h.Rounds) + 1, nil }
+
+func (patient) OnFailure(h *flow.History) flow.Decision {
+	if h.Failure.Matches("region.full") && len(h.Rounds) < 5 {
+		return flow.Decision{Verdict: flow.VerdictRetry, Delay: time.Duration(len(h.Rounds)) * time.Minute}
+	}
+	return flow.Decision{Verdict: flow.VerdictRevert}
+}
+
+// A controller decides by the failure, and sets the delay before the next round.
+func ExampleNewRetrier() {
+	create := flow.Func("create", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
+	plan, err := flow.Compile(flow.Linear("build", create).WithRetry(flow.NewRetrier("patient", patient{}, flow.Provides("round"))))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Print(plan.Outline())
+	// Output:
+	// build (linear)
+	//   1. patient: decides about failures here; provides round
+	//   2. create
 }
 
 // A decider ignores a step, by what another has found.

@@ -254,7 +254,7 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.ProvidesAs(s.Provides.As))
 	}
 	if s.Retry != nil {
-		options = append(options, flow.Retry(s.Retry.backoff()))
+		options = append(options, s.Retry.options()...)
 	}
 	if s.WaitAtMost > 0 {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
@@ -299,6 +299,26 @@ func values(given logbook.Values) map[string]any {
 		values[name] = value
 	}
 	return values
+}
+
+// options are the retry of a step.
+func (b *Backoff) options() []flow.StepOption {
+	options := []flow.StepOption{flow.Retry(b.backoff())}
+	for _, filter := range b.filter() {
+		options = append(options, filter)
+	}
+	return options
+}
+
+// filter selects the failures of a step or of a round.
+func (b *Backoff) filter() (options []flow.Option) {
+	if len(b.Only) > 0 {
+		options = append(options, flow.RetryOnly(b.Only...))
+	}
+	if len(b.Never) > 0 {
+		options = append(options, flow.RetryNever(b.Never...))
+	}
+	return options
 }
 
 func (b Backoff) backoff() flow.Backoff {

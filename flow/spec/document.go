@@ -37,7 +37,12 @@
 // failed permanently. It is not the retry of a step:
 //
 //	retry = {times = 3, delay = "1s", jitter_percent = 20}
-//	retry = {for_each = ["eu", "us"], provides = "region"}
+//	retry = {for_each = ["eu", "us"], provides = "region", permanent = "retry"}
+//
+// Every retry can select failures, by their kinds and exit statuses:
+//
+//	retry = {attempts = 3, only = ["timeout", 75]}
+//	retry = {times = 3, never = ["card.declined"]}
 //
 // A step or flow of a graph can have conditions on earlier results. The set of conditions is
 // closed, because a document has no code: see Condition.
@@ -253,13 +258,15 @@ type Duration time.Duration
 // MarshalText writes the duration so that Parse reads it again.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// Backoff is a flow.Backoff in the form of documents.
+// Backoff is a flow.Backoff and a logbook.RetryFilter in the form of documents.
 type Backoff struct {
 	Attempts       int      `json:"attempts,omitempty"` // unset for the rounds of a flow
 	Delay          Duration `json:"delay,omitzero"`
 	BackoffPercent int      `json:"backoff_percent,omitempty"`
 	MaxDelay       Duration `json:"max_delay,omitzero"`
 	JitterPercent  int      `json:"jitter_percent,omitempty"`
+	Only           []string `json:"only,omitempty"` // see logbook.RetryFilter
+	Never          []string `json:"never,omitempty"`
 }
 
 // Rounds is the retry of a flow: it sets whether the whole flow begins again when one of its
@@ -273,6 +280,7 @@ type Rounds struct {
 
 	Provides string `json:"provides,omitempty"` // the value of a round
 	Backoff
+	Permanent    string `json:"permanent,omitempty"` // "retry": another round after permanent failures too
 	RevertingAll bool   `json:"reverting_all,omitempty"`
 	Version      string `json:"version,omitempty"`
 }

@@ -401,7 +401,32 @@ func (r *reader) pause(t *table) Backoff {
 		BackoffPercent: t.integer("backoff_percent", 100, logbook.MaxBackoffPercent),
 		MaxDelay:       t.duration("max_delay"),
 		JitterPercent:  t.integer("jitter_percent", 0, 100),
+		Only:           r.failures(t, "only"),
+		Never:          r.failures(t, "never"),
 	}
+}
+
+// failures reads a list of a logbook.RetryFilter. Exit statuses can be numbers.
+func (r *reader) failures(t *table, key string) []string {
+	if list, ok := t.values[key].([]any); ok {
+		texts := make([]any, len(list))
+		for i, item := range list {
+			if texts[i] = item; kindOf(item) == "a number" {
+				texts[i] = fmt.Sprint(item)
+			}
+		}
+		t.values[key] = texts
+	}
+	failures := t.texts(key)
+	if t.failed(key) || !t.has(key) {
+		return failures
+	}
+	if len(failures) == 0 {
+		t.fault(key, "empty; leave it out, or list kinds of failure and exit statuses")
+	} else if err := logbook.CheckRetryEntries(logbook.MaxLimits, "the list", failures); err != nil {
+		t.fault(key, "%v", err)
+	}
+	return failures
 }
 
 func (r *reader) store(t *table, key string) logbook.Values {

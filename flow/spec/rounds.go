@@ -29,6 +29,7 @@ func (r *reader) rounds(t *table, flowName string) *Rounds {
 		AlwaysRevertAll: inner.truth("always_revert_all"),
 		Provides:        inner.text("provides"),
 		Backoff:         r.pause(inner),
+		Permanent:       inner.choice("permanent", []string{"end", "retry"}),
 		RevertingAll:    inner.truth("reverting_all"),
 		Version:         inner.text("version"),
 	}
@@ -83,7 +84,7 @@ func (r *reader) checkMode(t *table, rounds *Rounds) {
 		return
 	}
 	if always := given[0]; rounds.AlwaysRevert || rounds.AlwaysRevertAll {
-		for _, key := range []string{"provides", "delay", "backoff_percent", "max_delay", "jitter_percent", "reverting_all"} {
+		for _, key := range []string{"provides", "delay", "backoff_percent", "max_delay", "jitter_percent", "only", "never", "permanent", "reverting_all"} {
 			if t.has(key) {
 				t.fault(key, "with %s there is no second round", always)
 			}
@@ -156,6 +157,12 @@ func (r *Rounds) retrier() *flow.Retrier {
 	}
 	if r.Delay > 0 {
 		options = append(options, flow.Pause(r.backoff()))
+	}
+	for _, filter := range r.filter() {
+		options = append(options, filter)
+	}
+	if r.Permanent == "retry" {
+		options = append(options, flow.RetryPermanent())
 	}
 	if r.RevertingAll {
 		options = append(options, flow.RevertingAll())
