@@ -218,7 +218,8 @@ type finish struct {
 	releases  int  // how often a run was released because it only waited
 	holes     bool // an each was ignored, so that its instances are not recorded
 	crashes   int
-	cutOff    bool // the last run was
+	cutOff    bool            // the last run was
+	lost      map[string]bool // executions that were running when a run was cut off
 }
 
 // series runs a flow until it ends, with a mishap in each of the first runs.
@@ -230,7 +231,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 		w.early = firstSteps(c.plan)
 	}
 	c.updates, c.runs = nil, nil
-	f := finish{}
+	f := finish{lost: make(map[string]bool)}
 	for claim := 0; claim < len(mishaps)+1+f.releases; claim++ {
 		m := mishap{crash: -1, suspend: -1, cancel: -1}
 		if claim < len(mishaps) {
@@ -253,6 +254,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 			if f.detail = w.journal.lost(logbook.Token{Index: f.claim}, c.begins); !f.detail.Begun.IsZero() {
 				c.has("taken up without a record")
 			}
+			f.noteLost()
 		}
 		if err == nil {
 			c.settled(rt, f)
@@ -280,6 +282,16 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 		rt.Fatalf("%s", c)
 	}
 	return f
+}
+
+// noteLost notes the executions that were running when the run was cut off.
+func (f *finish) noteLost() {
+	for i := range f.detail.Atoms {
+		atom := &f.detail.Atoms[i]
+		if n := len(atom.Attempts); n > 0 && !atom.Attempts[n-1].Ended() && atom.Attempts[n-1].Action == logbook.ActionExecute {
+			f.lost[executionOf(atom.Name, atom.Attempts[n-1].Number)] = true
+		}
+	}
 }
 
 // tookOver holds of the last run: it chooses steps to undo only where the one before was cut off.
@@ -451,10 +463,8 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 			case attempt.Action == logbook.ActionRevert:
 				end = time.Time{}
 				continue
-			case f.end.State == logbook.FlowFailure && attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureCrash:
-				continue // it was cut off, and its end is the time at which the flow failed permanently
-			case attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureAtMostOnce:
-				continue // it was cut off, and its end is when the next conductor found it
+			case f.lost[executionOf(atom.Name, attempt.Number)] && (attempt.Failure.Matches(logbook.FailureAtMostOnce) || attempt.Failure.Matches(logbook.FailureCrash)):
+				continue // its end is when the next conductor found it, or when the flow failed for good
 			case end.IsZero():
 				end = attempt.StartedAt.Add(step.Deadline())
 			}
