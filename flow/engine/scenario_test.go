@@ -431,12 +431,11 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
 func (s *scenario) parseStep(words []string) *flow.Step {
-	// A duration that no sum of other steps' durations equals, with at most three calls each, so that
-	// fake time orders all events.
-	task := &scriptedTask{name: words[0], moment: time.Nanosecond << (2 * len(s.steps))}
+	// A moment that no sum of those of other steps takes, with three calls of each at most, so that fake
+	// time orders what happens at once.
+	task, undo := &scriptedTask{name: words[0], moment: time.Nanosecond << (2 * len(s.steps))}, true
 	s.steps[words[0]] = task
 	var options []flow.StepOption
-	undo := true
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -447,10 +446,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		case "retry":
 			attempts, delay, _ := strings.Cut(value, ",")
 			options = append(options, flow.Retry(flow.Backoff{Attempts: count(attempts), Delay: duration(delay)}))
-		case "only":
-			options = append(options, flow.RetryOnly(strings.Split(value, ";")...))
-		case "never":
-			options = append(options, flow.RetryNever(strings.Split(value, ";")...))
+		case "only", "never":
+			option := map[string]func(...string) flow.Option{"only": flow.RetryOnly, "never": flow.RetryNever}[key]
+			options = append(options, option(strings.Split(value, ";")...))
 		case "fault":
 			task.fault = value
 		case "noundo":
