@@ -235,7 +235,7 @@ func TestFailedFlow(t *testing.T) {
 	page := "flows/" + job.ID.String()
 	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`, "No step is reverted first. These steps run a second time: reserve, start.")
 	p.wants(p.get(page),
-		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, reverted after failure"`, `aria-label="announce, pending"`,
+		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, nothing-to-undo after failure"`, `aria-label="announce, pending"`,
 		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",
 		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>revert of step reserve: handler.exit: ", "No step is reverted first. These steps run a second time: reserve, start.")
 	step := p.get(page + "?step=reserve")
@@ -285,7 +285,7 @@ func TestRunningFlow(t *testing.T) {
 		t.Errorf("the job ended as %s %s", job.State, job.Outcome)
 	}
 	p.wants(p.get("jobs/"+job.ID.String()), "Ended: cancelled; claimed once, by "+job.LastOwner)
-	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, reverted after interruption"`, "no conductord job cancel")
+	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, nothing-to-undo after interruption"`, "no conductord job cancel")
 }
 
 // timeline returns the times of the bars on a flow's page.
