@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/flow"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // TestRecordsHaveTheClustersTime: a conductor on a machine whose wall clock is a year off
@@ -22,7 +22,7 @@ func TestRecordsHaveTheClustersTime(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"a year behind": year, "a year ahead": -year} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := fsmtest.New(t, fsmtest.Options{Ahead: ahead})
+				c := boardtest.New(t, boardtest.Options{Ahead: ahead})
 				o := options(c, factories{"waits": func() ([]flow.Node, error) {
 					return []flow.Node{do("a", func(ctx context.Context) error {
 						if flow.CallFrom(ctx).Asked == 0 {

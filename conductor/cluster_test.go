@@ -1,22 +1,23 @@
 package conductor_test
 
 import (
+	"context"
 	"testing"
 
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // openCluster makes an empty board over the real state machine.
 func openCluster(t *testing.T) cluster {
 	t.Helper()
-	return fsmtest.New(t, fsmtest.Options{})
+	return boardtest.New(t, boardtest.Options{})
 }
 
 // expireSessions ends all sessions as if their clients had died.
 func expireSessions(t *testing.T, c cluster) {
 	t.Helper()
-	sessions, err := c.Sessions(t.Context())
+	sessions, err := c.Sessions(context.WithoutCancel(t.Context())) // a conductor that drains after the test may call
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func expireClaims(t *testing.T, c cluster, id jobs.JobID) {
 
 func expire(t *testing.T, c cluster, id jobs.SessionID) {
 	t.Helper()
-	if err := c.(*fsmtest.Board).Expire(id); err != nil {
+	if err := c.(*boardtest.Board).Expire(id); err != nil {
 		t.Fatal(err)
 	}
 }

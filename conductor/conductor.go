@@ -11,7 +11,7 @@
 //	err := flow.Register(registry, "trip", trip) // see package flow
 //	err = conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})
 //
-// In a test, the client can be a board in memory: see fsmtest.New, in fsm/fsmtest.
+// In a test, the client can be a board in memory: boardtest.New, in raftboard/node/boardtest.
 //
 // A Conductor holds its claims in a session. While the session is kept alive, the conductor waits
 // on the board for jobs and takes as many as it has free worker slots. Each flow writes to the
@@ -86,7 +86,7 @@ const (
 )
 
 // Client is the board and logbook of one cluster: a *raftboard.Client, or in tests the *Board of
-// package fsm/fsmtest.
+// package raftboard/node/boardtest.
 type Client interface {
 	jobs.Board
 	logbook.Connection

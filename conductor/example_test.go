@@ -9,14 +9,14 @@ import (
 
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // openBoard gives a board to try things out on; a program dials a cluster, by
 // raftboard.Dial.
-func openBoard() (board *fsmtest.Board, done func()) {
-	board, err := fsmtest.Open("", fsmtest.Options{})
+func openBoard() (board *boardtest.Board, done func()) {
+	board, err := boardtest.Open("", boardtest.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // pages are the lists that are read from a cursor on: each returns how many rows it found, and
@@ -67,7 +67,7 @@ func pages(m *fsm.Machine, kind string) map[string]func(after string, limit int)
 
 // listed is a board with a few rows of each list.
 func listed(t testing.TB) *fsm.Machine {
-	board, session := fsmtest.New(t, fsmtest.Options{}), jobs.NewSessionID()
+	board, session := boardtest.New(t, boardtest.Options{}), jobs.NewSessionID()
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

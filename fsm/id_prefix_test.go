@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // TestFindIDsIsBounded: a search reads a bounded number of ids, even if it may show few of
 // them.
 func TestFindIDsIsBounded(t *testing.T) {
 	const many, batch = 2_000, 500
-	board := fsmtest.New(t, fsmtest.Options{})
+	board := boardtest.New(t, boardtest.Options{})
 	for first := 0; first < many; first += batch {
 		postings := make([]jobs.Posting, batch)
 		for i := range postings {

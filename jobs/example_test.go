@@ -7,16 +7,16 @@ import (
 	"log"
 	"time"
 
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // openBoard gives a board to try things out on; a program dials a cluster, by
 // raftboard.Dial.
-func openBoard() (board *fsmtest.Board, done func()) {
-	board, err := fsmtest.Open("", fsmtest.Options{})
+func openBoard() (board *boardtest.Board, done func()) {
+	board, err := boardtest.Open("", boardtest.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func Example_postMany() {
 	}
 	// Output:
 	// claimable <nil>
-	//  posting 1 of 1: posting tags is invalid: "eu" stands twice
+	//  posting tags is invalid: "eu" stands twice
 }
 
 // A program posts a job with a flow by its kind, without the code of the flow, and one

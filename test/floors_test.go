@@ -31,7 +31,7 @@ var rooms = map[string]int{
 	"raftboard/node/admission": 1, "raftboard/node/deadlines": 0, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
 	"raftboard/node/guard": 2, "raftboard/node/polls": 2, "raftboard/node/raftlog/membership": 2,
 	"raftboard/node/replication/replicationtest": 1,
-	"raftboard/node/lead":                        3, "raftboard/node/api": 4, "raftboard/node/cluster": 5,
+	"raftboard/node/lead":                        3, "raftboard/node/api": 4, "raftboard/node/cluster": 5, "raftboard/node/boardtest": 5,
 	"raftboard/node":          6,
 	"raftboard/node/nodetest": 7,
 }
@@ -86,6 +86,8 @@ var allowed = map[[2]string]bool{
 	{"raftboard/node/replication/replicationtest", "fsm/command"}: true,
 	{"raftboard/node/api", "fsm"}:                                 true,
 	{"raftboard/node/api", "fsm/command"}:                         true,
+	{"raftboard/node/boardtest", "fsm"}:                           true,
+	{"raftboard/node/boardtest", "fsm/command"}:                   true,
 	{"raftboard/node/cluster", "fsm"}:                             true,
 	{"raftboard/node/cluster", "fsm/command"}:                     true,
 	{"raftboard/node/lead", "fsm"}:                                true,

@@ -7,15 +7,15 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // lookedAt is a board on which something happens just before the first look
 // at its jobs.
 type lookedAt struct {
-	*fsmtest.Board
+	*boardtest.Board
 	before func()
 }
 
@@ -30,7 +30,7 @@ func (l *lookedAt) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.J
 // TestAwaitKnowsWhatItHasSeen: a job that was claimed and abandoned before the
 // look does not count as gone when the event of that claim comes.
 func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
-	board := &lookedAt{Board: fsmtest.New(t, fsmtest.Options{})}
+	board := &lookedAt{Board: boardtest.New(t, boardtest.Options{})}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	session := jobs.NewSessionID()
@@ -97,7 +97,7 @@ func trashed(job jobs.Job) *v1.Command {
 }
 
 // postedAndClaimed posts a job, and claims it if that is wanted.
-func postedAndClaimed(ctx context.Context, t *testing.T, board *fsmtest.Board, claim bool) jobs.Job {
+func postedAndClaimed(ctx context.Context, t *testing.T, board *boardtest.Board, claim bool) jobs.Job {
 	t.Helper()
 	session := jobs.NewSessionID()
 	if _, err := board.OpenSession(ctx, jobs.Opening{ID: session, Name: "worker", TTL: jobs.MaxTTL}); err != nil {
@@ -131,7 +131,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 		"until one is suspended":   {await.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			board := fsmtest.New(t, fsmtest.Options{})
+			board := boardtest.New(t, boardtest.Options{})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			job := postedAndClaimed(ctx, t, board, len(row.waiting.States) == 0)
@@ -165,7 +165,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 // TestAwaitEndsWithItsEntry: where a job comes back in a later entry, the
 // waiting was over before.
 func TestAwaitEndsWithItsEntry(t *testing.T) {
-	board := fsmtest.New(t, fsmtest.Options{})
+	board := boardtest.New(t, boardtest.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	job := postedAndClaimed(ctx, t, board, true)
@@ -188,7 +188,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 
 // TestAwaitMoves: a job that moves to another board is gone, and one that comes is not.
 func TestAwaitMoves(t *testing.T) {
-	board := fsmtest.New(t, fsmtest.Options{})
+	board := boardtest.New(t, boardtest.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	posted := func(on string) jobs.JobID {

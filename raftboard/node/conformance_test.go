@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
 		races  bool // its goroutines are not those of another row
-		long   bool // the other row, fsm/fsmtest and tests of value keys hold most of it
+		long   bool // the other row, boardtest and tests of value keys hold most of it
 	}{
 		{"one node", 1, onStore(logstore.Bolt), noKeys, true, true},
 		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false, true},

@@ -92,13 +92,6 @@ func TestExpiredClientCertificate(t *testing.T) {
 	}
 }
 
-// unclaimed is a cluster that refuses a claim in the words of the client library.
-type unclaimed struct{ *clitest.Cluster }
-
-func (unclaimed) Claim(_ context.Context, _ jobs.SessionID, id jobs.JobID, _ jobs.Nonce) (jobs.Claimed, error) {
-	return jobs.Claimed{}, fmt.Errorf("cannot claim job %s: %w", id, jobs.ErrNotFound)
-}
-
 // TestErrorsAreSaidOnce are errors that once said a thing twice, or in words of a library.
 func TestErrorsAreSaidOnce(t *testing.T) {
 	cluster := clitest.Open(t)
@@ -116,7 +109,7 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		want string // all of stderr
 	}{
 		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` says more\n"},
-		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\n"},
+		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": not found\n"},
 		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
 			"job " + job + " is not finished: timed out after 20ms\nconductord: `conductord job explain " + job + "` shows the reason\n"},
 		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,
@@ -131,7 +124,7 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		}
 	}
 	for _, verb := range []string{"abandon", "consume", "trash"} {
-		got := clitest.Run(t, unclaimed{cluster}, "job", verb, absent)
+		got := clitest.Run(t, cluster, "job", verb, absent)
 		if want := "conductord: cannot " + verb + " job " + absent + ": not found\n"; got.Code != cli.ExitNotFound || got.Err != want {
 			t.Errorf("%s: %+v", verb, got)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // BenchmarkTracedFlow is a flow of three empty steps on a board in memory, without traces and
@@ -41,7 +41,7 @@ func BenchmarkTracedFlow(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			board := fsmtest.New(b, fsmtest.Options{})
+			board := boardtest.New(b, boardtest.Options{})
 			for range b.N {
 				if _, err := jobs.PostOne(b.Context(), board, jobs.NewPosting("three", nil, nil)); err != nil {
 					b.Fatal(err)

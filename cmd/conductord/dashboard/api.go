@@ -1,19 +1,16 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"runtime/debug"
 	"strconv"
-	"sync"
 
 	"connectrpc.com/connect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
+	"github.com/conductord/conductord/internal/inprocess"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -32,7 +29,7 @@ type api struct {
 
 // newAPI makes the clients for one request of a browser.
 func newAPI(o *Options, browser *http.Request) *api {
-	client, a := &http.Client{Transport: inProcess{o, browser}}, &api{}
+	client, a := &http.Client{Transport: transport(o, browser)}, &api{}
 	options := append(wire.ClientOptions(), connect.WithInterceptors(connect.UnaryInterceptorFunc(a.follow)))
 	const base = "http://this.node"
 	a.board = conductordv1connect.NewBoardServiceClient(client, base, options...)
@@ -74,94 +71,23 @@ func ask[Req, Res any](ctx context.Context, call func(context.Context, *connect.
 	return answer.Msg, nil
 }
 
-// inProcess carries calls to a handler in this process. A call has the connection of the
-// browser's request: its certificate, its address, and whether it came by the socket. It also
-// has the request's token.
-type inProcess struct {
-	*Options
-	browser *http.Request
-}
-
-// RoundTrip implements http.RoundTripper. The handler runs in a goroutine. The goroutine ends
-// when the handler has answered, the call's context has ended, or the answer was closed.
-func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	call := r.Clone(r.Context())
-	call.RequestURI, call.RemoteAddr, call.TLS = r.URL.RequestURI(), t.browser.RemoteAddr, t.browser.TLS
-	call.Proto, call.ProtoMajor, call.ProtoMinor = "HTTP/1.1", 1, 1
-	if token := t.TokenOf(t.browser); token != "" {
-		call.Header.Set("Authorization", "Bearer "+token)
-	}
-	if call.Body == nil {
-		call.Body = http.NoBody
-	}
-	reader, writer := io.Pipe()
-	answer := &answerWriter{header: make(http.Header), began: make(chan struct{}), body: writer}
-	go func() {
-		defer func() {
-			end := io.EOF
-			if fault := recover(); fault != nil { // as net/http does: a call that fails so must not stop the node
-				t.Logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(debug.Stack()))
-				answer.WriteHeader(http.StatusInternalServerError)
-				end = io.ErrUnexpectedEOF
+// transport carries calls to the API in this process. A call has the token and the connection of
+// the browser's request, and so its certificate, its address and whether it came by the socket.
+func transport(o *Options, browser *http.Request) http.RoundTripper {
+	return &inprocess.Transport{
+		Handler: o.API,
+		Prepare: func(call *http.Request) {
+			call.RemoteAddr, call.TLS = browser.RemoteAddr, browser.TLS
+			call.Proto, call.ProtoMajor, call.ProtoMinor = "HTTP/1.1", 1, 1
+			if token := o.TokenOf(browser); token != "" {
+				call.Header.Set("Authorization", "Bearer "+token)
 			}
-			answer.WriteHeader(http.StatusOK)
-			_ = writer.CloseWithError(end)
-		}()
-		t.API.ServeHTTP(answer, call)
-	}()
-	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(r.Context().Err()) })
-	select {
-	case <-answer.began:
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
+		},
+		Panicked: func(call *http.Request, fault any, stack []byte) { // as net/http does: a call that fails so must not stop the node
+			o.Logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(stack))
+		},
 	}
-	return &http.Response{
-		Status: http.StatusText(answer.status), StatusCode: answer.status, Header: answer.sent, Request: r, ContentLength: -1,
-		Proto: call.Proto, ProtoMajor: 1, ProtoMinor: 1, Body: &answerBody{reader, stop},
-	}, nil
 }
-
-// answerBody is the body of an answer; closing it ends the handler's writes.
-type answerBody struct {
-	*io.PipeReader
-	stop func() bool
-}
-
-// Close implements io.Closer.
-func (b *answerBody) Close() error {
-	b.stop()
-	return b.PipeReader.Close()
-}
-
-// answerWriter is the http.ResponseWriter of a call in this process.
-type answerWriter struct {
-	header http.Header
-	once   sync.Once
-	began  chan struct{} // closed when status and sent are set
-	status int
-	sent   http.Header
-	body   *io.PipeWriter
-}
-
-// Header implements http.ResponseWriter.
-func (w *answerWriter) Header() http.Header { return w.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (w *answerWriter) WriteHeader(status int) {
-	w.once.Do(func() {
-		w.status, w.sent = status, w.header.Clone()
-		close(w.began)
-	})
-}
-
-// Write implements http.ResponseWriter.
-func (w *answerWriter) Write(data []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.body.Write(bytes.Clone(data))
-}
-
-// Flush implements http.Flusher. It does nothing: writes are delivered at once.
-func (w *answerWriter) Flush() { w.WriteHeader(http.StatusOK) }
 
 // errNoEvents: the API's watch of events has ended.
 var errNoEvents = errors.New("the events of this node have ended")

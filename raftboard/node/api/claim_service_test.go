@@ -6,6 +6,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/api"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // The handler of a claim is held up between the apply of the claim's entry and
@@ -13,7 +14,8 @@ import (
 // claims the job. The answer carries the granted token or nothing.
 func TestAnswerToAClaimThatIsOver(t *testing.T) {
 	t.Parallel()
-	a, client := newAPI(t)
+	client := boardtest.New(t, boardtest.Options{})
+	a := client.API()
 	if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "job", Kind: "k"}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package nodetest runs a whole cluster in the process of a test: nodes with raft, real sockets and
 // disks, in a temporary directory and on free addresses. Use it for tests of programs that must see
-// elections, expiries and the loss of nodes. Other tests are faster with package fsmtest, which
-// contains only the state machine.
+// elections, expiries and the loss of nodes. Other tests are faster with package boardtest, which
+// has one node, without raft and without a network.
 package nodetest
 
 import (

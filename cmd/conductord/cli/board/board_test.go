@@ -84,7 +84,7 @@ func TestBoardWait(t *testing.T) {
 			want string // part of what is said, on stdout or stderr
 		}{
 			{"board wait", cli.ExitUsage, "BOARD is missing"},
-			{"board wait none", cli.ExitNotFound, "cannot wait for board none"},
+			{"board wait none", cli.ExitNotFound, `cannot read board "none"`},
 			{"board wait none --some --timeout 1ms", cli.ExitTimeout, "board none has 0 unfinished jobs"},
 			{"board wait empty", 0, "empty has 0 unfinished, 0 finished"},
 			{"board wait night --state claimable", 0, "night has 0 claimable, 0 finished"},

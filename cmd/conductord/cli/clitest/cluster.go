@@ -14,17 +14,17 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// Cluster is a board over a bare state machine. It outlives the commands,
-// each of which closes it.
+// Cluster is a board in memory, with answers about nodes and members that a test sets. It outlives
+// the commands, each of which closes it.
 type Cluster struct {
-	*fsmtest.Board
+	*boardtest.Board
 	Statuses   []raftboard.NodeStatus
 	Members    []raftboard.Member
 	Compared   []raftboard.MemberCheck
@@ -36,7 +36,7 @@ type Cluster struct {
 // Open opens an empty cluster.
 func Open(t *testing.T) *Cluster {
 	t.Helper()
-	return &Cluster{Board: fsmtest.New(t, fsmtest.Options{})}
+	return &Cluster{Board: boardtest.New(t, boardtest.Options{})}
 }
 
 // Stale counts how often a command reads stale answers.
@@ -345,8 +345,4 @@ func examples() string {
 			return up + "examples/"
 		}
 	}
-}
-
-func (c *Cluster) FindIDs(_ context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error) {
-	return c.Machine().FindIDs(prefix, func(string, string) bool { return true })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 	"github.com/conductord/conductord/fsm/command"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // following runs a command that does not end by itself, until its time is up. In a
@@ -71,7 +71,7 @@ func TestEventsAreSelected(t *testing.T) {
 // request for all events gets the stored events.
 func TestEventsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := &clitest.Cluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}
+		cluster := &clitest.Cluster{Board: boardtest.New(t, boardtest.Options{EventsKept: 2})}
 		for range 5 {
 			clitest.Post(t, cluster, "--kind", "k")
 		}

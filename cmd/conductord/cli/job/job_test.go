@@ -84,7 +84,7 @@ func TestJobGet(t *testing.T) {
 }
 
 func unknownText(got clitest.Said) string {
-	if !strings.HasPrefix(got.Err, "conductord: cannot get job ") {
+	if !strings.HasPrefix(got.Err, "conductord: cannot read job ") {
 		return "an error that says what could not be done"
 	}
 	return clitest.Steady(got.Err)

@@ -1,4 +1,4 @@
-package fsmtest_test
+package boardtest_test
 
 import (
 	"context"
@@ -8,13 +8,13 @@ import (
 
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 // A conductor runs a flow on a board in memory.
 func Example() {
-	board, err := fsmtest.Open("", fsmtest.Options{}) // in a test: fsmtest.New(t, fsmtest.Options{})
+	board, err := boardtest.Open("", boardtest.Options{}) // in a test: boardtest.New(t, boardtest.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

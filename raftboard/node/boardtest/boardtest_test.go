@@ -1,4 +1,4 @@
-package fsmtest_test
+package boardtest_test
 
 import (
 	"context"
@@ -9,19 +9,19 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/jobstest"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/logbook/logbooktest"
+	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBoardConformance(t *testing.T) {
 	jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {
-		board := fsmtest.New(t, fsmtest.Options{})
+		board := boardtest.New(t, boardtest.Options{Grace: time.Minute})
 		return jobstest.Harness{
 			Board: board, Logbook: board, TTL: time.Second,
 			Lapse: func(session jobs.SessionID) {
@@ -40,22 +40,22 @@ func TestBoardConformance(t *testing.T) {
 
 func TestSchedulerConformance(t *testing.T) {
 	jobstest.ExerciseScheduler(t, func(t *testing.T) jobstest.Harness {
-		board := fsmtest.New(t, fsmtest.Options{})
+		board := boardtest.New(t, boardtest.Options{})
 		return jobstest.Harness{
 			Board: board, Logbook: board, TTL: time.Second, Scheduler: board,
 			Dormant: func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
-				return board.SaveScheduleSince(t.Context(), schedule, since)
+				return board.SaveScheduleSince(schedule, since)
 			},
 		}
 	})
 }
 
 func TestLogbookConformance(t *testing.T) {
-	logbooktest.Exercise(t, func(t *testing.T) logbook.Connection { return fsmtest.New(t, fsmtest.Options{}) })
+	logbooktest.Exercise(t, func(t *testing.T) logbook.Connection { return boardtest.New(t, boardtest.Options{}) })
 }
 
 // claimed posts a job and claims it for a new session.
-func claimed(t *testing.T, board *fsmtest.Board) (jobs.SessionID, jobs.Claimed) {
+func claimed(t *testing.T, board *boardtest.Board) (jobs.SessionID, jobs.Claimed) {
 	t.Helper()
 	session := jobs.NewSessionID()
 	if _, err := board.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "worker"}); err != nil {
@@ -73,7 +73,7 @@ func claimed(t *testing.T, board *fsmtest.Board) (jobs.SessionID, jobs.Claimed) 
 }
 
 func TestTooManyCrashesTrashTheJob(t *testing.T) {
-	board := fsmtest.New(t, fsmtest.Options{MaxCrashes: 1})
+	board := boardtest.New(t, boardtest.Options{MaxCrashes: 1})
 	session, got := claimed(t, board)
 	if err := board.Expire(session); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestTooManyCrashesTrashTheJob(t *testing.T) {
 
 func TestTimeCanBeDriven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		board := fsmtest.New(t, fsmtest.Options{CoolDown: time.Hour})
+		board := boardtest.New(t, boardtest.Options{CoolDown: time.Hour})
 		session, got := claimed(t, board)
 		if err := board.Expire(session); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestTimeCanBeDriven(t *testing.T) {
 }
 
 func TestCloseAnswersWhoWaits(t *testing.T) {
-	board := fsmtest.New(t, fsmtest.Options{})
+	board := boardtest.New(t, boardtest.Options{})
 	session, got := claimed(t, board)
 	answers := make(chan error, 3)
 	go func() {
@@ -148,7 +148,7 @@ func TestCloseAnswersWhoWaits(t *testing.T) {
 }
 
 func TestWatchTellsOfEventsThatAreGone(t *testing.T) {
-	board := fsmtest.New(t, fsmtest.Options{EventsKept: 2})
+	board := boardtest.New(t, boardtest.Options{EventsKept: 2})
 	_, got := claimed(t, board)
 	ending := jobs.Ending{Job: got.Job.ID, Token: got.Job.Token, Outcome: jobs.OutcomeSuccess}
 	if err := board.Consume(t.Context(), ending); err != nil {
