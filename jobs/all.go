@@ -33,7 +33,12 @@ func AllErrors(ctx context.Context, board Historian, query ErrorQuery) iter.Seq2
 	})
 }
 
+// boardLister lists boards, as Boards does.
+type boardLister interface {
+	BoardList(ctx context.Context, after string, limit int) (Page[BoardStatus], error)
+}
+
 // AllBoards yields all boards, sorted by name, as All yields jobs.
-func AllBoards(ctx context.Context, board Boards) iter.Seq2[BoardStatus, error] {
+func AllBoards(ctx context.Context, board boardLister) iter.Seq2[BoardStatus, error] {
 	return logbook.Pages("", func(after string) (Page[BoardStatus], error) { return board.BoardList(ctx, after, 0) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -60,10 +61,16 @@ func CheckDrainCommand(l logbook.Limits, o *DrainCommand) error {
 	return checkSaid(l, "drain", o.By, o.Reason)
 }
 
+// claimWatcher watches the events of jobs, and lists conductors and claims.
+type claimWatcher interface {
+	Attendant
+	Watch(ctx context.Context, watch Watch) iter.Seq2[Event, error]
+}
+
 // AwaitIdle waits until the conductors of a name have no claims. It follows events and does
 // not poll. It calls progress, unless nil, with the number of claims: first, and then after
 // every change. Drain the conductors first, because AwaitIdle also waits for new claims.
-func AwaitIdle(ctx context.Context, board Board, conductor string, progress func(held int)) error {
+func AwaitIdle(ctx context.Context, board claimWatcher, conductor string, progress func(held int)) error {
 	for {
 		err := awaitIdle(ctx, board, conductor, progress)
 		switch {
@@ -76,7 +83,7 @@ func AwaitIdle(ctx context.Context, board Board, conductor string, progress func
 	}
 }
 
-func awaitIdle(ctx context.Context, board Board, conductor string, progress func(held int)) error {
+func awaitIdle(ctx context.Context, board claimWatcher, conductor string, progress func(held int)) error {
 	var held map[JobID]Token
 	watch := Watch{Begin: true, Kinds: []EventKind{EventAbandoned, EventExpired, EventCompleted, EventTrashed}}
 	for event, err := range board.Watch(ctx, watch) {
@@ -107,7 +114,7 @@ func awaitIdle(ctx context.Context, board Board, conductor string, progress func
 }
 
 // heldBy lists the claims of the conductors of a name.
-func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token, error) {
+func heldBy(ctx context.Context, board claimWatcher, conductor string) (map[JobID]Token, error) {
 	entities, err := board.Entities(ctx, EntityConductor)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
 )
 
 const (
@@ -70,15 +72,30 @@ func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun
 		defer cancel()
 		if cluster, err := p.connect(ctx, completionTime, completionTime); err == nil {
 			defer cluster.Close()
-			names = namesOf(ctx, cluster, what, args, begun)
+			switch {
+			case what == "step" && len(args) > 0:
+				names = completeSteps(ctx, cluster, args[0])
+			case idNouns[what] != nil && what != "session":
+				names = idsOf(ctx, cluster, what, begun)
+			default:
+				names = namesOf(ctx, cluster, what)
+			}
 		}
 	}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, begun) })
 	return names[:min(len(names), maxCompletions)], cobra.ShellCompDirectiveNoFileComp
 }
 
-// namesOf reads names from a cluster. What cannot be read is left out.
-func namesOf(ctx context.Context, cluster Cluster, what string, args []string, begun string) (names []string) {
+// nameReader reads what has a name. A completion leaves out everything that it cannot read.
+type nameReader interface {
+	statusReader
+	BoardList(ctx context.Context, after string, limit int) (jobs.Page[jobs.BoardStatus], error)
+	Entities(ctx context.Context, kind string) ([]jobs.Entity, error)
+	Sessions(ctx context.Context) ([]jobs.Session, error)
+	Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error)
+}
+
+func namesOf(ctx context.Context, cluster nameReader, what string) (names []string) {
 	switch what {
 	case "board":
 		for board, err := range jobs.AllBoards(ctx, cluster) {
@@ -97,10 +114,6 @@ func namesOf(ctx context.Context, cluster Cluster, what string, args []string, b
 			for i := range page.Items {
 				names = append(names, page.Items[i].Name)
 			}
-		}
-	case "step":
-		if len(args) > 0 {
-			names = completeSteps(ctx, cluster, args[0])
 		}
 	case "node":
 		nodes, _ := cluster.Nodes(ctx)
@@ -121,15 +134,13 @@ func namesOf(ctx context.Context, cluster Cluster, what string, args []string, b
 		for i := range open {
 			names = append(names, open[i].ID.String()+"\t"+Clean(open[i].Name))
 		}
-	default:
-		names = idsOf(ctx, cluster, what, begun)
 	}
 	return names
 }
 
 // idsOf reads ids with the given beginning; without a beginning, the ids of unfinished jobs or
 // of jobs in the trash.
-func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []string) {
+func idsOf(ctx context.Context, cluster idFinder, what, begun string) (names []string) {
 	for _, noun := range idNouns[what] {
 		if prefix, err := jobs.ParseIDPrefix(noun, begun); err == nil {
 			found, _ := cluster.FindIDs(ctx, prefix)
@@ -153,7 +164,7 @@ func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []st
 }
 
 // completeSteps reads the steps of a flow, including steps that have not started.
-func completeSteps(ctx context.Context, cluster Cluster, text string) []string {
+func completeSteps(ctx context.Context, cluster idFinder, text string) []string {
 	short, err := parseShortID("flow", text)
 	if err != nil {
 		return nil

@@ -28,13 +28,10 @@ type Cluster interface {
 	access.Quotas
 	Members
 	Principals
+	statusReader
 
 	// FindIDs reads the ids that begin with a prefix, or end with it.
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
-
-	// Nodes asks every node for its status. A node that does not answer is in
-	// the list with its error.
-	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
 
 	// ReadLogs reads what the steps of a job write; see raftboard.Client.
 	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
@@ -52,6 +49,11 @@ type Cluster interface {
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
 	Close() error
+}
+
+// statusReader asks every node for its status. The list contains a silent node with its error.
+type statusReader interface {
+	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
 }
 
 // Members changes the members of a cluster, their leader and their version; see raftboard.Client.
@@ -244,7 +246,7 @@ func (p *Program) Options(patience time.Duration) (options raftboard.Options, er
 
 // adviseTopology extends the error "not found" of an id if the node uses a topology. The node has
 // then posted jobs to other clusters, and only a client with the topology finds them.
-func (p *Program) adviseTopology(ctx context.Context, cluster Cluster, err error) error {
+func (p *Program) adviseTopology(ctx context.Context, cluster statusReader, err error) error {
 	if !errors.Is(err, jobs.ErrNotFound) || len(p.ids) == 0 || p.Value("CONDUCTORD_TOPOLOGY") != "" || p.topology != "" {
 		return err
 	}
@@ -262,7 +264,7 @@ const HandlersKey = "handlers"
 const CloseTimeout = 5 * time.Second
 
 // Scheduler is the part of a cluster that keeps schedules.
-func Scheduler(cluster Cluster) (schedules.Scheduler, error) {
+func Scheduler(cluster any) (schedules.Scheduler, error) {
 	keeper, ok := cluster.(schedules.Scheduler)
 	if !ok {
 		return nil, fmt.Errorf("%w: this cluster does not support schedules", jobs.ErrNotAllowed)

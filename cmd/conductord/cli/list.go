@@ -159,7 +159,7 @@ func AdviseCreate(err error, board string) error {
 
 // CheckBoards refuses a board in --board that does not exist: a misspelt name would pass for
 // an empty board.
-func CheckBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error {
+func CheckBoards(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup("board")
 	if flag == nil || !flag.Changed {
 		return nil
@@ -181,7 +181,7 @@ func CheckBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error
 }
 
 // noteKind suggests a similar kind if no job has the kind in --kind.
-func (p *Program) noteKind(ctx context.Context, cluster Cluster, cmd *cobra.Command) {
+func (p *Program) noteKind(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) {
 	kind, board := cmd.Flags().Lookup("kind"), cmd.Flags().Lookup("board")
 	if kind == nil || board == nil || !kind.Changed {
 		return

@@ -117,9 +117,15 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	})
 }
 
+// idFinder finds ids, and reads their jobs and flows.
+type idFinder interface {
+	FlowReader
+	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
+}
+
 // find finds the one id that matches, or an error that names all matching ids. A job and its
 // own flow count as one.
-func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
+func (s shortID) find(ctx context.Context, cluster idFinder) (string, error) {
 	var nouns []string
 	var all jobs.IDMatches
 	for _, prefix := range s.prefixes {

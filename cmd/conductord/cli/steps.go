@@ -13,8 +13,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// FlowReader reads jobs and their flows.
+type FlowReader interface {
+	jobs.Reader
+	FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error)
+}
+
 // FindFlow reads the flow of a job, or the flow itself.
-func FindFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowDetail, error) {
+func FindFlow(ctx context.Context, cluster FlowReader, id uuid.UUID) (logbook.FlowDetail, error) {
 	flowID := logbook.FlowID{UUID: id}
 	job, err := cluster.Job(ctx, jobs.JobID{UUID: id})
 	switch {

@@ -104,7 +104,11 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 				return cli.UsageError(err)
 			}
 			return p.Waiting(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
-				if err := runConductor(ctx, c, steps, cluster, daemonLogger(c, p.Err)); err != nil {
+				who, err := cluster.WhoAmI(ctx)
+				if err == nil {
+					err = runConductor(ctx, c, steps, cluster, who.Enforced, daemonLogger(c, p.Err))
+				}
+				if err != nil {
 					return fmt.Errorf("cannot run the conductor: %w", err)
 				}
 				return nil
@@ -122,7 +126,7 @@ func addStepsFlag(cmd *cobra.Command, steps *string) {
 
 // runConductor runs a conductor outside a node until ctx ends or the conductor reaches a
 // limit.
-func runConductor(ctx context.Context, c config.Config, steps string, cluster cli.Cluster, logger hclog.Logger) error {
+func runConductor(ctx context.Context, c config.Config, steps string, client conductor.Client, authenticated bool, logger hclog.Logger) error {
 	outliveReaders()
 	tightenUmask()
 	if c.Conductor.Name == "" {
@@ -140,11 +144,7 @@ func runConductor(ctx context.Context, c config.Config, steps string, cluster cl
 		return err
 	}
 	defer spans.stop()
-	who, err := cluster.WhoAmI(ctx)
-	if err != nil {
-		return err
-	}
-	runner, err := newFlowRunner(c, steps, who.Enforced, conductor.Options{Client: cluster, Tracer: tracer}, logger)
+	runner, err := newFlowRunner(c, steps, authenticated, conductor.Options{Client: client, Tracer: tracer}, logger)
 	if err != nil {
 		return err
 	}

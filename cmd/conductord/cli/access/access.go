@@ -88,15 +88,13 @@ func principalList(principals []access.Principal, next string) proto.Message {
 	return &v1.ListPrincipalsResponse{Principals: cli.Messages(principals, command.PrincipalToProto), Next: next}
 }
 
-func readPrincipals(ctx context.Context, cluster cli.Cluster, after string, _ int) ([]access.Principal, string, error) {
-	page, err := cluster.Principals(ctx, after)
-	return page.Items, page.Next, err
-}
-
-func listCommand(p *cli.Program) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List principals: grants and number of tokens"}
+func principals() cli.List[access.Principal] {
 	return cli.List[access.Principal]{
-		What: "principals", Read: readPrincipals, Answer: principalList,
+		What: "principals", Answer: principalList,
+		Read: func(ctx context.Context, cluster cli.Cluster, after string, _ int) ([]access.Principal, string, error) {
+			page, err := cluster.Principals(ctx, after)
+			return page.Items, page.Next, err
+		},
 		Header: []string{"PRINCIPAL", "GRANTS", "VALUES", "TOKENS", "UPDATED", "BY"},
 		Row: func(principal *access.Principal) []string {
 			values := "shown"
@@ -105,7 +103,11 @@ func listCommand(p *cli.Program) *cobra.Command {
 			}
 			return []string{principal.Name, grantsText(principal.Grants), values, fmt.Sprint(len(principal.Tokens)), cli.AgoText(principal.UpdatedAt), principal.By}
 		},
-	}.Command(p, cmd, nil)
+	}
+}
+
+func listCommand(p *cli.Program) *cobra.Command {
+	return principals().Command(p, &cobra.Command{Use: "list", Short: "List principals: grants and number of tokens"}, nil)
 }
 
 func deleteCommand(p *cli.Program) *cobra.Command {
@@ -237,7 +239,7 @@ func tokenListCommand(p *cli.Program) *cobra.Command {
 		Short: "List tokens: principal, expiry, last use and creator",
 		Args:  cobra.NoArgs,
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
-			principals, _, err := cli.List[access.Principal]{Read: readPrincipals}.Collect(ctx, cluster, "", 0)
+			principals, _, err := principals().Collect(ctx, cluster, "", 0)
 			if err != nil {
 				return cli.Because(err, "list tokens")
 			}

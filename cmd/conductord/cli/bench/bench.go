@@ -58,7 +58,7 @@ func benchVerb(p *cli.Program, verb, short string, start func(context.Context, w
 				return cli.UsageError(err)
 			}
 			return p.Waiting(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
-				return bench(ctx, p, cluster, verb, f, start)
+				return bench(ctx, p, verb, f, func() (*workload.Workload, error) { return start(ctx, cluster, f) })
 			})
 		},
 	}
@@ -120,10 +120,8 @@ func checkBench(f workload.Options, verb string) error {
 }
 
 // bench does one benchmark and shows what came of it.
-func bench(ctx context.Context, p *cli.Program, cluster cli.Cluster, verb string, f workload.Options,
-	start func(context.Context, workload.Cluster, workload.Options) (*workload.Workload, error),
-) (err error) {
-	run, err := start(ctx, cluster, f)
+func bench(ctx context.Context, p *cli.Program, verb string, f workload.Options, start func() (*workload.Workload, error)) error {
+	run, err := start()
 	if err != nil {
 		return cli.Because(err, "prepare bench %s", verb)
 	}

@@ -24,15 +24,15 @@ func Command(p *cli.Program) *cobra.Command {
 	return cli.Noun("board", "Manage boards: show, pause, limit",
 		listCommand(p), showCommand(p), createCommand(p),
 		pauseCommand(p, "pause", "Pause a board: its jobs cannot be claimed until you resume it",
-			"Claimed jobs continue, and the board accepts postings. The command is idempotent.", cli.Cluster.PauseBoard),
-		pauseCommand(p, "resume", "Resume a paused board", "Its jobs are claimable immediately.", cli.Cluster.ResumeBoard),
+			"Claimed jobs continue, and the board accepts postings. The command is idempotent.", jobs.Boards.PauseBoard),
+		pauseCommand(p, "resume", "Resume a paused board", "Its jobs are claimable immediately.", jobs.Boards.ResumeBoard),
 		limitCommand(p), ageingCommand(p), deleteCommand(p), waitCommand(p), countCommand(p),
 	)
 }
 
 // boardVerb makes a command for the board that its argument names. The command then shows the
 // board.
-func boardVerb(p *cli.Program, use, short, long string, do func(ctx context.Context, cluster cli.Cluster, name string) error) *cobra.Command {
+func boardVerb(p *cli.Program, use, short, long string, do func(ctx context.Context, boards jobs.Boards, name string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {
@@ -130,19 +130,17 @@ func listCommand(p *cli.Program) *cobra.Command {
 func showCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "show BOARD", Short: "Show a board: jobs by state and kind, rates, and claims by owner", Args: cobra.ExactArgs(1),
-		RunE: cli.Get(p, "board", cli.Name, boardStatus, func(_ context.Context, _ cli.Cluster, status jobs.BoardStatus) error {
+		RunE: cli.About(p, cli.Name, func(ctx context.Context, cluster cli.Cluster, name string) error {
+			status, err := cluster.BoardStatus(ctx, name)
+			if err != nil {
+				return cli.Because(cli.AdviseCreate(err, name), "get board %s", name)
+			}
 			if p.JSON() {
 				return p.WriteJSON(command.BoardToProto(&status))
 			}
 			return writeBoard(p, &status)
 		}),
 	}
-}
-
-// boardStatus reads a board, and says how one is made.
-func boardStatus(cluster cli.Cluster, ctx context.Context, name string) (jobs.BoardStatus, error) {
-	status, err := cluster.BoardStatus(ctx, name)
-	return status, cli.AdviseCreate(err, name)
 }
 
 func writeBoard(p *cli.Program, b *jobs.BoardStatus) error {
@@ -172,14 +170,14 @@ func rateText(rate jobs.BoardRate) string {
 func createCommand(p *cli.Program) *cobra.Command {
 	return boardVerb(p, "create", "Create a board before the first job is posted to it",
 		"Otherwise, the first posted job creates the board. An existing board does not change.",
-		func(ctx context.Context, cluster cli.Cluster, name string) error {
+		func(ctx context.Context, cluster jobs.Boards, name string) error {
 			return cluster.CreateBoard(ctx, name)
 		})
 }
 
-func pauseCommand(p *cli.Program, use, short, long string, do func(cli.Cluster, context.Context, jobs.BoardCommand) error) *cobra.Command {
+func pauseCommand(p *cli.Program, use, short, long string, do func(jobs.Boards, context.Context, jobs.BoardCommand) error) *cobra.Command {
 	var reason string
-	cmd := boardVerb(p, use, short, long, func(ctx context.Context, cluster cli.Cluster, name string) error {
+	cmd := boardVerb(p, use, short, long, func(ctx context.Context, cluster jobs.Boards, name string) error {
 		return do(cluster, ctx, jobs.BoardCommand{Board: name, By: cli.OperatorName(), Reason: reason})
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, in one sentence")
@@ -192,7 +190,7 @@ func limitCommand(p *cli.Program) *cobra.Command {
 	var cmd *cobra.Command
 	cmd = boardVerb(p, "limit", "Limit a board; the cluster refuses postings over a limit",
 		"Omitted limits do not change; 0 removes a limit. Existing jobs over a new limit stay.",
-		func(ctx context.Context, cluster cli.Cluster, name string) error {
+		func(ctx context.Context, cluster jobs.Boards, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
 				return cli.AdviseCreate(err, name)

@@ -47,9 +47,15 @@ func waitCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
+// waited reads the board and the jobs that a command waits for.
+type waited interface {
+	jobs.Reader
+	BoardStatus(ctx context.Context, name string) (jobs.BoardStatus, error)
+}
+
 // waitForBoard waits for the jobs of a board and prints the final counts. A board that does
 // not exist is an error, unless the command waits for the board's first job.
-func waitForBoard(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiting await.Waiting) error {
+func waitForBoard(ctx context.Context, p *cli.Program, cluster waited, waiting await.Waiting) error {
 	if _, err := cluster.BoardStatus(ctx, waiting.Board); err != nil && (!waiting.Some || !errors.Is(err, jobs.ErrNotFound)) {
 		return cli.Because(err, "wait for board %s", waiting.Board)
 	}

@@ -70,8 +70,14 @@ func (c *liveConductor) state() string {
 	return "handing over"
 }
 
+// liveReader reads the live conductors, their claims and their drains.
+type liveReader interface {
+	jobs.Attendant
+	Drains(ctx context.Context) ([]jobs.Drain, error)
+}
+
 // conductors reads the live conductors, and the drains of names without a live one.
-func conductors(ctx context.Context, cluster cli.Cluster) (live []liveConductor, absent []jobs.Drain, err error) {
+func conductors(ctx context.Context, cluster liveReader) (live []liveConductor, absent []jobs.Drain, err error) {
 	entities, err := cluster.Entities(ctx, jobs.EntityConductor)
 	if err != nil {
 		return nil, nil, err
@@ -164,7 +170,7 @@ func getCommand(p *cli.Program) *cobra.Command {
 
 // showConductor shows the conductors of a name. A name without a live conductor is an
 // error, unless it is drained: then it shows the drain. Details are metadata and claims.
-func showConductor(ctx context.Context, p *cli.Program, cluster cli.Cluster, name string, details bool) error {
+func showConductor(ctx context.Context, p *cli.Program, cluster liveReader, name string, details bool) error {
 	live, absent, err := conductors(ctx, cluster)
 	if err != nil {
 		return cli.Because(err, "get conductor %s", name)
@@ -241,7 +247,7 @@ func drainNamedCommand(p *cli.Program) *cobra.Command {
 					return err
 				}
 				if wait {
-					if err := awaitIdle(ctx, p, cluster, args[0]); err != nil {
+					if err := jobs.AwaitIdle(ctx, cluster, args[0], noteHeld(p)); err != nil {
 						return err
 					}
 				}
@@ -264,14 +270,15 @@ func DrainCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func awaitIdle(ctx context.Context, p *cli.Program, cluster cli.Cluster, name string) error {
+// noteHeld notes at a terminal how many jobs drained conductors still hold.
+func noteHeld(p *cli.Program) func(held int) {
 	said := -1
-	return jobs.AwaitIdle(ctx, cluster, name, func(held int) {
+	return func(held int) {
 		if p.Terminal && held != said && held > 0 {
 			p.Note("%d jobs still held", held)
 		}
 		said = held
-	})
+	}
 }
 
 func undrainCommand(p *cli.Program) *cobra.Command {

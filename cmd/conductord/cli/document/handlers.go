@@ -32,11 +32,17 @@ func HandlersOf(posting *jobs.Posting) []string {
 	return document.Handlers()
 }
 
+// Conductors reads the live conductors, and the jobs that they have claimed.
+type Conductors interface {
+	Job(ctx context.Context, id jobs.JobID) (jobs.Job, error)
+	Entities(ctx context.Context, kind string) ([]jobs.Entity, error)
+}
+
 // WarnOfHandlers warns of handlers of a posted job that its live conductors lack. It does not
 // warn if a conductor with all handlers takes the job, or if the handlers are announced within
 // announceTime. Nothing is refused: a suitable conductor may start later. The jobs of a
 // schedule have no id yet.
-func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job, handlers []string) {
+func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster Conductors, job *jobs.Job, handlers []string) {
 	if len(handlers) == 0 {
 		return
 	}

@@ -222,7 +222,7 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 }
 
 // foresee shows what would follow from an intervention.
-func foresee(ctx context.Context, p *cli.Program, cluster cli.Cluster, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+func foresee(ctx context.Context, p *cli.Program, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) error {
 	if _, err := detail.Admit(word); err != nil {
 		return advised(ctx, cluster, err, detail, word)
 	}
@@ -234,7 +234,7 @@ func foresee(ctx context.Context, p *cli.Program, cluster cli.Cluster, id uuid.U
 }
 
 // tellIntervened prints the recorded intervention, and the direction in which the flow continues.
-func tellIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, f *interveneFlags, id jobs.JobID, back bool) error {
+func tellIntervened(ctx context.Context, p *cli.Program, cluster jobcmd.Work, f *interveneFlags, id jobs.JobID, back bool) error {
 	detail, err := cluster.FlowDetail(ctx, f.word.Flow)
 	if err != nil {
 		return cli.Because(err, "read flow %s, in which this is recorded", f.word.Flow)
@@ -272,7 +272,7 @@ func tellIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, f 
 }
 
 // followIntervened waits for the end that a person has wanted.
-func followIntervened(ctx context.Context, p *cli.Program, cluster cli.Cluster, told *intervened) error {
+func followIntervened(ctx context.Context, p *cli.Program, cluster cli.FlowReader, told *intervened) error {
 	finished, err := tree.Follow(ctx, p, cluster, *told.Job)
 	if err != nil {
 		p.Note("the job continues; wait for it with `conductord job wait %s`", told.Job.ID)
@@ -352,7 +352,7 @@ func interventionText(p *cli.Program, word *logbook.Intervention) string {
 
 // advised adds to a refusal what can be done instead. The flow is read again, because it may
 // have continued between the first read and the refusal.
-func advised(ctx context.Context, cluster logbook.Connection, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+func advised(ctx context.Context, cluster cli.FlowReader, err error, detail *logbook.FlowDetail, word *logbook.Intervention) error {
 	if !errors.Is(err, jobs.ErrConflict) && !errors.Is(err, jobs.ErrNotFound) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/valuekeys"
 )
@@ -48,7 +49,7 @@ func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) stri
 
 // showCorrected prints the state of a job after a correction on one line, followed by more
 // text.
-func showCorrected(ctx context.Context, p *cli.Program, cluster jobs.Reader, id jobs.JobID, more string) error {
+func showCorrected(ctx context.Context, p *cli.Program, cluster jobReader, id jobs.JobID, more string) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
 		return cli.Because(err, "read job %s after the change, which was made", id)
@@ -76,7 +77,14 @@ func repostCommand(p *cli.Program) *cobra.Command {
 	}
 }
 
-func repost(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.JobID) error {
+// reposter reads a finished job with its flow, and posts it again.
+type reposter interface {
+	jobs.Poster
+	cli.FlowReader
+	WhoAmI(ctx context.Context) (access.Identity, error)
+}
+
+func repost(ctx context.Context, p *cli.Program, cluster reposter, id jobs.JobID) error {
 	job, err := cluster.Job(ctx, id)
 	switch {
 	case err != nil:
@@ -119,7 +127,7 @@ func repost(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.Jo
 
 // seesValues returns an error if values that this program must post again are hidden from it
 // or encrypted.
-func seesValues(ctx context.Context, cluster cli.Principals, posting *jobs.Posting) error {
+func seesValues(ctx context.Context, cluster reposter, posting *jobs.Posting) error {
 	who, err := cluster.WhoAmI(ctx)
 	if err != nil {
 		return err

@@ -79,7 +79,13 @@ func moveCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func moveJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, change jobs.Change) error {
+// controller stops and changes jobs, and reads them afterwards.
+type controller interface {
+	jobs.Controller
+	jobReader
+}
+
+func moveJob(ctx context.Context, p *cli.Program, cluster controller, change jobs.Change) error {
 	if err := cluster.Change(ctx, change); err != nil {
 		switch job, unread := cluster.Job(ctx, change.Job); {
 		case unread == nil && job.Claim != nil:
@@ -123,7 +129,7 @@ func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) e
 }
 
 // changeJob changes a job, and then shows it.
-func changeJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, change jobs.Change) error {
+func changeJob(ctx context.Context, p *cli.Program, cluster controller, change jobs.Change) error {
 	if err := cluster.Change(ctx, change); err != nil {
 		return cli.Because(err, "change job %s", change.Job)
 	}

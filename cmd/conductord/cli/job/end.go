@@ -14,16 +14,27 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// claimer claims a job in a session, and ends it.
+type claimer interface {
+	jobReader
+	OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error)
+	CloseSession(ctx context.Context, id jobs.SessionID) error
+	Claim(ctx context.Context, session jobs.SessionID, job jobs.JobID, nonce jobs.Nonce) (jobs.Claimed, error)
+	Consume(ctx context.Context, ending jobs.Ending) error
+	Abandon(ctx context.Context, ending jobs.Ending) error
+	Trash(ctx context.Context, ending jobs.Ending) error
+}
+
 // ending is one of the three ways to end a claim.
 type ending struct {
 	verb, short string
-	end         func(jobs.Claimer, context.Context, jobs.Ending) error
+	end         func(claimer, context.Context, jobs.Ending) error
 }
 
 var (
-	consume = ending{"consume", "Complete a job whose work is done", jobs.Claimer.Consume}
-	abandon = ending{"abandon", "Abandon a claimed job, so that it can be claimed again", jobs.Claimer.Abandon}
-	trash   = ending{"trash", "Trash a job that cannot be done", jobs.Claimer.Trash}
+	consume = ending{"consume", "Complete a job whose work is done", claimer.Consume}
+	abandon = ending{"abandon", "Abandon a claimed job, so that it can be claimed again", claimer.Abandon}
+	trash   = ending{"trash", "Trash a job that cannot be done", claimer.Trash}
 )
 
 // operatorTTL is the TTL of the session that ends a job. It is longer than the command can take,
@@ -102,7 +113,7 @@ func (f *endFlags) ending(how ending, job string) (jobs.Ending, error) {
 }
 
 // endClaimed ends a job under an existing claim.
-func endClaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
+func endClaimed(ctx context.Context, p *cli.Program, cluster claimer, how ending, end jobs.Ending) error {
 	if err := how.end(cluster, ctx, end); err != nil {
 		return cli.Because(err, "%s job %s", how.verb, end.Job)
 	}
@@ -110,7 +121,7 @@ func endClaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how en
 }
 
 // endUnclaimed claims a job for its own session, and ends the job.
-func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how ending, end jobs.Ending) error {
+func endUnclaimed(ctx context.Context, p *cli.Program, cluster claimer, how ending, end jobs.Ending) error {
 	host, _ := os.Hostname() // for people; without it the session has no host
 	session, err := cluster.OpenSession(ctx, jobs.Opening{
 		ID: jobs.NewSessionID(), Name: cli.OperatorName(), Host: host, PID: os.Getpid(), TTL: operatorTTL,
@@ -135,17 +146,17 @@ func endUnclaimed(ctx context.Context, p *cli.Program, cluster cli.Cluster, how 
 
 // closeSession closes a session, even after an interrupt, because the session may hold a
 // claim.
-func closeSession(ctx context.Context, p *cli.Program, attendant jobs.Attendant, id jobs.SessionID) {
+func closeSession(ctx context.Context, p *cli.Program, cluster claimer, id jobs.SessionID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTimeout)
 	defer cancel()
-	if err := attendant.CloseSession(ctx, id); err != nil {
+	if err := cluster.CloseSession(ctx, id); err != nil {
 		p.Note("cannot close session %s, which expires in %s: %v", id, operatorTTL, err)
 	}
 }
 
 // sayWhy names the owner of a job that cannot be claimed, and the way to end the job anyway,
 // or what the job waits for.
-func sayWhy(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, refusal error) error {
+func sayWhy(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID, refusal error) error {
 	job, err := reader.Job(ctx, id)
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/document"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/internal/meant"
@@ -138,8 +139,19 @@ func OwnerOf(job *jobs.Job) string {
 	return job.Claim.Owner
 }
 
+// jobReader reads one job.
+type jobReader interface {
+	Job(ctx context.Context, id jobs.JobID) (jobs.Job, error)
+}
+
+// Work reads jobs, their flows, and the conductors that can run them.
+type Work interface {
+	cli.FlowReader
+	document.Conductors
+}
+
 // readJob reads a job and shows it.
-func readJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.JobID) error {
+func readJob(ctx context.Context, p *cli.Program, cluster Work, id jobs.JobID) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
 		return cli.Because(err, "get job %s", id)
@@ -148,7 +160,7 @@ func readJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, id jobs.J
 }
 
 // showChanged reads a job after a change and shows it: as JSON, or in a line.
-func showChanged(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.JobID, line func(*jobs.Job) string) error {
+func showChanged(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID, line func(*jobs.Job) string) error {
 	job, err := reader.Job(ctx, id)
 	if err != nil {
 		return cli.Because(err, "read job %s after the change, which was made", id)
@@ -158,7 +170,7 @@ func showChanged(ctx context.Context, p *cli.Program, reader jobs.Reader, id job
 
 // showJob shows a job with its evidence, and notes when no conductor can run
 // it.
-func showJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.Job) error {
+func showJob(ctx context.Context, p *cli.Program, cluster Work, job jobs.Job) error {
 	if err := NoteIdle(ctx, p, cluster, &job); err != nil {
 		return err
 	}
@@ -246,7 +258,7 @@ func frontText(job *jobs.Job) string {
 }
 
 // NoteIdle says so if a job waits for a kind of conductor that is not there.
-func NoteIdle(ctx context.Context, p *cli.Program, cluster jobs.Attendant, job *jobs.Job) error {
+func NoteIdle(ctx context.Context, p *cli.Program, cluster document.Conductors, job *jobs.Job) error {
 	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
 		return nil
 	}

@@ -40,9 +40,9 @@ func logsCommand(p *cli.Program) *cobra.Command {
 			}
 			logs.p, logs.seen = p, map[attemptKey]int64{}
 			if !follow {
-				return p.With(cmd.Context(), logs.print)
+				return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error { return logs.print(ctx, cluster) })
 			}
-			return p.Watching(cmd.Context(), logs.follow)
+			return p.Watching(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error { return logs.follow(ctx, cluster) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new lines until the job is finished, even if its conductor changes")
@@ -67,9 +67,15 @@ type jobLogs struct {
 	node  string               // from which the last lines are
 }
 
+// logReader reads what steps write, and what their flows have recorded.
+type logReader interface {
+	cli.FlowReader
+	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
+}
+
 // print shows the available lines, first the lines of attempts that only the logbook has. The
 // number of pages is limited, because steps may write faster than print reads.
-func (l *jobLogs) print(ctx context.Context, cluster cli.Cluster) error {
+func (l *jobLogs) print(ctx context.Context, cluster logReader) error {
 	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
 	if err != nil {
 		return cli.Because(err, "get job %s", l.query.Job)
@@ -103,7 +109,7 @@ func (l *jobLogs) print(ctx context.Context, cluster cli.Cluster) error {
 }
 
 // follow then prints further lines until the job is finished.
-func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
+func (l *jobLogs) follow(ctx context.Context, cluster logReader) error {
 	if err := l.print(ctx, cluster); err != nil {
 		return err
 	}
@@ -143,7 +149,7 @@ func (l *jobLogs) follow(ctx context.Context, cluster cli.Cluster) error {
 }
 
 // writeRecorded writes the logbook's lines of attempts that were not shown yet.
-func (l *jobLogs) writeRecorded(ctx context.Context, cluster logbook.Connection, job *jobs.Job) error {
+func (l *jobLogs) writeRecorded(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) error {
 	if job.Flow.IsZero() {
 		return l.checkStep(job, nil)
 	}

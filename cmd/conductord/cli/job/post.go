@@ -282,8 +282,14 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	return err
 }
 
+// poster posts jobs, and follows them.
+type poster interface {
+	jobs.Poster
+	Work
+}
+
 // postAndShow posts one job, prints its id, and warns of what keeps it from running.
-func postAndShow(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jobs.Posting) error {
+func postAndShow(ctx context.Context, p *cli.Program, cluster poster, posting jobs.Posting) error {
 	job, err := postJob(ctx, p, cluster, posting)
 	if err != nil {
 		return err

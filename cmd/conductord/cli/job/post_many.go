@@ -33,7 +33,7 @@ const maxLooks = 10
 // postLines posts a job for each line of a file, 1,000 lines at a time, and prints the result of
 // each. It reads all lines before it posts the first one, so a file with a mistake posts nothing.
 // It returns the error of the first refusal. Warnings of missing handlers come last.
-func postLines(ctx context.Context, p *cli.Program, cluster cli.Cluster, postings []linePosting) error {
+func postLines(ctx context.Context, p *cli.Program, cluster poster, postings []linePosting) error {
 	ctx, err := traced(ctx)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ type FailedAttempt struct {
 
 // resultOf reads the results of a finished job. If the flow was deleted already, there are
 // none.
-func resultOf(ctx context.Context, p *cli.Program, cluster logbook.Connection, job *jobs.Job) (JobResult, error) {
+func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *jobs.Job) (JobResult, error) {
 	r := JobResult{Job: cli.Part{Message: command.JobToProto(job)}, Results: logbook.Values{}, Failures: []FailedAttempt{}, job: job}
 	if job.Flow.IsZero() {
 		return r, nil
@@ -74,7 +74,7 @@ func resultOf(ctx context.Context, p *cli.Program, cluster logbook.Connection, j
 
 // writeResult writes the results of a finished job to stdout and its verdict to stderr, so $(…)
 // holds only the results.
-func writeResult(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
+func writeResult(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *jobs.Job) error {
 	r, err := resultOf(ctx, p, cluster, job)
 	switch {
 	case err != nil:
@@ -101,7 +101,7 @@ func noteRetried(p *cli.Program, r *JobResult) {
 }
 
 // writeResults is writeResult of several jobs.
-func writeResults(ctx context.Context, p *cli.Program, cluster logbook.Connection, finished []jobs.Job) error {
+func writeResults(ctx context.Context, p *cli.Program, cluster cli.FlowReader, finished []jobs.Job) error {
 	if !p.JSON() {
 		return jobList(nil).Show(p, finished, "")
 	}
@@ -126,7 +126,7 @@ func RunOrPost(ctx context.Context, p *cli.Program, posting jobs.Posting, wait b
 
 // runJob posts a job and follows it to its end. Its id goes to stderr at once, and the results of its
 // flow to stdout at the end.
-func runJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jobs.Posting) error {
+func runJob(ctx context.Context, p *cli.Program, cluster poster, posting jobs.Posting) error {
 	job, err := postJob(ctx, p, cluster, posting)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func runJob(ctx context.Context, p *cli.Program, cluster cli.Cluster, posting jo
 }
 
 // Verdict prints the result of a job on stderr; for a failure, with all known details.
-func Verdict(ctx context.Context, p *cli.Program, cluster cli.Cluster, job *jobs.Job) error {
+func Verdict(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *jobs.Job) error {
 	if job.State.NeedsOperator() {
 		return NoteStopped(ctx, p, cluster, job.ID)
 	}

@@ -14,7 +14,7 @@ import (
 // stopping is one of the three commands to steer a job without owning it.
 type stopping struct {
 	verb, short, long string
-	give              func(jobs.Controller, context.Context, jobs.JobCommand) error
+	give              func(controller, context.Context, jobs.JobCommand) error
 }
 
 func stopCommands() []stopping {
@@ -24,12 +24,12 @@ func stopCommands() []stopping {
 			"No more steps start, and running steps finish. With --interrupt-steps, running steps are\n" +
 				"interrupted, and start again when you resume the job; at_most_once steps still finish. A job without\n" +
 				"a claim is suspended immediately; a claimed job, when its conductor has stopped it.",
-			jobs.Controller.Suspend,
+			controller.Suspend,
 		},
 		{
 			"resume", "Resume a suspended job",
 			"Finished steps do not run again.",
-			jobs.Controller.Resume,
+			controller.Resume,
 		},
 		{
 			"cancel", "Cancel a job, and revert its finished steps",
@@ -38,7 +38,7 @@ func stopCommands() []stopping {
 				"--revert, the default, a conductor then reverts the flow's finished steps, even if no conductor holds\n" +
 				"the job now. With --revert=false, the flow stays as it is, and another job can continue it. A job\n" +
 				"whose flow has not started is cancelled immediately.",
-			jobs.Controller.Cancel,
+			controller.Cancel,
 		},
 	}
 }
@@ -85,7 +85,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 }
 
 // requestStop sends a stop request, and then shows the job.
-func requestStop(ctx context.Context, p *cli.Program, cluster cli.Cluster, how stopping, request jobs.JobCommand) error {
+func requestStop(ctx context.Context, p *cli.Program, cluster controller, how stopping, request jobs.JobCommand) error {
 	if err := how.give(cluster, ctx, request); err != nil {
 		return cli.Because(err, "%s job %s", how.verb, request.Job)
 	}

@@ -59,7 +59,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 }
 
 // waitForJobs waits for the named jobs, and shows their results.
-func waitForJobs(ctx context.Context, p *cli.Program, cluster cli.Cluster, waiting await.Waiting) error {
+func waitForJobs(ctx context.Context, p *cli.Program, cluster cli.FlowReader, waiting await.Waiting) error {
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = progress(p)
 	}

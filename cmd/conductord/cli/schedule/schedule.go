@@ -154,7 +154,7 @@ func setCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cluster, ok := keeper.(cli.Cluster); ok {
+			if cluster, ok := keeper.(document.Conductors); ok {
 				job := jobs.Job{Board: saved.Board, Kind: spec.Kind, Labels: saved.Posting.Labels}
 				defer document.WarnOfHandlers(ctx, p, cluster, &job, document.HandlersOf(&schedule.Posting))
 			}

@@ -14,7 +14,7 @@ import (
 
 // EvidenceOf returns why a job failed: its failure, and the stderr of the step that failed
 // last. If the flow was deleted already, only the failure is known.
-func EvidenceOf(ctx context.Context, cluster logbook.Connection, job *jobs.Job) ([]cli.Field, error) {
+func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]cli.Field, error) {
 	fields := FailureFields(job.Failure)
 	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
 	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil || job.Outcome == jobs.OutcomeSuccess {

@@ -27,7 +27,7 @@ const (
 
 // Follow shows the steps of a job's flow on stderr until the job is finished or needs an operator.
 // Events only trigger a read of the logbook, so a lost event cannot cause a wrong picture.
-func Follow(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.Job) (jobs.Job, error) {
+func Follow(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job jobs.Job) (jobs.Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -90,7 +90,7 @@ func Follow(ctx context.Context, p *cli.Program, cluster cli.Cluster, job jobs.J
 // view is the picture of one flow while it runs. One goroutine uses it.
 type view struct {
 	program    *cli.Program
-	connection logbook.Connection
+	connection cli.FlowReader
 	flow       logbook.FlowID
 
 	detail *logbook.FlowDetail // nil: not read yet
@@ -104,7 +104,7 @@ type view struct {
 	resume time.Time // not read again before
 }
 
-func newView(p *cli.Program, connection logbook.Connection, flow logbook.FlowID) *view {
+func newView(p *cli.Program, connection cli.FlowReader, flow logbook.FlowID) *view {
 	return &view{program: p, connection: connection, flow: flow, told: make(map[string]string), failed: make(map[string]int)}
 }
 
