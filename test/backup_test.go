@@ -37,7 +37,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("made %+v, and inspected %+v", made, inspected)
 	}
 	var verified daemon.VerifiedBackup
-	if printed(t, &verified, "backup", "verify", file); verified.Manifest != made.Manifest {
+	if printed(t, &verified, "backup", "check", file); verified.Manifest != made.Manifest {
 		t.Errorf("verified %+v", verified)
 	}
 	load.stop()

@@ -413,7 +413,7 @@ func TestShownFlows(t *testing.T) {
 			if err := os.WriteFile(path, []byte(b.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if output, err := exec.CommandContext(t.Context(), binary, "flow", "validate", path).CombinedOutput(); err != nil {
+			if output, err := exec.CommandContext(t.Context(), binary, "flow", "check", path).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", b, err, output)
 			}
 		}

@@ -76,7 +76,7 @@ func awaitVoters(t *testing.T, node *local.Node, voters string) (health clusterc
 			return false
 		}
 		health = clustercmd.Health{}
-		return prints(t, &health, "cluster", "health", "--server", node.API) == nil && health.Healthy
+		return prints(t, &health, "cluster", "check", "--server", node.API) == nil && health.Healthy
 	})
 	return health
 }
@@ -141,7 +141,7 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	cluster.Nodes[0].Kill()
 	cluster.Nodes[1].Kill()
 	load.wait(t, 50)
-	if err := prints(t, &clustercmd.Health{}, "cluster", "health", "--server", cluster.Nodes[4].API); err == nil || !strings.Contains(err.Error(), "node1 does not answer") {
+	if err := prints(t, &clustercmd.Health{}, "cluster", "check", "--server", cluster.Nodes[4].API); err == nil || !strings.Contains(err.Error(), "node1 does not answer") {
 		t.Errorf("health with two nodes away: %v", err)
 	}
 	var left, after membersDocument

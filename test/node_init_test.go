@@ -25,7 +25,7 @@ func TestNodeInit(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	refuses(t, 1, `holds node "node1" of cluster "main" already: start it`, append([]string{"node", "init"}, node...)...)
-	refuses(t, 1, `cannot call node "node1" alive: .*refused`, append([]string{"node", "health"}, node...)...)
+	refuses(t, 1, `node "node1" is not alive: .*refused`, append([]string{"node", "check"}, node...)...)
 
 	server := exec.CommandContext(t.Context(), binary, append([]string{"server"}, node...)...)
 	if err := server.Start(); err != nil {
@@ -34,7 +34,7 @@ func TestNodeInit(t *testing.T) {
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for _, how := range [][]string{nil, {"--ready"}} {
 		eventually(t, "the node is well", func() bool {
-			return exec.Command(binary, append(append([]string{"node", "health"}, node...), how...)...).Run() == nil
+			return exec.Command(binary, append(append([]string{"node", "check"}, node...), how...)...).Run() == nil
 		})
 	}
 }

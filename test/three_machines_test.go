@@ -74,7 +74,7 @@ func TestThreeMachines(t *testing.T) {
 			continue
 		}
 		// A node that has just started is not ready. The reader looks again.
-		again := strings.Contains(text, "access save") || strings.HasSuffix(text, "cluster status\n") || text == "./conductord cluster health\n"
+		again := strings.Contains(text, "access save") || strings.HasSuffix(text, "cluster status\n") || text == "./conductord cluster check\n"
 		for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			said, status := shell.types(t, b, text)
 			if (status == 0 || want != "") && looksLike(said, want) {

@@ -68,7 +68,7 @@ func TestCertificates(t *testing.T) {
 	printed(t, &authority, "cert", "init", "--dir", filepath.Join(dir, "other"))
 	refuses(t, 6, "signed by an authority that this client does not know", "cluster", "status", secure[0], "--ca-file="+filepath.Join(dir, "other", "ca.pem"))
 	var health daemon.NodeHealth
-	if printed(t, &health, "node", "health", "--ready", "--config", cluster.Nodes[0].Config); health.Health != "ready" {
+	if printed(t, &health, "node", "check", "--ready", "--config", cluster.Nodes[0].Config); health.Health != "ready" {
 		t.Errorf("%+v", health)
 	}
 	status := run("cluster", "status")

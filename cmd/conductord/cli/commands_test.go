@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -155,10 +158,21 @@ func TestNotFoundAtANodeWithATopology(t *testing.T) {
 
 // Only server and config init list the settings of a node, and only conductord the global flags.
 func TestShortHelp(t *testing.T) {
-	for args, whole := range map[string]bool{
-		"server": true, "config init": true, "config check": false, "config show": false, "doctor": false, "node init": false, "node health": false,
-		"cluster join": false, "cluster replace": false, "backup restore": false,
-	} {
+	var paths []string
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Flags().Lookup("raft-heartbeat") != nil {
+			paths = append(paths, strings.TrimPrefix(cmd.CommandPath(), "conductord "))
+		}
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+	}
+	if visit(commands.Of(&cli.Program{}).Root()); len(paths) < 8 {
+		t.Fatalf("few commands take the settings of a node: %v", paths)
+	}
+	for _, args := range paths {
+		whole := args == "server" || args == "config init"
 		got := clitest.Run(t, nil, append(strings.Fields(args), "--help")...)
 		if strings.Contains(got.Out, "--raft-heartbeat") != whole || strings.Contains(got.Out, "takes the settings of conductord server as well") == whole {
 			t.Errorf("%s --help:\n%s", args, got.Out)

@@ -9,14 +9,14 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestJSONListsFaults: with -o json, flow validate prints the faults of each file with line and
+// TestJSONListsFaults: with -o json, flow check prints the faults of each file with line and
 // column.
 func TestJSONListsFaults(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.toml")
 	if err := os.WriteFile(bad, []byte("name = \"b\"\ncolour = 1\n[[steps]]\nname = \"s\"\ntimeout = \"soon\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := clitest.Run(t, nil, "flow", "validate", "-o", "json", bad, clitest.Examples+"hello.toml", "/nowhere.toml")
+	got := clitest.Run(t, nil, "flow", "check", "-o", "json", bad, clitest.Examples+"hello.toml", "/nowhere.toml")
 	for _, want := range []string{
 		`"file": "` + bad + `",` + "\n" + `      "faults": [`, `"line": 2,` + "\n" + `          "column": 1,`, `"where": "step \"s\", timeout"`,
 		`"name": "hello",` + "\n" + `      "steps": 2`, `"reason": "cannot read the flow: open /nowhere.toml: no such file or directory"`,

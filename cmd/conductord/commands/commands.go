@@ -24,7 +24,7 @@ func Of(p *cli.Program) *cli.Program {
 	p.Commands = append([]*cobra.Command{
 		board.Command(p), job.Command(p), job.TrashCommand(p), job.BulkCommand(p), job.ClaimCommand(p), job.EventsCommand(p),
 		flow.Command(p), flow.BookCommand(p), schedule.Command(p), conductor.SessionCommand(p), conductor.DrainCommand(p),
-		cluster.TopologyCommand(p), cluster.SelftestCommand(p), bench.Command(p),
+		cluster.TopologyCommand(p), bench.Command(p),
 		access.Command(p), access.TokenCommand(p), access.QuotaCommand(p), access.AuditCommand(p), access.CertCommand(p), access.ValueKeyCommand(p),
 		demo.Command(p), steptest.Command(p),
 	}, daemon.Commands(p)...)

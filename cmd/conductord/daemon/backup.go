@@ -20,7 +20,7 @@ import (
 
 func backupCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("backup", "Create, check and restore backups",
-		clustercmd.BackupCreateCommand(p), clustercmd.BackupListCommand(p), clustercmd.BackupInspectCommand(p), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
+		clustercmd.BackupCreateCommand(p), clustercmd.BackupListCommand(p), clustercmd.BackupInspectCommand(p), checkBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
 }
 
 func extractBackupCommand(p *cli.Program) *cobra.Command {
@@ -56,16 +56,16 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// VerifiedBackup is what backup verify says.
+// VerifiedBackup is the result of backup check.
 type VerifiedBackup struct {
 	File     string          `json:"file"`
 	Manifest backup.Manifest `json:"manifest"`
 }
 
-func verifyBackupCommand(p *cli.Program) *cobra.Command {
+func checkBackupCommand(p *cli.Program) *cobra.Command {
 	var scratch string
 	cmd := &cobra.Command{
-		Use:   "verify FILE|-",
+		Use:   "check FILE|-",
 		Short: "Restore a backup into a scratch directory and compare its digest",
 		Long: "Restore a backup into a scratch directory, read every row, and compare its digest with the cluster's digest at\n" +
 			"that index. The scratch directory needs as much space as the backup; the command removes it at the end.",

@@ -1,17 +1,19 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// CheckedNode is the output of node check for a valid data directory.
+// CheckedNode is the output of node check DIR for a valid data directory.
 type CheckedNode struct {
 	Node       string                `json:"node"`
 	Cluster    string                `json:"cluster"`
@@ -27,27 +29,41 @@ type CheckedNode struct {
 }
 
 func nodeCommand(p *cli.Program) *cobra.Command {
+	return cli.Noun("node", "Initialize and check a single node", initNodeCommand(p), checkNodeCommand(p))
+}
+
+func checkNodeCommand(p *cli.Program) *cobra.Command {
+	var ready bool
 	var scratch string
-	check := &cobra.Command{
-		Use:   "check DIR",
-		Short: "Check identity, log and snapshots of a stopped node",
-		Long: "Read the data directory of a stopped node: identity, snapshots and every log entry. Apply the entries to a state\n" +
-			"in a scratch directory. Show the content, and report damaged or missing data. DIR does not change.",
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			path, _, err := stoppedNode(p, args[0])
-			if err != nil {
-				return err
-			}
-			found, err := membership.CheckStopped(path, scratch)
-			if err != nil {
-				return err
-			}
-			return writeCheckedNode(p, found)
-		},
+	cmd := configured(p, &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Check that this machine's node answers, or with DIR, check a stopped node's data; exit 1 if not",
+		Long: "Without DIR, check that the configured node answers at its API address. With --ready, check that it can serve\n" +
+			"every call: it knows a leader and has caught up. Use it as a container's health check.\n\n" +
+			"With DIR, read the data directory of a stopped node: identity, snapshots and every log entry. Apply the entries\n" +
+			"to a state in a scratch directory. Show the content, and report damaged or missing data. DIR does not change.",
+		Args: cobra.MaximumNArgs(1),
+	}, func(ctx context.Context, loaded config.Config, _ []string) error {
+		return checkRunning(ctx, p, loaded, ready)
+	})
+	running := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return running(cmd, args)
+		}
+		path, _, err := stoppedNode(p, args[0])
+		if err != nil {
+			return err
+		}
+		found, err := membership.CheckStopped(path, scratch)
+		if err != nil {
+			return err
+		}
+		return writeCheckedNode(p, found)
 	}
-	check.Flags().StringVar(&scratch, "scratch", "", "parent of the scratch directory (default the system's temporary directory)")
-	return cli.Noun("node", "Initialize and check a single node", initNodeCommand(p), healthCommand(p), check)
+	cmd.Flags().BoolVar(&ready, "ready", false, "check that the node knows a leader and has caught up")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "with DIR, parent of the scratch directory (default the system's temporary directory)")
+	return cmd
 }
 
 func writeCheckedNode(p *cli.Program, n membership.StoppedNode) error {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 )
@@ -22,32 +20,21 @@ const (
 	maxReason = 4 << 10
 )
 
-// NodeHealth is the output of node health for a healthy node.
+// NodeHealth is the output of node check for a healthy node.
 type NodeHealth struct {
 	Node   string `json:"node"`
 	Health string `json:"health"` // alive or ready
 }
 
-func healthCommand(p *cli.Program) *cobra.Command {
-	var ready bool
-	cmd := configured(p, &cobra.Command{
-		Use:   "health [--config FILE]",
-		Short: "Ask this machine's node if it is alive; exit 1 if not",
-		Long: "Check that the configured node answers at its API address. With --ready, check that it can serve every call: it\n" +
-			"knows a leader and has caught up. Use it as a container's health check.",
-		Args: cobra.NoArgs,
-	}, func(ctx context.Context, loaded config.Config, _ []string) error {
-		path, health := "/healthz", "alive"
-		if ready {
-			path, health = "/readyz", "ready"
-		}
-		if err := askHealth(ctx, loaded, path); err != nil {
-			return fmt.Errorf("cannot call node %q %s: %w", loaded.Node, health, err)
-		}
-		return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
-	})
-	cmd.Flags().BoolVar(&ready, "ready", false, "check that the node knows a leader and has caught up")
-	return cmd
+func checkRunning(ctx context.Context, p *cli.Program, loaded config.Config, ready bool) error {
+	path, health := "/healthz", "alive"
+	if ready {
+		path, health = "/readyz", "ready"
+	}
+	if err := askHealth(ctx, loaded, path); err != nil {
+		return fmt.Errorf("node %q is not %s: %w", loaded.Node, health, err)
+	}
+	return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
 }
 
 // askHealth asks for a page of the node's own API port; nil: it answers 200.

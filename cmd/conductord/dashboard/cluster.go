@@ -32,7 +32,7 @@ func loadCluster(ctx context.Context, v *visit) (view, error) {
 		data.Compared = countText(entry)
 	}
 	data.Operations = v.offered(clusterOperations("", &data), access.AllBoards, "cluster")
-	return view{Title: "Cluster", Command: "conductord cluster health", Data: data}, nil
+	return view{Title: "Cluster", Command: "conductord cluster check", Data: data}, nil
 }
 
 // clusterOperations is the table of operations on members; of is nil when an operation is
@@ -63,7 +63,7 @@ func clusterOperations(_ string, of *clusterData) []operation {
 			Inputs: member(followers), permission: command.Administer, unfit: len(followers) == 0, do: transferLeader,
 		},
 		{
-			Verb: "verify", Text: "Compare the members", Command: "conductord cluster verify", Help: "Compare checksums of all members at one entry. A member that differs from a majority stops.",
+			Verb: "verify", Text: "Compare the members", Command: "conductord cluster check --states", Help: "Compare checksums of all members at one entry. A member that differs from a majority stops.",
 			permission: command.Administer, do: compareMembers,
 		},
 		{

@@ -88,7 +88,7 @@ func TestOperatorPages(t *testing.T) {
 		{"viewer", "claims?board=two", 403, []string{"may not read"}, nil},
 		{"viewer", "claims?session=" + session, 200, []string{"held", "--session " + session + " --board one"}, nil},
 		{"blind", "claims?owner=worker+1", 200, []string{"held", "/dashboard/jobs/", "Claims of worker 1"}, []string{"data-live"}},
-		{"viewer", "cluster", 200, []string{"n1", "1 of 1", "conductord cluster health"}, []string{`action="/dashboard/cluster`}},
+		{"viewer", "cluster", 200, []string{"n1", "1 of 1", "conductord cluster check"}, []string{`action="/dashboard/cluster`}},
 		{"blind", "cluster", 200, []string{"n1"}, []string{`action="/dashboard/cluster`}},
 		{"admin", "cluster", 200, []string{`/cluster/verify"`}, []string{`/cluster/transfer"`, `/cluster/remove"`, `/cluster/upgrade"`}},
 	} {

@@ -50,7 +50,7 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	index := request.Msg.Index
 	err := s.checks.WaitApplied(ctx, index)
 	if err != nil {
-		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; compare again when \"conductord cluster health\" shows that it has caught up", jobs.ErrUnavailable, index, err))
+		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; compare again when \"conductord cluster check\" shows that it has caught up", jobs.ErrUnavailable, index, err))
 	}
 	noted, err := s.checks.At(ctx, index)
 	if err != nil {

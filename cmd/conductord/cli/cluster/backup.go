@@ -61,7 +61,7 @@ func BackupInspectCommand(p *cli.Program) *cobra.Command {
 func BackupListCommand(p *cli.Program) *cobra.Command {
 	cmd := nodesCommand(p, "list", "List the scheduled backups of all nodes: time, index, size, verified", writeBackups)
 	cmd.Long = "List the backups in each node's backup.directory, newest first. VERIFIED is yes if the checksums match. A node\n" +
-		"checks a file when it is written and when the node starts. `conductord cluster health` reports an overdue\n" +
+		"checks a file when it is written and when the node starts. `conductord cluster check` reports an overdue\n" +
 		"backup."
 	return cmd
 }
@@ -170,7 +170,12 @@ func (c *countedReader) Read(into []byte) (int, error) {
 	return n, err
 }
 
-func createBackup(ctx context.Context, p *cli.Program, cluster cli.Cluster, path string, stale, overwrite bool) error {
+// backups reads a backup; a stale one contains the state of one node. The caller closes the backup.
+type backups interface {
+	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
+}
+
+func createBackup(ctx context.Context, p *cli.Program, cluster backups, path string, stale, overwrite bool) error {
 	if _, err := os.Lstat(path); err == nil && path != "-" && !overwrite {
 		return cli.UsageError(fmt.Errorf("cannot create the backup: %s exists: choose another name, or add --overwrite", path))
 	}

@@ -46,8 +46,8 @@ func TestBackupFiles(t *testing.T) {
 		why        string
 	}{
 		{"inspect", piped.Out[:1024], cli.ExitFailed, "bad backup: it ends before its state"},
-		{"verify", piped.Out[:1024], cli.ExitFailed, "bad backup: it ends before its state"},
-		{"verify", piped.Out, cli.ExitFailed, "bad snapshot: no header"},
+		{"check", piped.Out[:1024], cli.ExitFailed, "bad backup: it ends before its state"},
+		{"check", piped.Out, cli.ExitFailed, "bad snapshot: no header"},
 	} {
 		in := func(p *cli.Program) { p.In = strings.NewReader(row.file) }
 		if got := clitest.RunWith(t, t.Context(), nil, in, "backup", row.verb, "-"); got.Code != row.code || strings.Count(got.Err, "\n") != 1 || !strings.Contains(got.Err, row.why) {
@@ -75,7 +75,7 @@ func TestBackupThatBreaksOff(t *testing.T) {
 func TestWrongBackupCommands(t *testing.T) {
 	for _, row := range []struct{ line, want string }{
 		{"backup inspect /nowhere.tar", "no such file"},
-		{"backup verify /nowhere.tar", "no such file"},
+		{"backup check /nowhere.tar", "no such file"},
 		{"backup restore /nowhere.tar", "cluster.id: must be set"},
 		{"backup restore /nowhere.tar --config /nowhere.toml", "cannot read the configuration"},
 	} {

@@ -21,10 +21,9 @@ import (
 
 // Command is the command of the cluster, with some verbs of another package.
 func Command(p *cli.Program, more ...*cobra.Command) *cobra.Command {
-	return cli.Noun("cluster", "Manage the cluster: status, members, leadership, upgrades", append(more,
+	return cli.Noun("cluster", "Manage the cluster: status, checks, members, leadership, upgrades", append(more,
 		nodesCommand(p, "status", "Show the status of every node; exit 6 if no node knows a leader", showClusterStatus),
-		nodesCommand(p, "health", "Check the health of the cluster and how many voters it can lose; exit 1 if an operator is needed", showHealth),
-		verifyCommand(p),
+		checkCommand(p),
 		nodesCommand(p, "members", "List the members of the cluster: role, addresses, id", showMembers),
 		removeMemberCommand(p), promoteCommand(p), demoteCommand(p), moveMemberCommand(p), transferLeaderCommand(p),
 		nodesCommand(p, "upgrade-status", "Show each node's program version, and whether the cluster can be upgraded", showUpgradeStatus),
@@ -70,48 +69,6 @@ func showClusterStatus(p *cli.Program, nodes []raftboard.NodeStatus) error {
 		return err
 	}
 	return checkLed(nodes)
-}
-
-func verifyCommand(p *cli.Program) *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify",
-		Short: "Compare the states of all members; exit 1 if one differs",
-		Long: "Compare the checksums of all members' tables at one log entry. A member that differs from a majority stops, and\n" +
-			"keeps its state as evidence. The leader repeats this every cluster.verify_interval.",
-		Args: cobra.NoArgs,
-		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
-			comparison, err := cluster.Verify(ctx)
-			if err != nil {
-				return cli.Because(err, "compare the members")
-			}
-			return writeComparison(p, comparison)
-		}),
-	}
-}
-
-func writeComparison(p *cli.Program, comparison raftboard.Comparison) error {
-	message := &v1.VerifyResponse{Index: comparison.Index}
-	rows, differ := make([][]string, 0, len(comparison.Members)), []string(nil)
-	for _, m := range comparison.Members {
-		message.Members = append(message.Members, &v1.MemberCheck{Name: m.Name, Same: m.Same, Differs: m.Differs, Error: m.Error})
-		state := "same"
-		switch {
-		case m.Differs != "":
-			state = "differs in " + m.Differs
-			differ = append(differ, m.Name)
-		case !m.Same:
-			state = "not compared: " + m.Error
-		}
-		rows = append(rows, []string{m.Name, cli.NumberText(comparison.Index), state})
-	}
-	write := func() error { return p.WriteTable([]string{"node", "entry", "state"}, rows) }
-	if p.JSON() {
-		write = func() error { return p.WriteJSON(cli.Part{Message: message}) }
-	}
-	if err := write(); err != nil || len(differ) == 0 {
-		return err
-	}
-	return fmt.Errorf("a member differs from the majority: %s stops; see \"A member differs\" in docs/repair.md", strings.Join(differ, ", "))
 }
 
 // checkLed makes the exit code report whether the cluster can take a write.

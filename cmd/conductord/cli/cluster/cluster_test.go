@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	clustercmd "github.com/conductord/conductord/cmd/conductord/cli/cluster"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )
@@ -91,8 +93,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// Health names what needs a person, and counts the voters that can be lost.
-func TestClusterHealth(t *testing.T) {
+// A check names what needs an operator, and counts the voters that can be lost.
+func TestClusterCheck(t *testing.T) {
 	cluster := clitest.Open(t)
 	offset := 2 * time.Second
 	healthy := func() []raftboard.NodeStatus {
@@ -135,7 +137,7 @@ func TestClusterHealth(t *testing.T) {
 	} {
 		cluster.Statuses = healthy()
 		row.change(cluster.Statuses)
-		if got := clitest.Run(t, cluster, "cluster", "health"); got != row.want {
+		if got := clitest.Run(t, cluster, "cluster", "check"); got != row.want {
 			t.Errorf("%s: %+v", row.name, got)
 		}
 	}
@@ -170,22 +172,34 @@ func TestClusterJoin(t *testing.T) {
 	}
 }
 
-func TestClusterVerify(t *testing.T) {
+// Each flag of a check adds a test, and its failure is a problem.
+func TestClusterCheckTests(t *testing.T) {
 	cluster := clitest.Open(t)
+	members := threeMembers()[:1]
+	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", Leader: "n1", Members: members, Ready: true}}}
 	cluster.Compared = []raftboard.MemberCheck{{Name: "n1", Same: true}, {Name: "n2", Error: "it is away"}}
-	want := clitest.Said{Out: "NODE  ENTRY  STATE\nn1    42     same\nn2    42     not compared: it is away\n", Err: "", Code: 0}
-	if got := clitest.Run(t, cluster, "cluster", "verify"); got != want {
+	want := clitest.Said{Out: "no further voter can be lost\nNODE  ENTRY  STATE\nn1    42     same\nn2    42     not compared: it is away\n", Err: "", Code: 0}
+	if got := clitest.Run(t, cluster, "cluster", "check", "--states"); got != want {
 		t.Errorf("one is away: %+v", got)
 	}
 	cluster.Compared[1] = raftboard.MemberCheck{Name: "n2", Differs: "table job"}
-	want = clitest.Said{Out: "NODE  ENTRY  STATE\nn1    42     same\nn2    42     differs in table job\n",
-		Err: "conductord: a member differs from the majority: n2 stops; see \"A member differs\" in docs/repair.md\n", Code: cli.ExitFailed}
-	if got := clitest.Run(t, cluster, "cluster", "verify"); got != want {
+	want = clitest.Said{Out: "no further voter can be lost\nNODE  ENTRY  STATE\nn1    42     same\nn2    42     differs in table job\n",
+		Err: "conductord: the cluster needs attention: n2 differs from the majority, and stops: see \"A member differs\" in docs/repair.md\n", Code: cli.ExitFailed}
+	if got := clitest.Run(t, cluster, "cluster", "check", "--states"); got != want {
 		t.Errorf("one differs: %+v", got)
 	}
-	if got := clitest.Run(t, cluster, "cluster", "verify", "-o", "json"); !strings.Contains(got.Out, `"differs": "table job"`) {
-		t.Errorf("as JSON: %+v", got)
+	var document struct {
+		Healthy bool
+		States  struct{ Members []struct{ Differs string } }
+		Tests   []clustercmd.TestedCluster
 	}
+	got := clitest.Run(t, cluster, "cluster", "check", "--states", "--disk", "-o", "json")
+	if err := json.Unmarshal([]byte(got.Out), &document); err != nil || got.Code != cli.ExitFailed || document.Healthy ||
+		document.States.Members[1].Differs != "table job" || len(document.Tests) != 1 || document.Tests[0].Test != "disk" || document.Tests[0].Verdict == "" {
+		t.Errorf("as JSON: %+v, %v", got, err)
+	}
+	clitest.Expect(t, clitest.Run(t, cluster, "cluster", "check", "--failover"), 0,
+		"no further voter can be lost\nfailover: n2 leads now; the longest time without a write was TOOK (limit TOOK)\n", "")
 }
 
 func TestClusterUpgrade(t *testing.T) {
@@ -214,22 +228,5 @@ func TestClusterUpgrade(t *testing.T) {
 	cluster.Statuses = cluster.Statuses[:1]
 	if got := clitest.Run(t, cluster, "cluster", "upgrade"); got.Code != cli.ExitConflict {
 		t.Errorf("refused: %+v", got)
-	}
-}
-
-func TestSelftestClock(t *testing.T) {
-	cluster := clitest.Open(t)
-	small, large := 100*time.Millisecond, -3*time.Second
-	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", ClockOffset: &small}}, {Status: raftboard.Status{Node: "n2"}}}
-	if got := clitest.Run(t, cluster, "selftest", "clock"); got != (clitest.Said{Out: "largest clock offset of 1 nodes: +0.100s on n1 (limit 1s)\n", Err: "", Code: 0}) {
-		t.Errorf("good clocks: %+v", got)
-	}
-	cluster.Statuses[1].Status.ClockOffset = &large
-	if got := clitest.Run(t, cluster, "selftest", "clock"); got.Code != cli.ExitFailed || !strings.Contains(got.Out, "-3.000s on n2 (limit 1s)") {
-		t.Errorf("a bad clock: %+v", got)
-	}
-	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", NotReady: "waits for n2"}}}
-	if got := clitest.Run(t, cluster, "selftest", "clock"); got.Code != cli.ExitUnavailable || !strings.Contains(got.Err, "no node knows the cluster's time: unavailable: it did not happen: n1 waits for n2\n") {
-		t.Errorf("no clock: %+v", got)
 	}
 }

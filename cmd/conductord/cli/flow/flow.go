@@ -25,13 +25,13 @@ import (
 func Command(p *cli.Program) *cobra.Command {
 	commands := []*cobra.Command{
 		runCommand(p), showCommand(p),
-		validateCommand(p), planCommand(p), graphCommand(p),
+		checkCommand(p), planCommand(p), graphCommand(p),
 	}
 	return cli.Noun("flow", "Run, show, check and repair flows",
 		append(commands, flowInterveneCommands(p)...)...)
 }
 
-// CheckedFlow is the output of flow validate for a valid document.
+// CheckedFlow is the output of flow check for a valid document.
 type CheckedFlow struct {
 	File   string       `json:"file"`
 	Name   string       `json:"name,omitempty"`
@@ -39,9 +39,9 @@ type CheckedFlow struct {
 	Faults []spec.Fault `json:"faults,omitempty"`
 }
 
-func validateCommand(p *cli.Program) *cobra.Command {
+func checkCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use:   "validate FILE…",
+		Use:   "check FILE…",
 		Short: "Check flow documents without a server, and report all errors",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -103,7 +103,7 @@ func TestFlowValidate(t *testing.T) {
 		{"a missing one", []string{filepath.Join(dir, "none.toml")}, 2, "", []string{"no such file"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			got := clitest.Run(t, nil, append([]string{"flow", "validate"}, row.files...)...)
+			got := clitest.Run(t, nil, append([]string{"flow", "check"}, row.files...)...)
 			if got.Code != row.code || got.Out != row.out {
 				t.Errorf("got %+v", got)
 			}
@@ -173,7 +173,7 @@ func TestFlowFromStdin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer text.Close()
-	got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = text }, "flow", "validate", "-")
+	got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = text }, "flow", "check", "-")
 	if got.Code != 0 || got.Out != "-: flow \"hello\", 2 steps: good\n" {
 		t.Errorf("got %+v", got)
 	}
@@ -184,7 +184,7 @@ func TestFlowFromStdin(t *testing.T) {
 func TestFlowWarnsOfShadows(t *testing.T) {
 	text := "name = \"f\"\npattern = \"linear\"\nstore = {room = 1}\n" +
 		"[[steps]]\nname = \"a\"\nprovides = \"room\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
-	for _, verb := range []string{"validate", "plan"} {
+	for _, verb := range []string{"check", "plan"} {
 		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = strings.NewReader(text) }, "flow", verb, "-")
 		if want := `warning: the store has "room", and step "b" is given that of step "a"`; got.Code != 0 || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v", verb, got)
