@@ -119,6 +119,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.update(kind.UpdateFlow)
 	case *v1.Command_Transfer:
 		err = m.transfer(kind.Transfer)
+	case *v1.Command_Unreserve:
+		err = m.unreserve(kind.Unreserve)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
 	case *v1.Command_Resume:

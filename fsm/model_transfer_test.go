@@ -46,6 +46,20 @@ func (m *model) transfer(c *v1.JobCommand) error {
 	return nil
 }
 
+func (m *model) unreserve(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, jobs.RequestUnreserve)
+	switch {
+	case err != nil:
+		return err
+	case under(j, jobs.RequestTransfer):
+		return jobs.ErrConflict
+	case j.Reserved != nil:
+		j.Reserved = nil
+		m.touch(j)
+	}
+	return nil
+}
+
 // reserve begins the reservation of a job that its owner has handed over, and ends one
 // whose time is over.
 func (m *model) reserve(j *modelJob) {

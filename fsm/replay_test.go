@@ -195,7 +195,9 @@ func (a *author) ending() *v1.Command {
 func (a *author) order() *v1.Command {
 	job := a.held()
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
-	switch a.draw("order", 6) {
+	switch a.draw("order", 7) {
+	case 6:
+		return &v1.Command{Kind: &v1.Command_Unreserve{Unreserve: o}}
 	case 0, 1:
 		return suspend(o)
 	case 2:
@@ -547,7 +549,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
-		*v1.Command_Transfer, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
+		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
 		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
 		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
 		return true, false

@@ -44,6 +44,23 @@ func (t *txn) transfer(c *v1.JobCommand) error {
 	return nil
 }
 
+// unreserve ends the reservation of a job. A job without a reservation does not change.
+func (t *txn) unreserve(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestUnreserve)
+	switch {
+	case err != nil:
+		return err
+	case j.isUnder(jobs.RequestTransfer):
+		return fmt.Errorf("cannot unreserve job %s: %w: its owner is told to transfer it to %q", j.ID, jobs.ErrConflict, j.StopRequest.To)
+	case j.Reserved == nil:
+		return nil
+	}
+	j.Reserved = nil
+	t.placeJob(j)
+	t.event(jobs.EventUnreserved, j, jobs.Event{Request: request, Reason: request.Reason})
+	return nil
+}
+
 // maxNamed bounds the conductors in the text of a refusal.
 const maxNamed = 10
 

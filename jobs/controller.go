@@ -17,11 +17,17 @@ const (
 	RequestResume    RequestKind = "resume"    // continue the job
 	RequestCancel    RequestKind = "cancel"    // end the job
 	RequestTransfer  RequestKind = "transfer"  // hand the job over to other conductors; kept only by a claimed job
+	RequestUnreserve RequestKind = "unreserve" // end a reservation
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
 	RequestPurge     RequestKind = "purge"     // see Historian
 )
+
+// RequestKinds are all kinds of request.
+var RequestKinds = []RequestKind{
+	RequestSuspend, RequestResume, RequestCancel, RequestTransfer, RequestUnreserve, RequestChange, RequestIntervene, RequestRetry, RequestPurge,
+}
 
 // ByDeadline is the By of the request with which the board cancels a job at its deadline.
 const ByDeadline = "deadline"
@@ -59,7 +65,7 @@ type Reservation struct {
 }
 
 // JobCommand is an operator's request about a job: the argument of Suspend, Resume, Cancel,
-// Transfer, Retry and Purge.
+// Transfer, Unreserve, Retry and Purge.
 type JobCommand struct {
 	Job    JobID
 	Revert bool   // only for Cancel: undo the flow's work; false: leave the flow as it is
@@ -192,6 +198,10 @@ type Controller interface {
 	// none of them could claim the job, if the owner has another stop request, or if the job
 	// is neither claimed nor claimable.
 	Transfer(ctx context.Context, command JobCommand) error
+	// Unreserve ends the reservation of a job before its time: every conductor that takes such
+	// jobs can claim it. A job without a reservation does not change. ErrNotFound. ErrConflict
+	// if the owner has not yet carried out the transfer.
+	Unreserve(ctx context.Context, command JobCommand) error
 	// Change changes the priority, not-before time, deadline, board or place of a job, or
 	// releases a held job. It applies the whole change or nothing.
 	Change(ctx context.Context, change Change) error

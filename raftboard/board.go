@@ -226,6 +226,11 @@ func (c *Client) Transfer(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "transfer", request, &v1.Command{Kind: &v1.Command_Transfer{Transfer: command.JobCommandToProto(&request)}})
 }
 
+// Unreserve implements jobs.Controller.
+func (c *Client) Unreserve(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "unreserve", request, &v1.Command{Kind: &v1.Command_Unreserve{Unreserve: command.JobCommandToProto(&request)}})
+}
+
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {

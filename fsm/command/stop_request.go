@@ -1,15 +1,14 @@
 package command
 
 import (
+	"slices"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
-func knownRequestKind(k jobs.RequestKind) bool {
-	return k == jobs.RequestTransfer || k == jobs.RequestSuspend || k == jobs.RequestResume || k == jobs.RequestCancel || k == jobs.RequestChange ||
-		k == jobs.RequestIntervene || k == jobs.RequestRetry || k == jobs.RequestPurge
-}
+func knownRequestKind(k jobs.RequestKind) bool { return slices.Contains(jobs.RequestKinds, k) }
 
 // checkStop checks a command that stops or resumes a job.
 func checkStop(limits logbook.Limits, c *v1.JobCommand) error {

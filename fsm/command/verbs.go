@@ -57,6 +57,7 @@ var verbs = []Verb{
 	verb("resume", (*v1.Command).GetResume, checkPlainCommand),
 	verb("cancel", (*v1.Command).GetCancel, checkStop),
 	verb("transfer", (*v1.Command).GetTransfer, checkTransfer),
+	verb("unreserve", (*v1.Command).GetUnreserve, checkPlainCommand),
 	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("retry", (*v1.Command).GetRetry, checkPlainCommand),

@@ -23,6 +23,7 @@ var stopRows = []row{
 	{"a claimed job is transferred when its owner lets go", transferredByOwner},
 	{"a job that ends or is cancelled first is not transferred", transferredTooLate},
 	{"a reservation ends by itself, and wakes others", reservationEnds},
+	{"a reservation ends on request", unreserved},
 	{"a transfer names a conductor that could claim the job", senselessTransfers},
 	{"a watch of claims begins with its position and tells of no others", watchClaims},
 }

@@ -103,6 +103,24 @@ func reservationEnds(k *kit) {
 	k.reserved(job.ID, "")
 }
 
+func unreserved(k *kit) {
+	name := "to " + k.board
+	k.conductor(name)
+	other := k.session("other")
+	job := k.posted("a")
+	k.wants("Unreserve without a reservation", k.Board.Unreserve(k.ctx, command(job.ID)), nil)
+	k.wants("Transfer", k.Board.Transfer(k.ctx, transfer(job.ID, name)), nil)
+	waits := k.asleep(other)
+	for range 2 {
+		k.wants("Unreserve", k.Board.Unreserve(k.ctx, command(job.ID)), nil)
+	}
+	k.same("claimed by another", k.wakes("ClaimNext", waits).Job.ID, job.ID)
+	k.wants("Transfer of a claimed job", k.Board.Transfer(k.ctx, transfer(job.ID, name)), nil)
+	k.wants("Unreserve before the owner has handed over", k.Board.Unreserve(k.ctx, command(job.ID)), jobs.ErrConflict)
+	k.wants("Unreserve of nothing", k.Board.Unreserve(k.ctx, command(jobs.NewJobID())), jobs.ErrNotFound)
+	k.wantsInvalid("Unreserve for a conductor", k.Board.Unreserve(k.ctx, transfer(job.ID, name)))
+}
+
 func senselessTransfers(k *kit) {
 	name, deaf := "to "+k.board, "deaf "+k.board
 	k.conductor(name)

@@ -91,6 +91,8 @@ const (
 	BoardServiceCancelProcedure = "/conductord.v1.BoardService/Cancel"
 	// BoardServiceTransferProcedure is the fully-qualified name of the BoardService's Transfer RPC.
 	BoardServiceTransferProcedure = "/conductord.v1.BoardService/Transfer"
+	// BoardServiceUnreserveProcedure is the fully-qualified name of the BoardService's Unreserve RPC.
+	BoardServiceUnreserveProcedure = "/conductord.v1.BoardService/Unreserve"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
@@ -288,6 +290,8 @@ type BoardServiceClient interface {
 	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Transfer reserves a claimed or claimable job for the conductors of a name.
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Unreserve ends the reservation of a job.
+	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -440,6 +444,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Transfer")),
 			connect.WithClientOptions(opts...),
 		),
+		unreserve: connect.NewClient[v1.JobCommand, v1.Done](
+			httpClient,
+			baseURL+BoardServiceUnreserveProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Unreserve")),
+			connect.WithClientOptions(opts...),
+		),
 		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
@@ -559,6 +569,7 @@ type boardServiceClient struct {
 	resume      *connect.Client[v1.JobCommand, v1.Done]
 	cancel      *connect.Client[v1.JobCommand, v1.Done]
 	transfer    *connect.Client[v1.JobCommand, v1.Done]
+	unreserve   *connect.Client[v1.JobCommand, v1.Done]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
 	retry       *connect.Client[v1.JobCommand, v1.Done]
@@ -665,6 +676,11 @@ func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1
 // Transfer calls conductord.v1.BoardService.Transfer.
 func (c *boardServiceClient) Transfer(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.transfer.CallUnary(ctx, req)
+}
+
+// Unreserve calls conductord.v1.BoardService.Unreserve.
+func (c *boardServiceClient) Unreserve(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return c.unreserve.CallUnary(ctx, req)
 }
 
 // Change calls conductord.v1.BoardService.Change.
@@ -779,6 +795,8 @@ type BoardServiceHandler interface {
 	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Transfer reserves a claimed or claimable job for the conductors of a name.
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Unreserve ends the reservation of a job.
+	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -927,6 +945,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Transfer")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceUnreserveHandler := connect.NewUnaryHandler(
+		BoardServiceUnreserveProcedure,
+		svc.Unreserve,
+		connect.WithSchema(boardServiceMethods.ByName("Unreserve")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceChangeHandler := connect.NewUnaryHandler(
 		BoardServiceChangeProcedure,
 		svc.Change,
@@ -1061,6 +1085,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceCancelHandler.ServeHTTP(w, r)
 		case BoardServiceTransferProcedure:
 			boardServiceTransferHandler.ServeHTTP(w, r)
+		case BoardServiceUnreserveProcedure:
+			boardServiceUnreserveHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
@@ -1172,6 +1198,10 @@ func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Transfer is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Unreserve is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {

@@ -16,7 +16,7 @@ import (
 )
 
 func ClaimCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("claim", "List claims, extend and transfer them", claimListCommand(p), claimExtendCommand(p), claimTransferCommand(p))
+	return cli.Noun("claim", "List claims, extend and transfer them, end reservations", claimListCommand(p), claimExtendCommand(p), claimTransferCommand(p), claimUnreserveCommand(p))
 }
 
 func claimListCommand(p *cli.Program) *cobra.Command {
@@ -133,6 +133,19 @@ func claimTransferCommand(p *cli.Program) *cobra.Command {
 	flags.DurationVar(&request.Within, "within", jobs.DefaultReservation, fmt.Sprintf("time during which only this conductor can claim the job, at most %s", jobs.MaxReservation))
 	flags.StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	return cmd
+}
+
+func claimUnreserveCommand(p *cli.Program) *cobra.Command {
+	return correctionCommand(p, &cobra.Command{
+		Use:   "unreserve JOB…",
+		Short: "End the reservation of jobs that claim transfer has reserved",
+		Long:  "End the reservation of jobs: any conductor that takes such jobs can claim them again. The command is idempotent.",
+	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
+		if err := cluster.Unreserve(ctx, request); err != nil {
+			return cli.Because(err, "unreserve job %s", request.Job)
+		}
+		return showCorrected(ctx, p, cluster, request.Job, "")
+	})
 }
 
 // reservedText says for which conductor a job is reserved, and until when.
