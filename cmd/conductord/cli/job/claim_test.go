@@ -58,3 +58,13 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 		t.Errorf("as JSON: %+v, %v", got, err)
 	}
 }
+
+// A job without a reservation does not change, and an absent job is not found.
+func TestClaimUnreserve(t *testing.T) {
+	cluster := clitest.Open(t)
+	id := clitest.Post(t, cluster, "--kind", "k")
+	clitest.Expect(t, clitest.Run(t, cluster, "claim", "unreserve", id.String()), 0, "ID claimable\n", "")
+	if got := clitest.Run(t, cluster, "claim", "unreserve", jobs.NewJobID().String()); got.Code != cli.ExitNotFound {
+		t.Errorf("an absent job: %+v", got)
+	}
+}
