@@ -47,3 +47,13 @@ func Checks(t testing.TB, few int) {
 		t.Cleanup(func() { _ = checks.Value.Set(before) })
 	}
 }
+
+// AtOnce sets how many tests of a process run in parallel, unless -parallel sets it. TestMain
+// calls AtOnce in packages whose tests mostly wait.
+func AtOnce(tests int) {
+	flag.Parse()
+	parallel := flag.Lookup("test.parallel")
+	if parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set(strconv.Itoa(tests))
+	}
+}

@@ -33,3 +33,18 @@ func TestChoice(t *testing.T) {
 		}
 	}
 }
+
+// TestAtOnce holds that a package sets the number of parallel tests, unless -parallel sets it.
+func TestAtOnce(t *testing.T) {
+	parallel := flag.Lookup("test.parallel")
+	before := parallel.Value.String()
+	t.Cleanup(func() { _ = parallel.Value.Set(before) })
+	for _, row := range []struct{ given, want string }{{parallel.DefValue, "7777"}, {"5555", "5555"}} {
+		if err := parallel.Value.Set(row.given); err != nil {
+			t.Fatal(err)
+		}
+		if longtest.AtOnce(7777); parallel.Value.String() != row.want {
+			t.Errorf("-parallel is %s, and was %s", parallel.Value, row.given)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 // Administrators see principals and tokens, and end both; others see nothing of it.
 func TestAccessPage(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	principals, err := s.operator.Principals(t.Context(), "")

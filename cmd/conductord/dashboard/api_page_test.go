@@ -20,6 +20,7 @@ import (
 
 // The page has each call that docs/protocol.md has, with its words, permission, fields and command line.
 func TestAPIPageShowsEveryCall(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	response, text := s.request(http.MethodGet, "viewer", "/dashboard/api", nil)
 	calls := docs.Calls()
@@ -56,6 +57,7 @@ func TestAPIPageShowsEveryCall(t *testing.T) {
 
 // The command lines of the page work as they are: these are run in this order.
 func TestCurlLinesReachTheirCalls(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("this machine has no curl")
 	}

@@ -10,6 +10,7 @@ import (
 
 // The audit log is shown to administrators only, and its filter is in the address.
 func TestAuditPage(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.principal(access.Principal{Name: "chief", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	posted, err := jobs.PostOne(t.Context(), s.operator, jobs.Posting{Board: "one", Name: "mine", Kind: "work"})

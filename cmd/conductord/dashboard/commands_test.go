@@ -69,6 +69,7 @@ func commandsExist(t *testing.T, page string) {
 
 // TestCommandFaults: the check of shown commands finds unknown commands and flags.
 func TestCommandFaults(t *testing.T) {
+	t.Parallel()
 	for line, wrong := range map[string]bool{
 		"conductord job change 1 --priority high": false, "conductord audit search --since '2030-01-02T03:04:00Z'": false,
 		"conductord job alter 1": true, "conductord job list --colour red": true, "conductord jobs": true,

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/conductord/conductord/cmd/conductord/dashboard"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard"
@@ -27,7 +28,10 @@ import (
 )
 
 // The in-process metrics of prometheus and the idle connections of the test's client are no leaks of a page.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	longtest.AtOnce(8)
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 20 * time.Second
 
@@ -180,6 +184,7 @@ func (s *site) state(id jobs.JobID) jobs.State {
 
 // Each principal sees its boards, what it may do, and no more; payloads are escaped or hidden.
 func TestPagesShowWhatThePrincipalMay(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	one, two := s.post("one", "mine"), s.post("two", "theirs")
 	const escaped = `&lt;script&gt;alert(1)`
@@ -229,6 +234,7 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 
 // A change is carried out once, as the principal, and only from a page of the dashboard.
 func TestChanges(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.post("one", "mine")
 	path := "/dashboard/jobs/" + id.String()
@@ -268,6 +274,7 @@ func TestChanges(t *testing.T) {
 
 // TestPostedAgainUnderATakenKey: no new job is posted, and the page names the job that has the key.
 func TestPostedAgainUnderATakenKey(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	keyed := func(name string) jobs.JobID {
 		job, err := jobs.PostOne(t.Context(), s.operator, jobs.Posting{ID: jobs.NewJobID(), Name: name, Kind: "k", Board: "one", Key: "order 8"})
@@ -289,6 +296,7 @@ func TestPostedAgainUnderATakenKey(t *testing.T) {
 
 // A read-only dashboard offers and does nothing.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(o *dashboard.Options) { o.ReadOnly = true })
 	id := s.post("one", "mine")
 	path := "/dashboard/jobs/" + id.String()
@@ -305,6 +313,7 @@ func TestReadOnly(t *testing.T) {
 
 // A job with large values has a page: it shows the first of them.
 func TestLargeValues(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	store := map[string]json.RawMessage{}
 	for i := range 12 {
@@ -322,6 +331,7 @@ func TestLargeValues(t *testing.T) {
 
 // A call that panics fails its page, and not the node.
 func TestPanicOfACall(t *testing.T) {
+	t.Parallel()
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })
 	server := newServer(t, dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Logger: hclog.NewNullLogger()}))
 	response, err := http.Get(server + "/dashboard/jobs")
@@ -336,6 +346,7 @@ func TestPanicOfACall(t *testing.T) {
 
 // A token is kept in a cookie that scripts and other sites cannot use.
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if response, _ := s.request(http.MethodGet, "", "/dashboard/jobs?state=held", nil); response.StatusCode != http.StatusSeeOther ||
 		response.Header.Get("Location") != "/dashboard/sign-in?next=%2Fdashboard%2Fjobs%3Fstate%3Dheld" {
@@ -387,6 +398,7 @@ func TestSignIn(t *testing.T) {
 
 // Over TLS, a cookie that another host of the domain could have set is no token.
 func TestCookieOfAnotherHost(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	response, _ := s.request(http.MethodGet, "", "/dashboard/jobs", nil, "Cookie", "conductord-token="+s.tokens["viewer"])
 	if response.StatusCode != http.StatusSeeOther {
@@ -396,6 +408,7 @@ func TestCookieOfAnotherHost(t *testing.T) {
 
 // Only the files of the folder "static" are served, however a path is written.
 func TestStaticFiles(t *testing.T) {
+	t.Parallel()
 	server := newServer(t, dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Logger: hclog.NewNullLogger()}))
 	for path, status := range map[string]int{
 		"style.css": 200, "..%2ftemplates/layout.html": 404, "%2e%2e%2ftemplates%2flayout.html": 404, "x%2f..%2f..%2ftemplates/layout.html": 404,
@@ -415,6 +428,7 @@ func TestStaticFiles(t *testing.T) {
 
 // A live page is sent again when it has changed, and only then. Its stream ends with its request.
 func TestLivePage(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.post("one", "first")
 	response, cancel := s.stream("viewer", "jobs")
@@ -466,6 +480,7 @@ func (s *site) stream(who, path string) (*http.Response, context.CancelFunc) {
 
 // The live pages of a person end with the sign-out or the token, and no person has more than their share.
 func TestLivePagesOfAPerson(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	const share = 16
 	var streams []*http.Response
@@ -509,6 +524,7 @@ func TestLivePagesOfAPerson(t *testing.T) {
 
 // In plain text, a name that may be an attacker's is refused.
 func TestForeignHost(t *testing.T) {
+	t.Parallel()
 	d := dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Hosts: []string{"node.example"}, Origin: "https://proxy.example", Logger: hclog.NewNullLogger()})
 	server := newServer(t, d)
 	for host, status := range map[string]int{
@@ -533,6 +549,7 @@ func TestForeignHost(t *testing.T) {
 
 // The list of jobs continues from page to page, and the links keep its filters.
 func TestJobPages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for i := range 60 {
 		s.post("one", fmt.Sprintf("job-%02d", i))

@@ -156,6 +156,7 @@ func (p *flowPages) wants(page string, texts ...string) {
 // TestManyAttempts looks at a step with more attempts than are shown, whose stderr has carriage
 // returns: these would end lines of the live page's events, and what follows could pose as a field.
 func TestManyAttempts(t *testing.T) {
+	t.Parallel()
 	p := newFlowPages(t, map[string]string{"load": `printf '50%%\revent: problem\r\n' >&2; exit 1`})
 	job := p.run(`
 		name = "import"
@@ -190,6 +191,7 @@ func TestManyAttempts(t *testing.T) {
 
 // TestFlowByItsOwnID opens the page of a flow by the id that job get and flow show print.
 func TestFlowByItsOwnID(t *testing.T) {
+	t.Parallel()
 	p := newFlowPages(t, map[string]string{"slow": "sleep 60"})
 	job := p.run(`
 		name = "place"
@@ -211,6 +213,7 @@ func TestFlowByItsOwnID(t *testing.T) {
 
 // TestFailedFlow looks at a flow whose undo fails, and skips that undo.
 func TestFailedFlow(t *testing.T) {
+	t.Parallel()
 	p := newFlowPages(t, map[string]string{
 		"reserve": `echo '{"address": "10.0.0.7"}'`, "release": `echo "cannot give <it> back" >&2; exit 65`, "start": `echo "no route" >&2; exit 65`,
 	})
@@ -253,6 +256,7 @@ func TestFailedFlow(t *testing.T) {
 // TestRunningFlow opens the page of a flow that waits for a file: the steps that a revert would undo,
 // and its cancellation.
 func TestRunningFlow(t *testing.T) {
+	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	p := newFlowPages(t, map[string]string{"quick": "exit 0", "undo": "exit 0", "wait": "echo begun >" + gate + "; sleep 600"})
 	job := p.run(`
@@ -302,6 +306,7 @@ func exists(path string) bool {
 
 // TestBigFlow holds pages of flows with the largest documents to their limit, which the dashboard refuses to exceed.
 func TestBigFlow(t *testing.T) {
+	t.Parallel()
 	p := newFlowPages(t, map[string]string{"elsewhere": "exit 0"})
 	const steps = 4_000
 	for _, pattern := range []string{"linear", "unordered"} {
@@ -335,6 +340,7 @@ func TestBigFlow(t *testing.T) {
 // TestWorkers looks at a step that a worker does, and at this worker when the leader has set it aside.
 // TestWaitForWorker looks at a job whose step has no worker, at every node: the leader alone knows it.
 func TestWaitForWorker(t *testing.T) {
+	t.Parallel()
 	p := newFlowPagesOf(t, 3, nil)
 	job := p.run("name = \"picture\"\n[[steps]]\nname = \"scale\"\nhandler = \"resize\"\nworker = true\nworker_labels = [\"gpu\"]\n")
 	for _, endpoint := range p.cluster.Endpoints {
@@ -364,6 +370,7 @@ func TestWaitForWorker(t *testing.T) {
 }
 
 func TestWorkers(t *testing.T) {
+	t.Parallel()
 	p, ctx, session := newFlowPages(t, nil), t.Context(), jobs.NewSessionID()
 	client := p.cluster.Client
 	p.wants(p.get("workers"), "No live workers", "conductord worker --handlers DIRECTORY")

@@ -113,6 +113,7 @@ func (s *site) longFlow() jobs.JobID {
 // With any names, each page loads, has at most 300 KB, folds long texts, and links to the rows that it leaves
 // out.
 func TestPagesOfLongNames(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	crowd := s.crowd()

@@ -33,6 +33,7 @@ func (s *site) follow(who, page, link string) (status int, text string) {
 
 // Whatever the name of a board, a schedule or a conductor, its page can be reached and acted on.
 func TestPagesOfOddNames(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
@@ -83,6 +84,7 @@ func TestPagesOfOddNames(t *testing.T) {
 
 // A board that has schedules alone has a page.
 func TestBoardOfSchedulesAlone(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if _, err := s.operator.SaveSchedule(t.Context(), schedules.Schedule{Board: "one", Name: "nightly", Rule: "@daily", Posting: jobs.Posting{Kind: "work"}}); err != nil {
 		t.Fatal(err)

@@ -40,6 +40,7 @@ func (s *site) claim(posting jobs.Posting) jobs.Job {
 
 // The lists of jobs that need an operator show the reasons, and offer the permitted operations.
 func TestTrashPages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	for _, board := range []string{"one", "two"} {
@@ -92,6 +93,7 @@ func TestTrashPages(t *testing.T) {
 // The overview has one card with the counts that need attention, and draws successes and
 // failures.
 func TestOverviewCounts(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
@@ -130,6 +132,7 @@ func (s *site) holds(text, what string, has, not []string) {
 
 // The pages of schedules show their slots, and operations on a schedule carry the user's name.
 func TestSchedulePages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	ctx := t.Context()
 	ref := schedules.Ref{Board: "one", Name: "night/ly"}

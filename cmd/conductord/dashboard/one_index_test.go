@@ -71,6 +71,7 @@ func (s *site) flowJob(board string) (jobs.Job, jobs.Ending) {
 
 // All parts of a page show the state at one moment, also when the state changes between two of its reads.
 func TestPartsOfAPageAgree(t *testing.T) {
+	t.Parallel()
 	var between interruption
 	s := open(t, func(o *dashboard.Options) { o.API = between.before(o.API) })
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
@@ -158,6 +159,7 @@ func TestPartsOfAPageAgree(t *testing.T) {
 
 // The page that answers an action shows one state, while a conductor carries the action out.
 func TestAnswersOfActionsAgree(t *testing.T) {
+	t.Parallel()
 	p := newFlowPages(t, map[string]string{"quick": `echo 1`, "undo": `true`})
 	ended := regexp.MustCompile(`</span> (success|reverted|cancelled|failed)</span>`)
 	for n := range 24 {
@@ -191,7 +193,7 @@ func TestAnswersOfActionsAgree(t *testing.T) {
 }
 
 // An open page is sent again soon after a change. This includes a change before the page's watch of events
-// begins, and a change soon after the page was opened.
+// begins, and a change soon after the page was opened. The test measures, so it is not parallel.
 func TestChangesArePushedAtOnce(t *testing.T) {
 	var between interruption
 	s := open(t, func(o *dashboard.Options) {
@@ -234,6 +236,7 @@ func TestChangesArePushedAtOnce(t *testing.T) {
 
 // A page after an action shows the action, also when another node serves the page.
 func TestAnActionIsSeenOnEveryNode(t *testing.T) {
+	t.Parallel()
 	p := newFlowPagesOf(t, 3, nil)
 	var dashboards []http.Handler
 	for _, endpoint := range p.cluster.Endpoints {

@@ -51,6 +51,7 @@ func (s *site) worker(name string, boards ...string) {
 // The pages of boards, conductors and the cluster show the visible objects, and offer the permitted
 // operations.
 func TestOperatorPages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	s.post("two", "theirs")
@@ -112,6 +113,7 @@ func TestOperatorPages(t *testing.T) {
 
 // Each operation is carried out as the principal, or refused with a reason.
 func TestOperations(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	s.post("one", "mine")
@@ -201,6 +203,7 @@ func TestOperations(t *testing.T) {
 
 // TestHandOver: the page of a claimed job offers the other conductors, and hands the job over to one of them.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	id := s.post("one", "mine")
 	s.conductor("from")
@@ -232,6 +235,7 @@ func TestHandOver(t *testing.T) {
 
 // A read-only dashboard offers none of this, also to an administrator.
 func TestReadOnlyOperations(t *testing.T) {
+	t.Parallel()
 	s := open(t, func(o *dashboard.Options) { o.ReadOnly = true })
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
 	s.conductor("worker")
@@ -247,6 +251,7 @@ func TestReadOnlyOperations(t *testing.T) {
 
 // Long lists are shown in pages of 50 rows, which together have each row once.
 func TestOperatorLists(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	const rows = 120
 	for i := range rows {

@@ -12,6 +12,7 @@ import (
 
 // The overview names boards where jobs wait long and none is claimed, but no paused ones, and not all of many.
 func TestIdleBoards(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 11, 26, 2, 0, 0, 0, time.UTC)
 	board := func(name string, waits time.Duration, claimed uint64) *v1.Board {
 		counts := &v1.BoardCounts{Jobs: map[string]uint64{"claimable": 1, "claimed": claimed}, OldestClaimable: timestamppb.New(now.Add(-waits))}

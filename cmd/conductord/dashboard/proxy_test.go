@@ -14,6 +14,7 @@ import (
 
 // Behind a reverse proxy that ends TLS, a person signs in, acts and copies commands at the proxy's address.
 func TestReverseProxy(t *testing.T) {
+	t.Parallel()
 	const host, origin = "conductord.example", "https://conductord.example"
 	s := open(t, func(o *dashboard.Options) { o.Origin = origin })
 	id := s.post("one", "mine")

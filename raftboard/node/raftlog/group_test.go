@@ -3,12 +3,14 @@ package raftlog_test
 import (
 	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
@@ -21,6 +23,11 @@ const (
 	// heartbeat is long, so that a busy machine elects no other leader.
 	heartbeat = 2 * time.Second
 )
+
+func TestMain(m *testing.M) {
+	longtest.AtOnce(8)
+	os.Exit(m.Run())
+}
 
 func TestGroup(t *testing.T) {
 	replicationtest.Exercise(t, func(t *testing.T, machine replication.Machine) replicationtest.Node {
