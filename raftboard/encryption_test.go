@@ -31,8 +31,13 @@ func TestEveryMessageIsEncrypted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	seen := map[protoreflect.FullName]bool{}
 	for name, call := range filled.Calls(v1.File_conductord_v1_service_proto) {
 		for _, of := range []protoreflect.FullName{call.Input().FullName(), call.Output().FullName(), "conductord.v1.Command"} {
+			if seen[of] { // the command, and the empty answer of several calls
+				continue
+			}
+			seen[of] = true
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(of)
 			if err != nil {
 				t.Fatal(err)
