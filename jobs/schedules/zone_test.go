@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 )
@@ -116,8 +117,10 @@ var countedRules = []countedRule{
 	{"0 2 1-15 * */3", false, func(w wall) bool { return w.minute == 0 && w.hour == 2 && w.day <= 15 && w.weekday%3 == 0 }},
 }
 
-// The years that are compared. Samoa has no 30 December 2011.
-const firstYear, lastYear = 2005, 2034
+// firstYear and lastYear limit the years that are compared. Samoa has no 30 December 2011.
+const firstYear = 2005
+
+func lastYear() int { return longtest.Rounds(2014, 2034) }
 
 // spare is how many minutes of the clocks are known before and after the years.
 const spare = 3 * 24 * 60
@@ -126,8 +129,8 @@ func minuteOf(year int) int64 { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UT
 
 // shown reads a rule for every minute that clocks can show in the years.
 func (r *countedRule) shown() []bool {
-	all := make([]bool, 0, minuteOf(lastYear+1)-minuteOf(firstYear)+2*spare)
-	for day := minuteOf(firstYear) - spare; day < minuteOf(lastYear+1)+spare; day += 24 * 60 {
+	all := make([]bool, 0, minuteOf(lastYear()+1)-minuteOf(firstYear)+2*spare)
+	for day := minuteOf(firstYear) - spare; day < minuteOf(lastYear()+1)+spare; day += 24 * 60 {
 		date := time.Unix(day*60, 0).UTC()
 		w := wall{day: date.Day(), month: int(date.Month()), weekday: int(date.Weekday())}
 		for w.hour = range 24 {
@@ -149,14 +152,14 @@ func runsOf(zone *time.Location) (runs []clockRun) {
 		return int64(seconds) / 60
 	}
 	before := ahead(minuteOf(firstYear))
-	for hour := minuteOf(firstYear); hour < minuteOf(lastYear+1); hour += 60 {
+	for hour := minuteOf(firstYear); hour < minuteOf(lastYear()+1); hour += 60 {
 		for minute := hour + 1; ahead(hour+60) != before && minute <= hour+60; minute++ {
 			if now := ahead(minute); now != before {
 				runs, before = append(runs, clockRun{minute, before}), now
 			}
 		}
 	}
-	return append(runs, clockRun{minuteOf(lastYear + 1), before})
+	return append(runs, clockRun{minuteOf(lastYear() + 1), before})
 }
 
 // compare goes through the years minute by minute. A rule with every hour has a slot whenever the clocks
@@ -197,7 +200,7 @@ func (r *countedRule) compare(t *testing.T, name string, runs []clockRun, shown 
 const zonesEnv = "CONDUCTORD_ZONES"
 
 // TestAllZones compares rules with a count by the minute: all zones, 50 rules and 30 years, or a
-// sample with the zones in which days and midnights are missing.
+// sample with the zones in which days and midnights are missing. Without long tests it takes 10 years.
 func TestAllZones(t *testing.T) {
 	names := zoneNames(t)
 	sampled := map[string][]string{
@@ -206,7 +209,7 @@ func TestAllZones(t *testing.T) {
 		"15 2 * * *": {"Australia/Lord_Howe"}, "0 0 30 12 *": {"Pacific/Apia"}, "30 1 * * *": {"Africa/Casablanca", "Antarctica/Troll"},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 8 {
+	for range longtest.Rounds(1, 8) {
 		rule := countedRules[random.IntN(len(countedRules))].text
 		sampled[rule] = append(sampled[rule], names[random.IntN(len(names))])
 	}
@@ -232,7 +235,7 @@ func TestAllZones(t *testing.T) {
 			pairs++
 		}
 	}
-	t.Logf("%d pairs of a rule and a zone, %d slots from %d to %d", pairs, slots, firstYear, lastYear)
+	t.Logf("%d pairs of a rule and a zone, %d slots from %d to %d", pairs, slots, firstYear, lastYear())
 }
 
 // zoneNames are the names in the database, one for each that have the same data.

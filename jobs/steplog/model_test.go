@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
@@ -73,10 +74,12 @@ func (m *model) append(job jobs.JobID, line steplog.Line) {
 	}
 }
 
+const jobsInAll, large, flood = 4, 60 << 10, 24
+
 // TestBufferAgreesWithItsModel: whatever is appended, begun, ended and read, in any order, the
 // buffer has the lines that a plain list of all lines has, and pages give each once.
 func TestBufferAgreesWithItsModel(t *testing.T) {
-	const jobsInAll, large, flood = 4, 60 << 10, 24
+	longtest.Checks(t, 30)
 	trims := 0
 	rapid.Check(t, func(t *rapid.T) {
 		b, m := steplog.New("n"), &model{written: map[string]int64{}, runs: map[jobs.JobID]int{}}
