@@ -455,7 +455,7 @@ func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
 // or without readers of the results, and with a snapshot anywhere between them. After
 // each entry of the first run the whole state must be consistent.
 func TestReplayGivesTheSameState(t *testing.T) {
-	longtest.Checks(t, 30)
+	longtest.Checks(t, 15)
 	openMachine := openMachines(t)
 	rapid.Check(t, func(t *rapid.T) {
 		a := &author{T: t, machine: openMachine(t), now: start}

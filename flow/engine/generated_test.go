@@ -47,6 +47,7 @@ const (
 //
 // A census counts the cases that occurred; too few of one kind are a fault.
 func TestGeneratedFlows(t *testing.T) {
+	longtest.Checks(t, 40)
 	seen := &census{counts: make(map[string]int)}
 	for part := range longtest.Rounds(1, generatedParts) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -152,6 +153,7 @@ func (w *ward) instances(name string) []string {
 // The conductor dies before every update, and each update holds as little as it can. Each
 // intervention is carried out completely and exactly once, whichever update is lost.
 func TestInterventionsAtEveryWrite(t *testing.T) {
+	longtest.Checks(t, 40)
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
 		var names []string

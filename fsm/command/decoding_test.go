@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // messageKinds are all messages of the wire and of the log.
@@ -98,6 +99,7 @@ func unknownByReflection(m protoreflect.Message) (name string, found bool) {
 // compares the generated decoder with protobuf's. It decodes each message unchanged, with an
 // unknown field, and with damage that must not crash the decoder.
 func TestGeneratedDecodingIsProtobufs(t *testing.T) {
+	longtest.Checks(t, 30)
 	for _, kind := range messageKinds(t) {
 		t.Run(string(kind.Descriptor().Name()), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
