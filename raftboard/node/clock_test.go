@@ -178,7 +178,7 @@ func TestOneWrongClockChangesNothing(t *testing.T) {
 		"an hour ahead": time.Hour, "an hour behind": -time.Hour, "a year ahead": year, "a year behind": -year,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if jump.Abs() < year {
+			if jump != year {
 				longtest.Skip(t)
 			}
 			t.Parallel()

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"flag"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 // over three. With three, the client first knows only a follower, so that calls are also
 // forwarded.
 func TestConformance(t *testing.T) {
+	longtest.Skip(t) // fsm/fsmtest and raftboard/node/api run the suites too
 	t.Parallel()
 	noKeys := func(*testing.T) *valuekeys.Keys { return nil }
 	for _, row := range []struct {
@@ -30,21 +30,17 @@ func TestConformance(t *testing.T) {
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
 		races  bool // its goroutines are not those of another row
-		long   bool // the other row, boardtest and tests of value keys hold most of it
 	}{
-		{"one node", 1, onStore(logstore.Bolt), noKeys, true, true},
-		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false, true},
-		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false, true},
-		{"three nodes with different log stores", 3, bothStores, noKeys, true, false},
-		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false, true},
+		{"one node", 1, onStore(logstore.Bolt), noKeys, true},
+		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false},
+		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false},
+		{"three nodes with different log stores", 3, bothStores, noKeys, true},
+		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false},
 	} {
 		if underRace && !row.races {
 			continue
 		}
 		t.Run(row.name, func(t *testing.T) {
-			if row.long {
-				longtest.Skip(t)
-			}
 			t.Parallel()
 			c := newCluster(t, row.nodes, row.stores, func(o *node.Options) {
 				o.Raft.Heartbeat = time.Second // the rows take one leader for granted, and many run at once
@@ -90,17 +86,14 @@ func dormant(t *testing.T, c *cluster) func(schedules.Schedule, time.Time) (sche
 
 // atOnce is how many tests run at the same time. They wait for clocks and disks far
 // more than they compute, except under the race detector.
-func atOnce() string {
+func atOnce() int {
 	if underRace {
-		return "4"
+		return 4
 	}
-	return "10"
+	return 10
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce()); err != nil {
-		panic(err)
-	}
+	longtest.AtOnce(atOnce())
 	goleak.VerifyTestMain(m)
 }

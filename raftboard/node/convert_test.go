@@ -68,12 +68,10 @@ func ranOn(t *testing.T, kind logstore.Kind) (*cluster, []jobs.JobID) {
 // Cut off before any of the things that last, a conversion leaves a node that
 // starts with one of the stores and has everything, and can be said again.
 func TestConversionCutOffAnywhere(t *testing.T) {
+	longtest.Skip(t)
 	t.Parallel()
 	for _, row := range conversions {
 		t.Run(fmt.Sprintf("%s to %s", row.from, row.to), func(t *testing.T) {
-			if row.from != logstore.Bolt {
-				longtest.Skip(t)
-			}
 			t.Parallel()
 			c, ids := ranOn(t, row.from)
 			origin := c.options[0].DataDir
@@ -312,8 +310,9 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 		})
 		done = step == ""
 		if !done {
-			c.options[0].DataDir = dir
-			startsWith(t, c, logstore.Bolt, step, ids)
+			if c.options[0].DataDir = dir; cuts%2 == 0 || longtest.All() {
+				startsWith(t, c, logstore.Bolt, step, ids)
+			}
 			continue
 		}
 		again, err := membership.CompactLog(t.Context(), dir, hclog.NewNullLogger(), func(string) {})

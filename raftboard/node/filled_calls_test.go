@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node"
@@ -241,7 +242,7 @@ func TestFilledCalls(t *testing.T) {
 				sent++
 			}
 			for _, who := range callers {
-				for range filledCalls {
+				for range longtest.Rounds(1, filledCalls) {
 					message := dynamicpb.NewMessage(method.Input())
 					v.fill(message, 0)
 					f.send(sent%2, tokens[who], method, spoilt(v, message))

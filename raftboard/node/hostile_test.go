@@ -17,12 +17,13 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// hostileCalls takes some seconds.
-const hostileCalls = 3_000
+// hostileCalls are made by tests of hostile calls.
+func hostileCalls() int { return longtest.Rounds(1_000, 3_000) }
 
 // vandal fills messages with values that are right by themselves, often at the
 // edge, and seldom right together.
@@ -190,7 +191,7 @@ func TestHostileCalls(t *testing.T) {
 	}
 	services := conductordv1.File_conductord_v1_service_proto.Services()
 	accepted := 0
-	for n := range hostileCalls {
+	for n := range hostileCalls() {
 		service := services.Get([]int{0, 0, 0, 1, 2, 3, 3, 3}[v.IntN(8)])
 		method := service.Methods().Get(v.IntN(service.Methods().Len()))
 		if name := method.Name(); name == "Watch" || name == "WaitJob" || name == "ClaimNext" && v.IntN(4) > 0 {
@@ -220,8 +221,8 @@ func TestHostileCalls(t *testing.T) {
 	if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "last", Board: "untouched", Kind: "none"}); err != nil {
 		t.Error(err)
 	}
-	if accepted < hostileCalls/20 {
-		t.Errorf("only %d calls of %d were accepted: the test hardly tests what happens then", accepted, hostileCalls)
+	if accepted < hostileCalls()/20 {
+		t.Errorf("only %d calls of %d were accepted: the test hardly tests what happens then", accepted, hostileCalls())
 	}
 }
 

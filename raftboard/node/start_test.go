@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
@@ -30,14 +31,18 @@ func TestBootstrapsOnce(t *testing.T) {
 		order  []int
 		name   string
 		stores func(*node.Options)
+		long   bool
 	}{
-		{[]int{0, 1, 2}, "bolt", onStore(logstore.Bolt)},
-		{[]int{2, 1, 0}, "bolt", onStore(logstore.Bolt)},
-		{[]int{1, 0, 2}, "wal", onStore(logstore.WAL)},
-		{[]int{2, 0, 1}, "both", bothStores},
+		{[]int{0, 1, 2}, "bolt", onStore(logstore.Bolt), true},
+		{[]int{2, 1, 0}, "bolt", onStore(logstore.Bolt), false},
+		{[]int{1, 0, 2}, "wal", onStore(logstore.WAL), true},
+		{[]int{2, 0, 1}, "both", bothStores, false},
 	} {
 		order := row.order
 		t.Run(fmt.Sprint(order, " ", row.name), func(t *testing.T) {
+			if row.long {
+				longtest.Skip(t)
+			}
 			t.Parallel()
 			c := newCluster(t, 3, row.stores)
 			c.start(order...)
@@ -89,6 +94,7 @@ func same(t *testing.T, c *cluster) {
 // A data directory that does not fit its node is refused, with the reason.
 func TestDataDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
+	c := stoppedNode(t)
 	write := func(name, content string) func(*testing.T, *node.Options) {
 		return func(t *testing.T, o *node.Options) {
 			if err := os.WriteFile(filepath.Join(o.DataDir, name), []byte(content), 0o600); err != nil {
@@ -166,18 +172,15 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"with the rest of a conversion", []func(*testing.T, *node.Options){write("raft-wal.new", "half")}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, 1).startAll()
-			client := c.client()
-			posted(t, client)
-			client.Close() // the end waits a moment for callers
-			eventually(t, "a snapshot", func() bool { return node.Raft(c.nodes[0]).Snapshot().Error() == nil })
-			c.stop(0)
-			c.options[0].Init = false
-			for _, change := range row.change {
-				change(t, &c.options[0])
+			options := c.options[0]
+			options.DataDir = filepath.Join(t.TempDir(), "n1")
+			if err := copyDir(options.DataDir, c.options[0].DataDir); err != nil {
+				t.Fatal(err)
 			}
-			opened, err := node.Open(c.options[0])
+			for _, change := range row.change {
+				change(t, &options)
+			}
+			opened, err := node.Open(options)
 			if err == nil {
 				err = errors.Join(err, opened.Close())
 			}
@@ -186,6 +189,19 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stoppedNode is a node of one that has a job and a snapshot, and was stopped.
+func stoppedNode(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t, 1).startAll()
+	client := c.client()
+	posted(t, client)
+	client.Close() // the end waits a moment for callers
+	eventually(t, "a snapshot", func() bool { return node.Raft(c.nodes[0]).Snapshot().Error() == nil })
+	c.stop(0)
+	c.options[0].Init = false
+	return c
 }
 
 func initial(_ *testing.T, o *node.Options) { o.Init = true }
