@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/bench/bareraft"
 	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/longtest"
 )
 
 // TestMain looks for leaked goroutines. It ignores raft's transport, which reads from a peer's
@@ -102,7 +103,12 @@ func (g *group) leader() int {
 
 func TestGroup(t *testing.T) {
 	for _, store := range []string{"", "bolt", "wal"} {
-		t.Run("log store "+store, func(t *testing.T) { testGroup(t, store) })
+		t.Run("log store "+store, func(t *testing.T) {
+			if store != "" {
+				longtest.Skip(t)
+			}
+			testGroup(t, store)
+		})
 	}
 }
 
