@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -65,6 +66,9 @@ func TestPagesLive(t *testing.T) {
 func TestCancelByButton(t *testing.T) {
 	for _, script := range []bool{true, false} {
 		t.Run(fmt.Sprintf("script %v", script), func(t *testing.T) {
+			if !script {
+				longtest.Skip(t)
+			}
 			s, idle, _ := seeded(t)
 			p := s.browse()
 			p.script(script)
@@ -116,6 +120,7 @@ func TestKeyboard(t *testing.T) {
 
 // TestWidths checks that no page scrolls sideways.
 func TestWidths(t *testing.T) {
+	longtest.Skip(t)
 	s, idle, flowing := seeded(t)
 	p := s.browse()
 	for _, width := range []int64{400, 2500} {
@@ -131,6 +136,7 @@ func TestWidths(t *testing.T) {
 
 // TestDark checks that the pages follow the colour scheme of the system.
 func TestDark(t *testing.T) {
+	longtest.Skip(t)
 	s, _, _ := seeded(t)
 	p := s.browse()
 	p.visit("")

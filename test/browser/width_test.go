@@ -49,6 +49,7 @@ func TestNarrowTablesAreCards(t *testing.T) {
 
 // TestFilterTimesAreLocal checks that a person enters times as the rows show them, and that addresses hold UTC.
 func TestFilterTimesAreLocal(t *testing.T) {
+	longtest.Skip(t)
 	s, _, _ := seeded(t)
 	p := s.browse()
 	if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"}); err != nil {
