@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/commands"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/handler"
@@ -333,13 +335,14 @@ var (
 func known(t *testing.T, line string) error {
 	t.Helper()
 	args := strings.Fields(quotedArgument.ReplaceAllString(line, "x"))
-	output, err := exec.CommandContext(t.Context(), binary, append(args, "--help")...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, output)
+	var output strings.Builder
+	program := commands.Of(&cli.Program{Out: &output, Err: &output})
+	if code := program.Run(t.Context(), append(args, "--help")); code != 0 {
+		return fmt.Errorf("exit code %d\n%s", code, output.String())
 	}
-	usage := usageLine.FindStringSubmatch(string(output))
+	usage := usageLine.FindStringSubmatch(output.String())
 	if usage == nil {
-		return fmt.Errorf("the help shows no usage:\n%s", output)
+		return fmt.Errorf("the help shows no usage:\n%s", output.String())
 	}
 	command := strings.Fields(usage[1])
 	if len(args) < len(command) || !slices.Equal(args[:len(command)], command) {
@@ -347,7 +350,7 @@ func known(t *testing.T, line string) error {
 	}
 	rest := args[len(command):]
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !regexp.MustCompile(`^ \[?[A-Z]`).MatchString(usage[2]) ||
-		strings.Contains(string(output), "[command]\n") && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		strings.Contains(output.String(), "[command]\n") && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return fmt.Errorf("%q is no part of it", rest[0])
 	}
 	return nil
@@ -368,6 +371,7 @@ func TestShownCommandsCanBeWrong(t *testing.T) {
 // TestThreeServersConfigs: the block of docs/start-and-stop.md for three servers writes
 // configurations that are valid and fit together.
 func TestThreeServersConfigs(t *testing.T) {
+	t.Parallel()
 	const path = "docs/start-and-stop.md"
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "examples", "handlers"), 0o755); err != nil {
@@ -426,6 +430,7 @@ func TestShownFlows(t *testing.T) {
 // TestShownFlowsRun runs the complete flow documents of docs/flows.md, with handlers that
 // return the provided values.
 func TestShownFlowsRun(t *testing.T) {
+	t.Parallel()
 	ran := 0
 	for _, b := range blocksOf("docs/flows.md", documents(t)["docs/flows.md"]) {
 		if b.language != "toml" || b.quotes != "" || !strings.Contains(b.text, "[[steps]]") {
@@ -692,6 +697,7 @@ func TestLinksLead(t *testing.T) {
 // TestDependenciesHaveReasons compares the modules that our packages import
 // with those for which docs/dependencies.md gives a reason.
 func TestDependenciesHaveReasons(t *testing.T) {
+	t.Parallel()
 	module, err := os.ReadFile("../go.mod")
 	if err != nil {
 		t.Fatal(err)
