@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -103,9 +104,14 @@ type goPackage struct {
 	Deps       []string
 }
 
+// packagesAsJSON asks go once for all packages.
+var packagesAsJSON = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("go", "list", "-json=ImportPath,Imports,Deps", modulePath+"/...").Output()
+})
+
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	output, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", modulePath+"/...").Output()
+	output, err := packagesAsJSON()
 	if err != nil {
 		t.Fatalf("cannot list the packages: %v", err)
 	}
@@ -142,6 +148,7 @@ func floorOf(name string) (int, bool) {
 
 // TestFloors checks the layout of the design: what a package may import.
 func TestFloors(t *testing.T) {
+	t.Parallel()
 	packages := listPackages(t)
 	if len(packages) < len(floors) {
 		t.Fatalf("found only %d packages", len(packages))
@@ -185,6 +192,7 @@ func TestFloors(t *testing.T) {
 
 // TestRaftIsBelowTheSeam checks which packages know hashicorp/raft.
 func TestRaftIsBelowTheSeam(t *testing.T) {
+	t.Parallel()
 	var know []string
 	for _, one := range listPackages(t) {
 		if name := short(one.ImportPath); slices.Contains(one.Imports, "github.com/hashicorp/raft") && !below(name, "bench") {
@@ -201,6 +209,7 @@ func below(name, folder string) bool { return name == folder || strings.HasPrefi
 // TestClientsLinkNoStorage checks that a program with the client library, or a
 // conductor, links neither raft nor bbolt, and no exporter of traces.
 func TestClientsLinkNoStorage(t *testing.T) {
+	t.Parallel()
 	for _, one := range listPackages(t) {
 		name := short(one.ImportPath)
 		if !slices.Contains([]string{"raftboard", "conductor", "flow", "flow/engine", "examples/worker", "examples/post", "examples/email/worker", "examples/email/post", "examples/languages"}, name) {

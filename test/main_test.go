@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -31,13 +31,10 @@ var binary string
 
 // atOnce is how many tests run at the same time. They wait for processes, clocks and
 // disks far more than they compute.
-const atOnce = "4"
+const atOnce = 4
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", atOnce); err != nil {
-		panic(err)
-	}
+	longtest.AtOnce(atOnce)
 	dir, err := os.MkdirTemp("", "conductord-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,6 +9,7 @@ import (
 
 // The notices in the packages have the licence of each module in the binary.
 func TestNoticesNameEachModule(t *testing.T) {
+	t.Parallel()
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/conductord/conductord/cmd/local"
@@ -134,6 +135,7 @@ func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 	// A post that is on its way when the time is over may still happen, for all
 	// that its sender knows; a read cannot.
 	const unknown, noLeader = 5, 6
+	var calls sync.WaitGroup
 	for _, row := range []struct {
 		allowed []int
 		args    []string
@@ -141,12 +143,15 @@ func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 		{[]int{noLeader}, []string{"job", "get", posted.ID.String()}},
 		{[]int{noLeader, unknown}, []string{"job", "post", "--name", "refused", "--kind", "none"}},
 	} {
-		command := exec.CommandContext(t.Context(), binary, append(row.args, "--server", last.API, "--timeout", "10s")...)
-		output, err := command.CombinedOutput()
-		if err == nil || !slices.Contains(row.allowed, command.ProcessState.ExitCode()) {
-			t.Errorf("%v ended with status %d, want one of %v:\n%s", row.args, command.ProcessState.ExitCode(), row.allowed, output)
-		}
+		calls.Go(func() {
+			command := exec.CommandContext(t.Context(), binary, append(row.args, "--server", last.API, "--timeout", "10s")...)
+			output, err := command.CombinedOutput()
+			if err == nil || !slices.Contains(row.allowed, command.ProcessState.ExitCode()) {
+				t.Errorf("%v ended with status %d, want one of %v:\n%s", row.args, command.ProcessState.ExitCode(), row.allowed, output)
+			}
+		})
 	}
+	calls.Wait()
 	stale, err := client.Stale().Job(within(t), posted.ID)
 	if err != nil || stale.State != jobs.StateClaimable {
 		t.Errorf("a stale read gives state %q, error %v", stale.State, err)

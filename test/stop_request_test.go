@@ -68,6 +68,7 @@ func (d *desk) shows(id string) string { return d.says("", "flow", "show", id) }
 // TestTrashedJobsAreStopped checks that the handler of a running job is killed as soon as
 // another caller ends the job. It must not wait for the next record, which here never comes.
 func TestTrashedJobsAreStopped(t *testing.T) {
+	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	note := filepath.Join(t.TempDir(), "pid")
 	writeHandler(t, handlers, "forever", "echo $$ > '"+note+".new'; mv '"+note+".new' '"+note+"'; while :; do sleep 0.1; done")
@@ -244,6 +245,7 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 // TestWaitingJobIsUndoneAtOnce cancels a job that has no owner, because its step said "not
 // yet" for an hour.
 func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
+	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	writeHandler(t, handlers, "order", "echo 1")
 	writeHandler(t, handlers, "delivery", "echo '{\"not_yet\": \"1h\"}'; exit 75")

@@ -15,6 +15,7 @@ import (
 // TestWords checks the end of docs/glossary.md: the words that it retires are in
 // no file's name and in no name that the code declares.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	retired := retiredWords(t)
 	listed, err := exec.Command("git", "-C", "..", "ls-files", "*.go").Output()
 	if err != nil {
