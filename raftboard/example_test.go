@@ -294,7 +294,7 @@ func ExampleClient_Wait() {
 	// Output: completed cancelled <nil>
 }
 
-// Transfer reserves a job for the conductors of a name.
+// Transfer reserves a job for the conductors of a name. Unreserve ends the reservation.
 func ExampleClient_Transfer() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -305,7 +305,11 @@ func ExampleClient_Transfer() {
 	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint"}))
 	must(client.Transfer(ctx, jobs.JobCommand{Job: job.ID, To: "worker-2", Within: time.Minute, By: "ann"}))
 	fmt.Println(value(client.Job(ctx, job.ID)).Reserved.Conductor)
-	// Output: worker-2
+	must(client.Unreserve(ctx, jobs.JobCommand{Job: job.ID, By: "ann"}))
+	fmt.Println(value(client.Job(ctx, job.ID)).Reserved == nil)
+	// Output:
+	// worker-2
+	// true
 }
 
 // Watch yields what happens on the boards, also over the fall of a node.

@@ -25,7 +25,7 @@ func TestNodeInit(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	refuses(t, 1, `holds node "node1" of cluster "main" already: start it`, append([]string{"node", "init"}, node...)...)
-	refuses(t, 1, `node "node1" is not alive: .*refused`, append([]string{"node", "check"}, node...)...)
+	refuses(t, 1, `cannot confirm that node "node1" is alive: .*refused`, append([]string{"node", "check"}, node...)...)
 
 	server := exec.CommandContext(t.Context(), binary, append([]string{"server"}, node...)...)
 	if err := server.Start(); err != nil {

@@ -32,7 +32,7 @@ func checkRunning(ctx context.Context, p *cli.Program, loaded config.Config, rea
 		path, health = "/readyz", "ready"
 	}
 	if err := askHealth(ctx, loaded, path); err != nil {
-		return fmt.Errorf("node %q is not %s: %w", loaded.Node, health, err)
+		return fmt.Errorf("cannot confirm that node %q is %s: %w", loaded.Node, health, err)
 	}
 	return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
 }

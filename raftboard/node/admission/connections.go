@@ -46,7 +46,7 @@ func newEntries(apart bool) (known, others entry) {
 	if apart {
 		rate = strangerHandshakeRate
 	}
-	return entry{newMeter(acceptRate), newMeter(handshakeRate)}, entry{newMeter(acceptRate), newMeter(rate)}
+	return entry{newMeter(acceptRate, entrySpan), newMeter(handshakeRate, entrySpan)}, entry{newMeter(acceptRate, entrySpan), newMeter(rate, entrySpan)}
 }
 
 // connections are the connections to the HTTP port, except connections at the socket and of nodes,
@@ -70,7 +70,7 @@ type connections struct {
 func newConnections(logger hclog.Logger, apart bool) *connections {
 	known, others := newEntries(apart)
 	return &connections{
-		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), ofKnown: known, ofOthers: others,
+		logger: logger, apart: apart, callerWork: newMeter(callerUnits, workSpan), strangerWork: newMeter(strangerUnits, workSpan), ofKnown: known, ofOthers: others,
 		callers: pool{limit: maxConnections, holders: make(map[string]*holder)}, strangers: pool{limit: maxStrangers, holders: make(map[string]*holder)},
 	}
 }

@@ -23,7 +23,7 @@ func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
 
 // NewMeter makes a meter that allows so many units in a span.
 func NewMeter(total int64) Meter {
-	return Meter{&meter{total: total * meterParts, used: map[string]int64{}}}
+	return Meter{&meter{span: workSpan, total: total * meterParts, used: map[string]int64{}}}
 }
 
 func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
@@ -31,7 +31,7 @@ func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
 }
 
 const (
-	MeterSpan = meterSpan
+	MeterSpan = workSpan
 	Preface   = preface
 )
 

@@ -131,7 +131,7 @@ type Bounds struct {
 	BodyBytes                  int64         // of all calls
 	Rate                       int64         // requests a second on each connection that is made from now on
 	Callers, Strangers         int           // connections
-	CallerUnits, StrangerUnits int64         // of work in meterSpan
+	CallerUnits, StrangerUnits int64         // of work in workSpan
 }
 
 // Tune changes the bounds, and forgets what holders owe.

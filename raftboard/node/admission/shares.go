@@ -51,10 +51,15 @@ func (b *Budget) give(holder string, n int64) {
 	}
 }
 
-// meterSpan is the time after which a meter allows more. A holder can use its part of a span at
-// once, so a longer span would delay elections at the start of a flood. maxMeterWait is the longest
-// time between two requests of a waiting holder: its part grows when others stop.
-const meterSpan, maxMeterWait = 50 * time.Millisecond, time.Second
+// A meter allows more after each span. A holder can use its part of a span at once. workSpan is short,
+// because a burst of work at the start of a flood delays elections. entrySpan lets a client open
+// several connections together. maxMeterWait is the longest time between two requests of a waiting
+// holder: its part grows when others stop.
+const (
+	workSpan     = 50 * time.Millisecond
+	entrySpan    = 250 * time.Millisecond
+	maxMeterWait = time.Second
+)
 
 // meterParts is the precision of a part: with many holders, a part is less than one unit.
 const meterParts = 1_000
@@ -63,7 +68,8 @@ const meterParts = 1_000
 // a part is left for a newcomer. Whatever a holder takes beyond its part is a debt to later spans.
 // All numbers are in units of 1/meterParts.
 type meter struct {
-	total int64 // in meterSpan
+	span  time.Duration
+	total int64 // in a span
 
 	mu    sync.Mutex
 	began time.Time        // of the present span; under mu
@@ -71,9 +77,9 @@ type meter struct {
 }
 
 // newMeter makes a meter that allows perSecond units for each processor.
-func newMeter(perSecond int64) *meter {
-	total := perSecond * meterParts * int64(runtime.GOMAXPROCS(0)) * int64(meterSpan) / int64(time.Second)
-	return &meter{total: total, used: make(map[string]int64)}
+func newMeter(perSecond int64, span time.Duration) *meter {
+	total := perSecond * meterParts * int64(runtime.GOMAXPROCS(0)) * int64(span) / int64(time.Second)
+	return &meter{span: span, total: total, used: make(map[string]int64)}
 }
 
 // partLocked is what each holder may use in a span.
@@ -87,8 +93,8 @@ func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration)
 	m.payLocked(now)
 	part := m.partLocked()
 	if debt := m.used[holder] - part; debt >= 0 {
-		spans := time.Duration(min(debt/part, int64(maxMeterWait/meterSpan)) + 1)
-		return min(m.began.Add(spans*meterSpan).Sub(now), maxMeterWait)
+		spans := time.Duration(min(debt/part, int64(maxMeterWait/m.span)) + 1)
+		return min(m.began.Add(spans*m.span).Sub(now), maxMeterWait)
 	}
 	if n > 0 {
 		m.used[holder] += n * meterParts
@@ -98,7 +104,7 @@ func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration)
 
 // payLocked reduces what all holders have used by their parts of the spans that have passed.
 func (m *meter) payLocked(now time.Time) {
-	spans := int64(now.Sub(m.began) / meterSpan)
+	spans := int64(now.Sub(m.began) / m.span)
 	if spans <= 0 {
 		return
 	}
@@ -111,7 +117,7 @@ func (m *meter) payLocked(now time.Time) {
 	if m.began.IsZero() {
 		m.began = now
 	} else {
-		m.began = m.began.Add(time.Duration(spans) * meterSpan)
+		m.began = m.began.Add(time.Duration(spans) * m.span)
 	}
 }
 
