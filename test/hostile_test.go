@@ -161,7 +161,7 @@ func TestHostileValues(t *testing.T) {
 		worker := s.node(script)
 		s.hostile(hostileScripts)
 		schema := s.run("case = \"to-string\"", "name = \"s\"\nhandler = \"hostile.schema\"\nrequires = [\"case\"]")
-		s.fails(schema, "s", "bad_argument", "the arguments are not those of the step: the step has thrown {", true)
+		s.fails(schema, "s", "bad_argument", "the arguments do not fit the step: the step has thrown {", true)
 		s.stops(worker)
 	})
 	t.Run("Python", func(t *testing.T) {

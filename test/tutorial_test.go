@@ -111,7 +111,7 @@ func (r *tutorialReader) types(t *testing.T, path, page string) string {
 
 // Texts that differ from run to run, and their replacements.
 var (
-	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:pending|running|retrying|success|failure|reverting|reverted|revert_failure)\b.*\n`)
+	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:pending|running|retrying|success|failure|reverting|reverted|revert_failure|nothing to undo)\b.*\n`)
 	varying  = []struct {
 		what *regexp.Regexp
 		with string
