@@ -283,6 +283,7 @@ func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 		another.Name, another.Labels = "another", nil
 		idle := running(t, another)
 		idle.Pause()
+		registered(t, c, 2)
 		job := post(t, c, "work", nil)
 		until(t, "it was given back", func() bool {
 			now, err := c.Job(t.Context(), job.ID)

@@ -31,6 +31,15 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// registered waits until n conductors are registered: a conductor opens its session first.
+func registered(t *testing.T, c cluster, n int) {
+	t.Helper()
+	until(t, "the conductors are registered", func() bool {
+		present, err := c.Entities(t.Context(), jobs.EntityConductor)
+		return err == nil && len(present) == n
+	})
+}
+
 // post puts a job on the default board, with a book of one flow of the kind.
 func post(t *testing.T, c cluster, kind string, store logbook.Values) jobs.Job {
 	t.Helper()

@@ -41,6 +41,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		owner := running(t, there)
 		post(t, c, "pinch", nil)
 		until(t, "the one who could is busy", func() bool { return started.count(conductor.MomentStarted) == 1 })
+		registered(t, c, 1)
 
 		lacking := factories{"rare": func() ([]flow.Node, error) { return nil, errors.New("a part is not on this machine") }}
 		here := options(c, lacking.registry(t))
@@ -76,10 +77,7 @@ func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 		there := options(c, able.registry(t))
 		there.Name, there.Metadata = "there", can
 		running(t, there)
-		until(t, "it is registered", func() bool {
-			present, err := c.Entities(t.Context(), jobs.EntityConductor)
-			return err == nil && len(present) == 1
-		})
+		registered(t, c, 1)
 		drain := jobs.DrainCommand{Conductor: "there", By: "ann", Reason: "a new disk"}
 		if err := c.DrainConductor(t.Context(), drain); err != nil {
 			t.Fatal(err)
