@@ -122,6 +122,13 @@ func (p *Plan) Notes(number int) (notes []string) {
 
 // Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
+	if wire.Path != "" {
+		path := wire.Path
+		if wire.Name, wire.Path = "", ""; wire.From == FromStore || wire.From >= 0 && wire.Part == PartWhole {
+			return p.Source(wire) + "." + path
+		}
+		return path + " of " + p.Source(wire)
+	}
 	switch {
 	case wire.From == FromNowhere:
 		return "nothing"
@@ -210,7 +217,7 @@ func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
 		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
-			labels = append(labels, wire.Symbol)
+			labels = append(labels, wire.Reference())
 		}
 	}
 	for i := range p.choices {

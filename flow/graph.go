@@ -162,7 +162,7 @@ func cyclePath(flow *Flow, w *wiring, missing []int) string {
 func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	flow, ok := node.(*Flow)
 	if !ok {
-		return stepInterface(node.(*Step))
+		return c.stepInterface(node.(*Step))
 	}
 	if known, ok := c.symbols[flow]; ok {
 		return known
@@ -195,7 +195,7 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	value := &interfaceOf{}
 	if retry := flow.Retrier(); retry != nil {
-		value = stepInterface(retry.step)
+		value = c.stepInterface(retry.step)
 	}
 	// A retry runs before the rest of its flow. Values that it provides are not required from
 	// outside; values that it requires are.
@@ -232,10 +232,11 @@ func satisfyInside(whole *interfaceOf, children []*interfaceOf) {
 	}
 }
 
-func stepInterface(step *Step) *interfaceOf {
+func (c *compiler) stepInterface(step *Step) *interfaceOf {
 	s := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	for _, symbol := range step.needs() {
-		s.requires[symbol] = true
+		name, _ := c.cut(symbol)
+		s.requires[name] = true
 	}
 	for _, provision := range step.provides {
 		s.provides[provision.Symbol] = true

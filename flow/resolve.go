@@ -223,6 +223,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 	var list []Wire
 	p := r.compiler.plan
 	for _, argument := range arguments {
+		argument.Symbol, argument.Path = r.compiler.cut(argument.Symbol)
 		wire := Wire{Argument: argument, From: FromNowhere}
 		if _, own := p.steps[step].Injected(argument.Name); own {
 			wire.From = FromStep
@@ -304,10 +305,10 @@ func (r *resolver) nameOf(vertex int) string {
 }
 
 func described(argument Argument) string {
-	if argument.Name == argument.Symbol {
+	if argument.Name == argument.Reference() {
 		return `"` + argument.Name + `"`
 	}
-	return `"` + argument.Symbol + `" (as its argument "` + argument.Name + `")`
+	return `"` + argument.Reference() + `" (as its argument "` + argument.Name + `")`
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

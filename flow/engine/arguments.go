@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -23,16 +25,60 @@ func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *log
 		if wires[i].From == flow.FromStep {
 			value, ok = f.plan.Step(step).Injected(wires[i].Name)
 		}
+		why := ""
+		if ok && wires[i].Path != "" && wires[i].From != flow.FromStep {
+			inner, err := f.inner(&wires[i], value)
+			if value, ok = inner, err == nil; !ok {
+				why = ": " + err.Error()
+			}
+		}
 		if ok {
 			values[wires[i].Name] = value
 			continue
 		}
 		if !wires[i].Optional {
-			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true,
-				Message: fmt.Sprintf("its argument %q cannot be had", wires[i].Name)}
+			return nil, argumentFailure(fmt.Sprintf("its argument %q cannot be had%s", wires[i].Name, why))
+		}
+	}
+	if action == logbook.ActionExecute {
+		if _, err := f.concurrencyKey(step); err != nil {
+			return nil, argumentFailure("its concurrency key cannot be made: " + err.Error())
 		}
 	}
 	return values, nil
+}
+
+func argumentFailure(message string) *logbook.Failure {
+	return &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: message}
+}
+
+// inner is the value at the path of a wire. A path does not lead into a reference to a secret: the
+// value of the secret is known only to the attempt.
+func (f *facts) inner(wire *flow.Wire, value json.RawMessage) (json.RawMessage, error) {
+	if wire.From == flow.FromStore && bytes.Contains(value, []byte(`"`+secretKey+`"`)) {
+		outer, name := value, wire.Symbol
+		for part := range strings.SplitSeq(wire.Path, ".") {
+			if isReference(outer) {
+				return nil, fmt.Errorf("there is no %.120q: %.120q is a secret", wire.Reference(), name)
+			}
+			inner, err := flow.Inner(name, outer, part)
+			if err != nil {
+				break // Inner below reports it with the whole path
+			}
+			outer, name = inner, name+"."+part
+		}
+	}
+	return flow.Inner(wire.Symbol, value, wire.Path)
+}
+
+// isReference reports whether a value is a reference to a secret.
+func isReference(value json.RawMessage) bool {
+	var fields map[string]any
+	if json.Unmarshal(value, &fields) != nil || len(fields) != 1 {
+		return false
+	}
+	_, is := fields[secretKey].(string)
+	return is
 }
 
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {

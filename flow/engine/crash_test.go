@@ -283,6 +283,9 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	}
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
+	if w.count > 1 && rapid.IntRange(0, 3).Draw(rt, "inner value") == 0 { // the list is shorter in another round
+		options = append(options, flow.Optional("inner"), flow.Rebind(map[string]string{"inner": "rs1.1"}))
+	}
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
 		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
 	if task.repeatable || rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {

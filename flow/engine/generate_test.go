@@ -392,6 +392,10 @@ func (d *drawing) arguments(a *actor) []flow.StepOption {
 			options = append(options, flow.Optional(symbol))
 		}
 	}
+	if d.oneIn(4, "inner value") {
+		d.has("inner value")
+		options = append(options, flow.Requires("inner"), flow.Rebind(map[string]string{"inner": "list.1"}))
+	}
 	if d.oneIn(4, "revert arguments") {
 		d.has("revert arguments")
 		options = append(options, flow.RevertRequires("list"))
@@ -617,6 +621,9 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 		if value, ok := call.Arguments[symbol]; ok && !isOf(value, symbol) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
+	}
+	if inner, ok := call.Arguments["inner"]; ok && string(inner) != "102" {
+		a.world.fault("step %s was given %s as an inner value", a.name, inner)
 	}
 	if call.Asked < a.asks {
 		return nil, flow.NotYet(flow.MinAsk)

@@ -346,7 +346,7 @@ func (b *builder) task(s *Step) flow.Task {
 			b.faults = append(b.faults, fmt.Errorf("step %q: %w", s.Name, err))
 		}
 	}
-	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...))...)
+	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...), handler.MayLack(slices.Sorted(maps.Keys(s.Optional))...))...)
 }
 
 // absent replaces a handler if there is no handler set.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -26,8 +25,7 @@ type Condition struct {
 	Name string `json:"name,omitempty"`
 	// Step is the step whose result is tested. It is in the same graph, or in a flow of it.
 	Step string `json:"step"`
-	// Field is the path of the value in the result: names of fields and, in lists, indexes from
-	// 0, with dots between. Empty: the whole result.
+	// Field is the path of the value in the result: see flow.CheckPath. Empty: the whole result.
 	Field string `json:"field,omitempty"`
 	Is    Test   `json:"is"`
 	// Value is the operand of the test.
@@ -64,10 +62,9 @@ const (
 	// maxPattern and maxProgram bound a regular expression, and maxSubject bounds the text to
 	// search. The loop that drives the flow evaluates conditions, and the product of the
 	// bounds limits the cost.
-	maxPattern = 200       // bytes
-	maxProgram = 2_000     // instructions
-	maxSubject = 16 << 10  // bytes
-	maxField   = 10 * 1000 // bytes; deeper than values can be
+	maxPattern = 200      // bytes
+	maxProgram = 2_000    // instructions
+	maxSubject = 16 << 10 // bytes
 )
 
 // depths are the names of the depths.
@@ -170,25 +167,11 @@ func (c *Condition) find(results logbook.Values) (any, error) {
 	if len(result) == 0 {
 		return nil, nil
 	}
-	value, err := logbook.DecodeJSON(result)
-	if err != nil || c.Field == "" {
-		return value, err
+	inner, err := flow.Inner(c.Step, result, c.Field)
+	if err != nil {
+		return nil, nil
 	}
-	for _, part := range strings.Split(c.Field, ".") {
-		switch inner := value.(type) {
-		case map[string]any:
-			value = inner[part]
-		case []any:
-			place, err := strconv.Atoi(part)
-			if err != nil || place < 0 || place >= len(inner) {
-				return nil, nil
-			}
-			value = inner[place]
-		default:
-			return nil, nil
-		}
-	}
-	return value, nil
+	return logbook.DecodeJSON(inner)
 }
 
 func (c *Condition) matches(value any) (bool, error) {

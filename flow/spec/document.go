@@ -30,6 +30,11 @@
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
 //
+// A symbol can lead to a value inside another one, by fields and indexes: see flow.Rebind. Braces in
+// argv, worker_labels and a concurrency key can do the same with an argument.
+//
+//	requires = {price = "order.items.0.price"}
+//
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
 // when, retry, on_takeover, on_failure and steps, and nothing else.
 //

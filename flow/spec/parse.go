@@ -211,6 +211,9 @@ func (r *reader) work(t *table, s *Step) {
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
 	s.Concurrency = r.concurrency(t, s)
+	for _, label := range s.WorkerLabels {
+		s.checkTemplate(t, "worker_labels", label)
+	}
 	s.Priority = t.integer("priority", -flow.MaxPriority, flow.MaxPriority)
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)

@@ -69,11 +69,10 @@ func (r *reader) condition(t *table) Condition {
 }
 
 func (r *reader) checkField(t *table, field string) {
-	switch {
-	case field == "":
+	if field == "" {
 		t.fault("field", "empty; leave it out to ask about the whole result")
-	case len(field) > maxField:
-		t.fault("field", "%d bytes, and the limit is %d", len(field), maxField)
+	} else if err := flow.CheckPath(field); err != nil {
+		t.fault("field", "%v", err)
 	}
 }
 

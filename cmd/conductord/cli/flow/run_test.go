@@ -17,6 +17,19 @@ import (
 func TestFlowRun(t *testing.T) {
 	cluster := clitest.Open(t)
 	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", clitest.Examples+"hello.toml", "--set", "guest=Ann"), 0, "ID\n", "")
+	paths := filepath.Join(t.TempDir(), "paths.toml")
+	write := func(requires string) {
+		text := "name = \"paths\"\n[store]\norder = {id = \"o1\"}\n[[steps]]\nname = \"bill\"\nargv = [\"{id}\"]\nrequires = " + requires + "\n"
+		if err := os.WriteFile(paths, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{id = "order.id"}`)
+	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
+	write(`["order.id"]`)
+	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is no argument") {
+		t.Errorf("a path in the list form: %+v", listed)
+	}
 	missing := clitest.Run(t, cluster, "flow", "run", clitest.Needy(t))
 	if missing.Code != cli.ExitUsage || !strings.Contains(missing.Err, "guest") {
 		t.Errorf("without an input: %+v", missing)
