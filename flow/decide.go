@@ -96,7 +96,9 @@ func (c *Choice) ID() ChoiceID { return c.id }
 
 // NameOf is the name of a step as the deciders of the choice see it: without the indexes of the
 // instance that contains both the step and the choice.
-func (c *Choice) NameOf(step *Step) string { return step.base() + step.at[len(c.id.at):] }
+func (c *Choice) NameOf(step *Step) string {
+	return step.base() + step.at[min(len(step.at), len(c.id.at)):]
+}
 
 // choiceGraph is shared by the choices of one graph: the edges between its children, and
 // their steps.
@@ -126,10 +128,14 @@ func (g *choiceGraph) behind(child int) []int {
 type LinkDecider struct {
 	Name  string
 	Depth Depth
-	// From are the steps at the start of its link.
-	From Steps
+	// From are the steps at the start of its link, or those of a Question.
+	From []Steps
+	// Values are the values of a Question.
+	Values []Wire
 
-	decider Decider
+	decider  Decider
+	question *Question
+	outside  []int // steps outside the graph that the question asks
 }
 
 // described names the deciders of a choice.
@@ -142,9 +148,12 @@ func (c *Choice) described() string {
 }
 
 // Ask calls the decider.
-func (v *LinkDecider) Ask(results logbook.Values) (yes bool, err error) {
+func (v *LinkDecider) Ask(found Found) (yes bool, err error) {
 	defer CatchPanic(&err)
-	return v.decider(results)
+	if v.question != nil {
+		return v.question.Decide(found)
+	}
+	return v.decider(found.Steps)
 }
 
 // Choices are the choices of the plan. The slice belongs to the plan: do not write to it.
@@ -228,7 +237,7 @@ type placedGraph struct {
 func decidingLinks(flow *Flow) map[string][]link {
 	var found map[string][]link
 	for _, l := range flow.links {
-		if l.decides {
+		if l.decides || l.question != nil {
 			if found == nil {
 				found = make(map[string][]link)
 			}
@@ -241,6 +250,8 @@ func decidingLinks(flow *Flow) map[string][]link {
 // checkLink reports the faults of one link.
 func (c *compiler) checkLink(flow *Flow, l link) {
 	switch {
+	case l.question != nil:
+		c.checkQuestion(flow, l)
 	case !l.decides && l.reaches:
 		c.fault(ErrInvalid, "the link of graph %q from %q to %q says how far a no reaches, and has nobody to say it", flow.name, l.from, l.to)
 	case l.depth < DepthAll || l.depth > DepthAtom:
@@ -276,7 +287,11 @@ func (c *compiler) numberChoices(numbers []int32) {
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
 				instance: int(placed.instance), id: ChoiceID{graph: placed.flow, at: placed.at, child: i}}
 			for _, l := range links {
-				choice.Deciders = append(choice.Deciders, LinkDecider{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
+				if l.question != nil {
+					choice.Deciders = append(choice.Deciders, c.questioned(l.question, graph, index))
+					continue
+				}
+				choice.Deciders = append(choice.Deciders, LinkDecider{Name: l.name, Depth: l.depth, From: []Steps{graph.places[index[l.from]]}, decider: l.decider})
 			}
 			p.choiceAt[choice.Gate] = len(p.choices)
 			p.choices = append(p.choices, choice)

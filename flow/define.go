@@ -65,8 +65,13 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 			continue
 		}
 		for _, decider := range p.choices[choice].Deciders {
-			for step := decider.From.First; step < decider.From.End; step++ {
-				gates[i] += fingerprint("decides", p.steps[step].name, decider.Name, decider.Depth.String())
+			for _, from := range decider.From {
+				for step := from.First; step < from.End; step++ {
+					gates[i] += fingerprint("decides", p.steps[step].name, decider.Name, decider.Depth.String())
+				}
+			}
+			for _, wire := range decider.Values {
+				gates[i] += fingerprint("decides by", wire.Reference(), decider.Name, decider.Depth.String())
 			}
 		}
 	}

@@ -223,7 +223,7 @@ func (p *Plan) labels(from, to int) []string {
 	for i := range p.choices {
 		choice := &p.choices[i]
 		for j := range choice.Deciders {
-			if choice.Target.holds(to) && choice.Deciders[j].From.holds(from) {
+			if choice.Target.holds(to) && choice.Deciders[j].asks(from) {
 				labels = append(labels, "if "+choice.Deciders[j].Name)
 			}
 		}

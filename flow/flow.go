@@ -117,7 +117,8 @@ type link struct {
 	decider  Decider
 	decides  bool // a decider was set, nil or not
 	depth    Depth
-	reaches  bool // a depth was set
+	reaches  bool      // a depth was set
+	question *Question // instead of from and decider
 }
 
 // Linear runs its children one after another: a child starts when the one before has finished

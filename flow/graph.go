@@ -38,8 +38,9 @@ func (c *compiler) wire(flow *Flow) *wiring {
 			providers[symbol] = append(providers[symbol], i)
 		}
 	}
+	asked := c.asked(flow)
 	for i, child := range flow.children {
-		for _, symbol := range sortedKeys(c.interfaceOf(child).requires) {
+		for _, symbol := range sortedKeys(c.interfaceOf(child).with(asked[child.Name()]).requires) {
 			c.connectProvider(flow, w, linked, i, symbol, providers[symbol])
 		}
 	}
@@ -55,6 +56,10 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 		index[child.Name()] = i
 	}
 	for _, l := range flow.links {
+		if l.question != nil {
+			c.connectQuestion(flow, w, index, l)
+			continue
+		}
 		from, okFrom := index[l.from]
 		to, okTo := index[l.to]
 		if !okFrom || !okTo {
@@ -172,8 +177,9 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	}
 	whole := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	var later []*interfaceOf
+	asked := c.asked(flow)
 	for _, child := range flow.children {
-		part := c.interfaceOf(child)
+		part := c.interfaceOf(child).with(asked[child.Name()])
 		for symbol := range part.requires {
 			if flow.pattern != PatternLinear || !whole.provides[symbol] {
 				whole.requires[symbol] = true

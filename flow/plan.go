@@ -101,13 +101,22 @@ func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
 // plan: do not write to it.
 func (p *Plan) Consumed(step int) []string { return p.consumed[step] }
 
-// Inputs are the names that steps take from the store, sorted, optional ones included.
+// Inputs are the names that steps and deciders take from the store, sorted, optional ones included.
 func (p *Plan) Inputs() []string {
 	names := make(map[string]bool)
 	for step := range p.steps {
 		for _, wire := range slices.Concat(p.wires[step], p.reverts[step]) {
 			if wire.From == FromStore {
 				names[wire.Symbol] = true
+			}
+		}
+	}
+	for i := range p.choices {
+		for j := range p.choices[i].Deciders {
+			for _, wire := range p.choices[i].Deciders[j].Values {
+				if wire.From == FromStore {
+					names[wire.Symbol] = true
+				}
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func (c *compiler) resolve() {
 			p.reverts[number] = r.wires(number, c.instanceOf[v], step.revertRequires, " to be reverted")
 		}
 	}
+	r.answer()
 	for number := range p.consumed {
 		slices.Sort(p.consumed[number])
 		p.consumed[number] = slices.Compact(p.consumed[number])
@@ -105,6 +106,7 @@ func newResolver(c *compiler) *resolver {
 			}
 		}
 	}
+	r.findAsked()
 	r.finish()
 	r.checkWorkers()
 	for i := range c.closings {
@@ -230,7 +232,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 			list = append(list, wire)
 			continue
 		}
-		found := r.nearest(step, instance, argument)
+		found := r.nearest(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
 		switch {
 		case found != nil:
 			found.lead(&wire)
@@ -248,14 +250,14 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 	return list
 }
 
-// nearest returns the provider that finishes before the step and after all other such
-// providers; nil if there is none.
-func (r *resolver) nearest(step int, instance int32, argument Argument) *provider {
+// nearest returns the provider that finishes before the vertex and after all other such
+// providers; nil if there is none. The user of the value is for the error.
+func (r *resolver) nearest(vertex int, instance int32, argument Argument, user string) *provider {
 	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
-		found, rival := r.nearestIn(step, source{instance: instance, symbol: argument.Symbol})
+		found, rival := r.nearestIn(vertex, source{instance: instance, symbol: argument.Symbol})
 		if rival >= 0 {
-			r.compiler.fault(ErrAmbiguous, "step %q requires %s, which steps %s and %s provide, neither after the other",
-				r.compiler.plan.steps[step].name, described(argument), r.nameOf(rival), r.nameOf(found.vertex))
+			r.compiler.fault(ErrAmbiguous, "%s requires %s, which steps %s and %s provide, neither after the other",
+				user, described(argument), r.nameOf(rival), r.nameOf(found.vertex))
 		}
 		if found != nil {
 			return found

@@ -55,20 +55,32 @@ func argumentFailure(message string) *logbook.Failure {
 // inner is the value at the path of a wire. A path does not lead into a reference to a secret: the
 // value of the secret is known only to the attempt.
 func (f *facts) inner(wire *flow.Wire, value json.RawMessage) (json.RawMessage, error) {
-	if wire.From == flow.FromStore && bytes.Contains(value, []byte(`"`+secretKey+`"`)) {
-		outer, name := value, wire.Symbol
-		for part := range strings.SplitSeq(wire.Path, ".") {
-			if isReference(outer) {
-				return nil, fmt.Errorf("there is no %.120q: %.120q is a secret", wire.Reference(), name)
-			}
-			inner, err := flow.Inner(name, outer, part)
-			if err != nil {
-				break // Inner below reports it with the whole path
-			}
-			outer, name = inner, name+"."+part
-		}
+	if name, is := secretIn(wire, value); is && name != wire.Reference() {
+		return nil, fmt.Errorf("there is no %.120q: %.120q is a secret", wire.Reference(), name)
 	}
 	return flow.Inner(wire.Symbol, value, wire.Path)
+}
+
+// secretIn finds a reference to a secret at the path of a wire, or on the way there.
+func secretIn(wire *flow.Wire, value json.RawMessage) (name string, found bool) {
+	if wire.From != flow.FromStore || !bytes.Contains(value, []byte(`"`+secretKey+`"`)) {
+		return "", false
+	}
+	name = wire.Symbol
+	for rest := wire.Path; ; {
+		if isReference(value) {
+			return name, true
+		}
+		if rest == "" {
+			return "", false
+		}
+		part, behind, _ := strings.Cut(rest, ".")
+		inner, err := flow.Inner(name, value, part)
+		if err != nil {
+			return "", false
+		}
+		value, name, rest = inner, name+"."+part, behind
+	}
 }
 
 // isReference reports whether a value is a reference to a secret.

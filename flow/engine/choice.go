@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -47,13 +48,17 @@ func (c *core) choose(gate int, now time.Time) bool {
 		return true
 	}
 	choice := &c.plan.Choices()[index]
-	depth, no := flow.DepthAtom, false
+	depth, yes, no := flow.DepthAtom, false, false
 	for i := range choice.Deciders {
 		decider := &choice.Deciders[i]
-		if c.isIgnored(decider.From) {
+		if c.allIgnored(decider) {
 			continue // it has no say
 		}
-		yes, err := decider.Ask(c.resultsFor(choice))
+		found := flow.Found{Steps: c.resultsFor(choice)}
+		var err error
+		if found.Values, err = c.valuesFor(decider); err == nil {
+			yes, err = decider.Ask(found)
+		}
 		if err != nil {
 			c.decisionFailed(choice.Target.First, decider.Name, err, now)
 			return false
@@ -68,23 +73,57 @@ func (c *core) choose(gate int, now time.Time) bool {
 	return true
 }
 
-func (f *facts) isIgnored(steps flow.Steps) bool {
-	for step := steps.First; step < steps.End; step++ {
-		if f.vertices[step].phase != ignored {
+// allIgnored reports whether all steps whose results or values a decider takes were ignored.
+func (f *facts) allIgnored(decider *flow.LinkDecider) bool {
+	any := false
+	for _, from := range decider.From {
+		for step := from.First; step < from.End; step++ {
+			if any = true; f.vertices[step].phase != ignored {
+				return false
+			}
+		}
+	}
+	for i := range decider.Values {
+		step := decider.Values[i].From
+		if step == flow.FromEach {
+			step = decider.Values[i].Gathered.Each
+		}
+		if any = true; step < 0 || f.vertices[step].phase != ignored {
 			return false
 		}
 	}
-	return steps.First < steps.End
+	return any
+}
+
+// valuesFor are the values that a decider takes, by the names in its question. The error is about a
+// secret: its value is not known here, and a decision is recorded.
+func (f *facts) valuesFor(decider *flow.LinkDecider) (logbook.Values, error) {
+	values := make(logbook.Values, len(decider.Values))
+	for i := range decider.Values {
+		wire := &decider.Values[i]
+		value, ok := f.value(wire)
+		if !ok {
+			continue
+		}
+		if name, is := secretIn(wire, value); is {
+			return nil, flow.Fail(logbook.FailureArgument, fmt.Errorf("%.120q is a secret, which nothing is decided by", name))
+		}
+		if inner, err := flow.Inner(wire.Symbol, value, wire.Path); err == nil {
+			values[wire.Reference()] = inner
+		}
+	}
+	return values, nil
 }
 
 // resultsFor are the results that deciders see, in a map that they may keep.
 func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
 	for i := range choice.Deciders {
-		from := choice.Deciders[i].From
-		for step := from.First; step < from.End; step++ {
-			if v := &f.vertices[step]; v.phase == succeeded {
-				results[choice.NameOf(f.plan.Step(step))] = v.result
+		for _, from := range choice.Deciders[i].From {
+			for step := from.First; step < from.End; step++ {
+				if v := &f.vertices[step]; v.phase == succeeded {
+					results[choice.NameOf(f.plan.Step(step))] = v.result
+				}
 			}
 		}
 	}

@@ -177,6 +177,13 @@ func (d *drawing) links(graph *flow.Flow, children []flow.Node) *flow.Flow {
 			}
 			graph.Link(from.Name(), to.Name(), options...)
 		}
+		if holdsSteps(to) && d.oneIn(6, "question") {
+			yes := rapid.Bool().Draw(d.rt, "yes")
+			d.has(fmt.Sprintf("question says %t", yes))
+			d.notes = append(d.notes, fmt.Sprintf("question before %s: %t", to.Name(), yes))
+			graph.Ask(to.Name(), flow.Question{Name: "question", Values: []string{"input"}, Depth: flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth")),
+				Decide: func(found flow.Found) (bool, error) { return yes == (string(found.Values["input"]) == "1"), nil }})
+		}
 	}
 	return graph
 }

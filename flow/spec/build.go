@@ -211,11 +211,13 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 			graph.Link(before, steps[i].Name)
 		}
 		for n := range steps[i].When {
-			condition := &steps[i].When[n]
-			if from, found := holder(steps, nil, condition.Step); found {
-				graph.Link(steps[from].Name, steps[i].Name,
-					flow.Decide(condition.String(), condition.decider()), flow.Reaching(depths[condition.Depth]))
-			}
+			steps[i].When[n].put(graph, steps[i].Name, func(step string) (string, bool) {
+				from, found := holder(steps, nil, step)
+				if !found {
+					return "", false
+				}
+				return steps[from].Name, true
+			})
 		}
 	}
 	return graph

@@ -53,6 +53,7 @@
 // closed, because a document has no code: see Condition.
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
+//	when = {any = [{input = "env", is = "equals", value = "prod"}, {not = {step = "check", is = "exists"}}]}
 //
 // A nested flow can run once for each element of a list:
 //

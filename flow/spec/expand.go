@@ -42,7 +42,7 @@ func (c *scale) weigh(steps []Step) weight {
 	var all weight
 	for i := range steps {
 		s := &steps[i]
-		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(s.When) + len(s.Provides.symbols()) + len(s.Each.provided())}
+		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(testsOf(s.When)) + len(s.Provides.symbols()) + len(s.Each.provided())}
 		switch {
 		case s.Flow != "":
 			inner := c.part(s.Flow)
@@ -154,7 +154,12 @@ func (x *expander) step(s *Step, in scope) Step {
 	}
 	made.When = slices.Clone(s.When)
 	for i := range made.When {
-		made.When[i].Step = in.prefix + made.When[i].Step
+		made.When[i] = made.When[i].copied(func(test *Condition) {
+			if test.Step != "" {
+				test.Step = in.prefix + test.Step
+			}
+			test.Input = in.symbol(test.Input)
+		})
 	}
 	made.Requires, made.Optional = in.arguments(s.Requires), in.arguments(s.Optional)
 	made.Provides = in.provides(s.Provides)

@@ -22,6 +22,62 @@ func TestPathsOfDocuments(t *testing.T) {
 	golden(t, "testdata/good/paths.plan", plan.Outline())
 }
 
+// TestQuestionsOfDocuments: conditions on values and on steps outside the graph, and combined ones.
+func TestQuestionsOfDocuments(t *testing.T) {
+	plan, err := parse(t, "testdata/good/questions.toml").Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/good/questions.plan", plan.Outline())
+
+	const text = `
+		name = "order"
+		[store]
+		env = "ENV"
+		[[steps]]
+		name = "approve"
+		when = {input = "env", is = "equals", value = "prod"}
+		provides = "approved"
+		[[steps]]
+		name = "offer"
+		[[steps]]
+		name = "delivery"
+		when = {step = "offer", field = "accepted", is = "equals", value = true}
+		[[steps.steps]]
+		name = "insure"
+		when = {step = "offer", field = "tier", is = "equals", value = "full"}
+		provides = "insured"
+		[[steps.steps]]
+		name = "wrap"
+		when = {any = [{not = {step = "offer", field = "tier", is = "equals", value = "full"}}, {input = "env", is = "equals", value = "prod"}]}
+		provides = "wrapped"
+		[[steps.steps]]
+		name = "check"
+		when = {all = [{step = "offer", field = "tier", is = "exists"}, {input = "env", is = "not", value = "prod"}]}
+		provides = "checked"`
+	for _, row := range []struct{ env, tier, want string }{
+		{"prod", "full", "approved insured wrapped"},
+		{"prod", "none", "approved wrapped"},
+		{"test", "full", "insured checked"},
+		{"test", "none", "wrapped checked"},
+	} {
+		scripts := map[string]string{"offer": `echo '{"accepted": true, "tier": "` + row.tier + `"}'`}
+		for _, name := range []string{"approve", "insure", "wrap", "check"} {
+			scripts[name] = "echo 1"
+		}
+		result, err := runDocument(t, strings.ReplaceAll(text, "ENV", row.env), scripts)
+		var got []string
+		for _, name := range []string{"approved", "insured", "wrapped", "checked"} {
+			if _, ok := result.Values[name]; ok {
+				got = append(got, name)
+			}
+		}
+		if err != nil || strings.Join(got, " ") != row.want {
+			t.Errorf("%s, %s: %v, %v; want %s", row.env, row.tier, got, err, row.want)
+		}
+	}
+}
+
 // runDocument runs a document whose handlers are scripts.
 func runDocument(t *testing.T, text string, scripts map[string]string) (engine.Result, error) {
 	t.Helper()
