@@ -350,6 +350,12 @@ func (a *AtomDetail) IsKept() bool {
 		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
 }
 
+// Stands reports whether a task has succeeded and is not undone: its flow does not revert, its revert has
+// failed, or its revert has not begun.
+func (a *AtomDetail) Stands() bool {
+	return a.State == AtomSuccess && a.Kind == KindTask || (a.State == AtomRevertFailure || a.State == AtomReverting) && a.IsKept()
+}
+
 // NothingUndone reports whether the atom counts as reverted although no revert was called: its step has no
 // revert, or no execution has begun.
 func (a *AtomDetail) NothingUndone() bool {

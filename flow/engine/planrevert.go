@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/conductord/conductord/logbook"
 )
+
+// ErrNoReturn: a revert would hold the flow instead, behind a flow.PointOfNoReturn.
+var ErrNoReturn = errors.New("the flow does not go back over a point of no return")
 
 // Undo is a step that a revert undoes.
 type Undo struct {
@@ -25,7 +29,7 @@ type Undo struct {
 // in which one worker would undo them. It decides as Run does, assumes that all reverts succeed,
 // and calls no task. It uses only the options Plan, Detail, Store and Limits.
 //
-// Errors: ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing, as from Run.
+// Errors: ErrNoReturn, and ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing, as from Run.
 func PlanRevert(o Options) ([]Undo, error) {
 	o = o.withDefaults()
 	if o.Detail.State.Finished() {
@@ -102,6 +106,9 @@ func (o *Options) foresee() ([]Execution, []Undo, error) {
 		return nil, nil, err
 	}
 	missing.write(c.out)
+	if point := c.passed(c.whole()); point >= 0 && !c.reverting {
+		return nil, nil, fmt.Errorf("%w: step %q has succeeded, or may have", ErrNoReturn, c.plan.Step(point).Name())
+	}
 	order = nil // without what an operator has skipped
 	revertAll(c, o)
 	return nil, c.undos(&o.Detail, order), nil
