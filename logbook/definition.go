@@ -170,6 +170,25 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 	return steps, nil
 }
 
+// Points returns the names of the points of no return; nil if there are none, or if there is no definition
+// with steps that can be read.
+func (d *Definition) Points() map[string]bool {
+	if d == nil {
+		return nil
+	}
+	steps, _ := d.Steps()
+	var points map[string]bool
+	for i := range steps {
+		if steps[i].NoReturn {
+			if points == nil {
+				points = make(map[string]bool)
+			}
+			points[steps[i].Name] = true
+		}
+	}
+	return points
+}
+
 func unpacked(packed []byte) ([]byte, error) {
 	switch how, rest := packed[0], packed[1:]; how {
 	case packedPlain:

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -30,13 +29,11 @@ type correction struct {
 	lead   *logbook.Intervention // the one recorded as owner of resets; nil: none
 }
 
-// ErrRefused: an intervention cannot be carried out in the flow as it is now.
-var ErrRefused = errors.New("the intervention is refused")
-
 // refusalError is why an intervention cannot be carried out.
 type refusalError struct {
 	intervention *logbook.Intervention
 	reason       string
+	noReturn     bool // because of a flow.PointOfNoReturn
 }
 
 func (e *refusalError) Error() string {
@@ -48,7 +45,9 @@ func (e *refusalError) Error() string {
 	return fmt.Sprintf("cannot %s, as %s wants: %s", what, i.By, e.reason)
 }
 
-func (e *refusalError) Is(target error) bool { return target == ErrRefused }
+func (e *refusalError) Is(target error) bool {
+	return e.noReturn && (target == ErrNoReturn || target == logbook.ErrConflict)
+}
 
 // intervene applies the interventions that have not been carried out yet to the
 // detail; nil if there are none. A refusal refuses all of them, because they were
@@ -126,7 +125,8 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		}
 	}
 	for i := range w.batch {
-		reason := cmp.Or(w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i]))
+		reason, point := w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i])
+		reason = cmp.Or(reason, point)
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
 			reason = w.objectionOfEach(detail, w.batch[i].Step, rerun)
 		}
@@ -134,7 +134,7 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		case reason == "":
 			kept = append(kept, w.batch[i])
 		case w.from.Finished():
-			return &refusalError{&w.batch[i], reason}
+			return &refusalError{&w.batch[i], reason, reason == point}
 		default:
 			kept = kept[:0]
 		}

@@ -60,9 +60,9 @@ func (w *correction) objectionOfPoint(detail *logbook.FlowDetail, i *logbook.Int
 		switch {
 		case !found || !w.plan.Step(step).PointOfNoReturn() || !atom.Stands():
 		case i.Kind != logbook.InterveneRerun:
-			return fmt.Sprintf("step %q is a point of no return and has succeeded: only rerun and complete continue the flow", atom.Name)
+			return fmt.Sprintf("step %q is a point of no return and has succeeded; complete, or rerun from a step behind it", atom.Name)
 		case again[step] && i.Step != atom.Name:
-			return fmt.Sprintf("step %q is a point of no return, has succeeded, and would run again; rerun a step behind it, or name this step", atom.Name)
+			return fmt.Sprintf("step %q is a point of no return, has succeeded, and would run again; complete, or rerun from a step behind it", atom.Name)
 		}
 	}
 	return ""
