@@ -364,6 +364,7 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	if step != nil && c.failure == HoldOnFailure {
 		c.plan.holds[step.name] = true
 	}
+	c.plan.noReturn = c.plan.noReturn || step != nil && step.noReturn
 	c.vertices, c.instanceOf = append(c.vertices, step), append(c.instanceOf, c.instance)
 	c.edges = append(c.edges, nil)
 	for _, v := range before {

@@ -26,6 +26,9 @@ func (p *Plan) define() logbook.Definition {
 		for _, part := range [...]string{s.Name, string(s.Kind), s.Version, s.Ports, s.Place} {
 			text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
 		}
+		if s.NoReturn {
+			text = append(text, "no return"...)
+		}
 		hash.Write(text)
 		text = text[:0]
 	}
@@ -45,6 +48,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
 		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
+		steps[i].NoReturn = step.noReturn
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}

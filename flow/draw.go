@@ -108,6 +108,9 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.atMostOnce {
 		note("at most once")
 	}
+	if step.noReturn {
+		note("point of no return")
+	}
 	if step.uninterruptible {
 		note("never interrupted")
 	}

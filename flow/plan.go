@@ -37,6 +37,7 @@ type Plan struct {
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	holds     map[string]bool                // steps whose policy is HoldOnFailure, by name
+	noReturn  bool                           // some step is a point of no return
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step

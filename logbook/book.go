@@ -110,6 +110,29 @@ func (f *FlowDetail) Held() bool {
 	return f.State == FlowFailure && !slices.ContainsFunc(f.Atoms, func(a AtomDetail) bool { return a.State == AtomRevertFailure })
 }
 
+// Passed returns the first step that is a point of no return, according to the flow's definition, and that
+// has succeeded; empty if there is none, or if the definition has no steps. The flow must have the atoms of
+// these steps.
+func (f *FlowDetail) Passed() string {
+	points := f.Definition.Points()
+	for i := range f.Atoms {
+		if name := f.Atoms[i].Name; len(points) > 0 && f.Atoms[i].Stands() && IsPoint(points, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// IsPoint reports whether a step, or the step of which it is an instance, is among the points of no return.
+func IsPoint(points map[string]bool, step string) bool {
+	for ok := true; ok; step, ok = CutInstance(step) {
+		if points[step] {
+			return true
+		}
+	}
+	return false
+}
+
 // AtomKind is the kind of an atom.
 type AtomKind string
 
@@ -348,6 +371,12 @@ func (a *AtomDetail) IsKept() bool {
 	last := len(a.Attempts) - 1
 	return ok && a.Kind == KindTask && execution.Ended() && execution.Failure == nil &&
 		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
+}
+
+// Stands reports whether a task has succeeded and is not undone: its flow does not revert, its revert has
+// failed, or its revert has not begun.
+func (a *AtomDetail) Stands() bool {
+	return a.State == AtomSuccess && a.Kind == KindTask || (a.State == AtomRevertFailure || a.State == AtomReverting) && a.IsKept()
 }
 
 // NothingUndone reports whether the atom counts as reverted although no revert was called: its step has no

@@ -277,7 +277,7 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		"rerun ID --from tell": "runs again: tell runs: sweep", "rerun ID": "runs again: copy switch tell count runs: sweep", "complete ID tell": "runs: sweep",
-		"retry-revert ID": "reverts: switch copy", "skip ID switch": "reverts: copy",
+		"retry-revert ID": "reverts: switch copy", "skip ID switch": "reverts: copy skips: switch",
 	} {
 		args := strings.Fields("flow " + strings.ReplaceAll(arguments, "ID", id) + " --dry-run")
 		if said := strings.Join(strings.Fields(d.says("", args...)), " "); said != want {

@@ -62,6 +62,13 @@ func (a *auditor) update(u *logbook.Update) {
 	for i := range u.Atoms {
 		a.change(&u.Atoms[i], u.Token)
 	}
+	// A flow whose revert has failed undoes nothing more, and is recorded as reverting before it ends.
+	broken := slices.ContainsFunc(a.atoms, func(atom auditedAtom) bool { return atom.state == logbook.AtomRevertFailure })
+	for step := range a.atoms {
+		if u.State == logbook.FlowReverting && !broken && a.atoms[step].recorded && a.plan.Step(step).PointOfNoReturn() {
+			a.fault("the flow reverts behind %s, a point of no return", a.plan.Step(step).Name())
+		}
+	}
 	// Only now, because all changes of one update happened together.
 	for _, step := range a.undoes {
 		a.nothingBehind(step)
@@ -127,7 +134,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		a.mayUndo(number)
 		return
 	}
-	if _, reverts := a.plan.Step(number).Reverter(); atom.open && reverts && a.plan.UndoesLast(number) {
+	if _, reverts := a.plan.Step(number).Reverter(); atom.open && reverts && a.plan.UndoesLast(number) && !a.plan.Step(number).PointOfNoReturn() {
 		a.fault("%s was cut off, and is executed again before it is undone", name)
 	}
 	if atom.recorded {
@@ -167,6 +174,9 @@ func (a *auditor) isMissing(step int) bool {
 func (a *auditor) mayUndo(number int) {
 	if !a.atoms[number].begun {
 		a.fault("%s is undone, and has not begun or is undone already", a.plan.Step(number).Name())
+	}
+	if a.atoms[number].recorded && a.plan.Step(number).PointOfNoReturn() {
+		a.fault("%s is undone, and is a point of no return", a.plan.Step(number).Name())
 	}
 	a.undoes = append(a.undoes, number)
 }

@@ -78,6 +78,7 @@ type world struct {
 	walled   bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
 	retried  bool   // some step fails for good in a round that is not the last
 	holds    bool   // a failure holds the flow
+	points   bool   // some step is a point of no return: a failure may hold the flow
 	undoLast bool   // a takeover undoes the last finished steps
 	values   []int  // of the retries around the node that is drawn: their rounds
 	ends     []bool // of these retries: a failure for good ends their rounds
@@ -267,6 +268,10 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 {
 		task.repeatable, attempts = true, 1
 		options = append(options, flow.Repeatable())
+	}
+	if !task.repeatable && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
+		w.points = true
+		options = append(options, flow.PointOfNoReturn())
 	}
 	if !task.once {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
@@ -528,7 +533,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	either := w.walled && w.decides
 	fails := w.fails || w.once && w.interrupted || w.cancelled.Load() || either
 	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails || either, logbook.FlowReverted: fails && (!w.holds || w.cancelled.Load()),
-		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds}
+		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds || (fails || w.retried) && w.points}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}

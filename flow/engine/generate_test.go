@@ -343,6 +343,10 @@ func (d *drawing) step() *flow.Step {
 	if a.repeatable = len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
 		d.has("repeatable")
 		options = append(options, flow.Repeatable())
+	} else if d.oneIn(8, "point of no return") {
+		d.holds = true
+		d.has("point of no return")
+		options = append(options, flow.PointOfNoReturn())
 	}
 	a.undo = !a.repeatable && !d.oneIn(4, "no revert")
 	d.undoing(a)

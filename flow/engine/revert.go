@@ -9,8 +9,15 @@ import (
 )
 
 // requestRevert reverts a flow for a reason from outside, also a held one. One that reverts already
-// keeps its cause. Running executions end by themselves, unless interruptRunning follows.
+// keeps its cause. Running executions end by themselves, unless interruptRunning follows. A flow behind a
+// point of no return is held.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
+	if !c.reverting && c.passed(c.whole()) >= 0 {
+		if !c.broken {
+			c.hold(cause, now)
+		}
+		return
+	}
 	if c.held {
 		c.held, c.broken = false, false
 	}

@@ -413,6 +413,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	noundo      it has no revert
 //	once        at most once
 //	repeatable  may run ahead of its record
+//	noreturn    is a point of no return
 //	permanent   its failures are permanent
 //	fault=K,N   they are of a kind, with a status
 //	only=K;K    tried again only after these kinds and statuses (never=K;K: not after these)
@@ -457,6 +458,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.Uninterruptible())
 		case "repeatable":
 			options = append(options, flow.Repeatable())
+		case "noreturn":
+			options = append(options, flow.PointOfNoReturn())
 		case "once":
 			options = append(options, flow.AtMostOnce())
 		case "version":

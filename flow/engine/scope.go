@@ -39,6 +39,9 @@ type scope struct {
 func (c *core) resolve(step int, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+		if c.passed(&c.plan.Scopes()[s]) >= 0 {
+			break
+		}
 		decision, failure := c.ask(s, cause)
 		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.isRestartingAround(s) {
 			if failure = c.exhausted(s); failure == nil {

@@ -268,6 +268,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}
+	if s.PointOfNoReturn {
+		options = append(options, flow.PointOfNoReturn())
+	}
 	if s.SameWorkerAs != "" {
 		options = append(options, flow.SameWorkerAs(s.SameWorkerAs))
 	}

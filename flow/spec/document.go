@@ -26,6 +26,7 @@
 //	optional = ["language"]
 //	argv     = ["--in={where}"]    # arguments on the command line, besides those on stdin
 //	at_most_once = true            # never started twice, even after a crash
+//	point_of_no_return = true      # the flow does not go back over it, once it has succeeded
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
@@ -154,6 +155,9 @@ type Step struct {
 	Deadline   Duration    `json:"deadline,omitzero"`
 	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
+	// PointOfNoReturn keeps the flow from reverting once the step has succeeded: see
+	// flow.PointOfNoReturn.
+	PointOfNoReturn bool `json:"point_of_no_return,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
 	Uninterruptible bool `json:"uninterruptible,omitempty"`
 	// Repeatable lets the step start before the earlier results are durable: see flow.Repeatable.

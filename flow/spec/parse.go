@@ -165,7 +165,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -204,6 +204,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Deadline = t.duration("deadline")
 	s.Retry = r.retry(t)
 	s.AtMostOnce = t.truth("at_most_once")
+	s.PointOfNoReturn = t.truth("point_of_no_return")
 	s.Uninterruptible = t.truth("uninterruptible")
 	s.Repeatable = t.truth("repeatable")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {

@@ -25,16 +25,18 @@ import (
 
 // flowData is the data of the page of a flow: its picture, its steps, and the selected step.
 type flowData struct {
-	ID      string    // of the job; or of the flow, if no job of it is kept
-	Job     *jobs.Job // nil: none is kept
-	Flow    logbook.FlowDetail
-	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
-	Steps   string              // how many, by state
-	Causes  []string            // what failed first at the start; see causesOf
-	Picture template.HTML
-	Planned bool // the picture knows what each step waits for
-	Rows    []flowRow
-	Left    int // rows that are not shown
+	ID     string    // of the job; or of the flow, if no job of it is kept
+	Job    *jobs.Job // nil: none is kept
+	Flow   logbook.FlowDetail
+	Why    *v1.ExplainResponse // what else than this page explains; nil: nothing
+	Steps  string              // how many, by state
+	Causes []string            // what failed first at the start; see causesOf
+	// NoReturn names the point of no return that the flow has passed; empty: none.
+	NoReturn string
+	Picture  template.HTML
+	Planned  bool // the picture knows what each step waits for
+	Rows     []flowRow
+	Left     int // rows that are not shown
 	// Interventions are the latest.
 	Interventions []logbook.Intervention
 	Began         time.Time // of the timeline
@@ -128,6 +130,7 @@ func (v *visit) draw(data *flowData) {
 	data.Left = all - len(data.Rows)
 	said := data.Flow.Interventions
 	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
+	data.NoReturn = flowcmd.PassedText(&data.Flow)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -144,13 +145,17 @@ func causesOf(f *logbook.Failure) (texts []string) {
 	return texts
 }
 
-// consequence lists the steps that run, run again or are undone after an intervention.
-func (d *flowData) consequence(said logbook.Intervention) string {
+// consequence lists the steps that run, run again or are undone after an intervention. It is false if a
+// conductor would refuse the intervention.
+func (d *flowData) consequence(said logbook.Intervention) (text string, allowed bool) {
 	c, err := flowcmd.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
+	if errors.Is(err, engine.ErrNoReturn) {
+		return "", false
+	}
 	if err != nil { // such as a value of the store that the caller may not see
 		c, _ = flowcmd.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
 	}
-	return cut(c.String(), maxLine)
+	return cut(c.String(), maxLine), true
 }
 
 // ran returns the steps that have run. A rerun without a step runs all of them again.
@@ -270,7 +275,11 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 			o.Text, o.Help, o.Command = "Run again from here", "No step is reverted first.", o.Command+" --from "+cli.Quoted(step)
 		}
 		if kind != logbook.InterveneTakeBack && !(kind == logbook.InterveneRerun && step == "") {
-			o.Help += " The flow " + d.consequence(said) + "."
+			effect, allowed := d.consequence(said)
+			if !allowed {
+				continue
+			}
+			o.Help += " The flow " + effect + "."
 		}
 		o.Verb, o.Of, o.Command, o.Inputs = string(kind), step, "conductord flow "+o.Command, append(o.Inputs, why)
 		offered = append(offered, v.onFlow(o, said.ID.String()))

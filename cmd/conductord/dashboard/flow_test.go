@@ -253,6 +253,32 @@ func TestFailedFlow(t *testing.T) {
 	p.wants(p.get(page), "skip reserve by dashboard", "checked by hand", "conductord flow rerun", "no retry-revert "+job.ID.String())
 }
 
+// TestPointOfNoReturn looks at a flow that has failed behind one: only forward repairs are offered.
+func TestPointOfNoReturn(t *testing.T) {
+	t.Parallel()
+	p := newFlowPages(t, map[string]string{"copy": ":", "switch": ":", "tell": `echo "no route" >&2; exit 65`})
+	job := p.run(`
+		name = "switch-over"
+		pattern = "linear"
+		[[steps]]
+		name = "copy"
+		revert = "copy"
+		[[steps]]
+		name = "switch"
+		point_of_no_return = true
+		[[steps]]
+		name = "tell"`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeFailed {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	page := "flows/" + job.ID.String()
+	p.wants(p.get(page), `aria-label="switch, success, point of no return"`, "because step switch is a point of no return and has succeeded", `aria-label="copy, success"`,
+		"no conductord flow rerun", "no conductord flow revert", "no Run all of it again")
+	p.wants(p.get(page+"?step=copy"), "no conductord flow rerun")
+	p.wants(p.get(page+"?step=tell"), "--from tell", "No step is reverted first. The flow runs again: tell.", "conductord flow complete")
+	p.wants(p.get(page+"?step=switch"), "success</span>, point of no return", "--from switch", "The flow runs again: switch, tell.")
+}
+
 // TestRunningFlow opens the page of a flow that waits for a file: the steps that a revert would undo,
 // and its cancellation.
 func TestRunningFlow(t *testing.T) {

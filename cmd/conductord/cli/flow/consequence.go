@@ -15,6 +15,8 @@ type Consequence struct {
 	Runs      []string `json:"runs"` // for the first time
 	RunsAgain []string `json:"runs_again"`
 	Undoes    []string `json:"reverts"`
+	// Skips are steps that count as reverted or done without a call: by skip, complete, or a condition.
+	Skips []string `json:"skips"`
 	// Behind: the flow also runs all steps that wait for this one. They are not listed, because the
 	// order of the steps is known only to the program that built the flow.
 	Behind string `json:"and_all_that_wait_for,omitempty"`
@@ -27,11 +29,12 @@ func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Va
 	if plan == nil {
 		return recordedConsequence(detail, i), nil
 	}
-	executions, undos, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
-	for _, execution := range executions {
+	foreseen, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
+	c.Skips = foreseen.Skips
+	for _, execution := range foreseen.Executions {
 		c.add(execution.Step, execution.Again)
 	}
-	for _, undo := range undos {
+	for _, undo := range foreseen.Undos {
 		if undo.Reverts {
 			c.Undoes = append(c.Undoes, undo.Step)
 		}
@@ -58,15 +61,18 @@ func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 	for _, name := range cli.StepsOf(detail) {
 		atom, begun := detail.Atom(name)
 		named := i.Kind == logbook.InterveneRerun && (i.Step == "" || i.Step == name)
+		skipped := begun && (i.Kind == logbook.InterveneSkip && i.Step == name || logbook.Forwards(all) && atom.State == logbook.AtomIgnored && !named)
 		switch {
 		case begun && atom.Kind != logbook.KindTask, completed(name):
+		case skipped:
+			c.Skips = append(c.Skips, name)
 		case !logbook.Forwards(all):
-			if begun && !(i.Kind == logbook.InterveneSkip && i.Step == name) && slices.Contains([]logbook.AtomState{logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomRevertFailure}, atom.State) {
+			if begun && slices.Contains([]logbook.AtomState{logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomRevertFailure}, atom.State) {
 				c.Undoes = append(c.Undoes, name)
 			}
 		case !begun:
 			c.add(name, false)
-		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored:
+		case named || !atom.IsKept():
 			c.add(name, atom.Number(logbook.ActionExecute) > 0)
 		}
 	}
@@ -103,10 +109,10 @@ func writeConsequence(p *cli.Program, c *Consequence) error {
 	if c.Behind != "" {
 		behind = "all steps that wait for " + c.Behind
 	}
-	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 {
+	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 && c.Behind == "" {
 		p.Note("no step would run or be reverted")
 	}
 	return p.WriteFields([]cli.Field{
-		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")},
+		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")}, {"skips", strings.Join(c.Skips, "\n")},
 	})
 }

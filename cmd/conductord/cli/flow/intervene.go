@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	jobcmd "github.com/conductord/conductord/cmd/conductord/cli/job"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -210,8 +211,12 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 			return err
 		}
 		f.word.Flow = detail.ID
-		if f.dry {
-			return foresee(ctx, p, cluster, id, &detail, &f.word)
+		c, err := consequence(ctx, cluster, id, &detail, &f.word)
+		if f.dry && err == nil {
+			return writeConsequence(p, &c)
+		}
+		if f.dry || errors.Is(err, engine.ErrNoReturn) { // the conductor would refuse it too, but later
+			return advised(ctx, cluster, err, &detail, &f.word)
 		}
 		job, err := cluster.Intervene(ctx, f.word)
 		if err != nil {
@@ -221,16 +226,12 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 	})
 }
 
-// foresee shows what would follow from an intervention.
-func foresee(ctx context.Context, p *cli.Program, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+// consequence returns what would follow from an intervention.
+func consequence(ctx context.Context, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) (Consequence, error) {
 	if _, err := detail.Admit(word); err != nil {
-		return advised(ctx, cluster, err, detail, word)
+		return Consequence{}, err
 	}
-	c, err := ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
-	if err != nil {
-		return err
-	}
-	return writeConsequence(p, &c)
+	return ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
 }
 
 // tellIntervened prints the recorded intervention, and the direction in which the flow continues.
@@ -434,7 +435,13 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	}
 	add := func(kind logbook.InterventionKind, step, arguments, when string) {
 		i := logbook.Intervention{Kind: kind, Step: step}
+		if _, err := detail.Admit(&i); err != nil {
+			return
+		}
 		c, err := ConsequenceOf(detail, plan, detail.Store, i)
+		if errors.Is(err, engine.ErrNoReturn) {
+			return
+		}
 		if err != nil { // such as a value of the job's store that is not known here
 			c = recordedConsequence(detail, i)
 		}
