@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -43,6 +44,8 @@ type Step struct {
 	atMostOnce      bool
 	uninterruptible bool
 	repeatable      bool
+	ignoresFailure  bool
+	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
 	concurrency     concurrency
 	priority        int

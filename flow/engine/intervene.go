@@ -334,7 +334,7 @@ func (w *correction) runAgain(rerun []bool) (again []bool, anew bool) {
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || again[step] || atom.IsKept() {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || again[step] || atom.IsKept() {
 			continue
 		}
 		again[step] = true
@@ -359,7 +359,7 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
-	case atom.State == logbook.AtomIgnored && !anew:
+	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
 	case atom.State == logbook.AtomSuccess && !rerun[step]:
 		if atom.Intention == logbook.IntendExecute {
