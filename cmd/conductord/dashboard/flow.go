@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -31,6 +32,7 @@ type flowData struct {
 	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
 	Steps   string              // how many, by state
 	Causes  []string            // what failed first at the start; see causesOf
+	Ignored string              // the failures that are ignored; empty: none
 	Picture template.HTML
 	Planned bool // the picture knows what each step waits for
 	Rows    []flowRow
@@ -128,6 +130,7 @@ func (v *visit) draw(data *flowData) {
 	data.Left = all - len(data.Rows)
 	said := data.Flow.Interventions
 	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
+	data.Ignored = tree.IgnoredText(&data.Flow)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 
