@@ -56,6 +56,7 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 		return nil, c.failed(root)
 	}
 	c.checkNumberedNames()
+	c.checkFailureNames()
 	c.place(root, nil)
 	for _, stage := range []func(){c.prune, c.number, c.resolve} {
 		if len(c.faults) > 0 {
@@ -101,13 +102,14 @@ type compiler struct {
 	closings   []closing         // of openings that gather
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
+	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
 	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool), holds: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
-		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
+		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool), ignoring: make(map[string]bool)}
 	for _, input := range o.Inputs {
 		c.plan.inputs[input] = true
 	}
@@ -208,6 +210,9 @@ func (c *compiler) surveyStep(step *Step) {
 	}
 	if err := c.limits.CheckValues("injected value", step.injected); err != nil {
 		c.fault(ErrInvalid, "step %q: %w", step.name, err)
+	}
+	if c.ignoring[step.name] = step.ignoresFailure; step.ignoresFailure {
+		c.surveyIgnored(step)
 	}
 	if c.names[step.name] {
 		c.fault(ErrDuplicate, "two steps are named %q", step.name)

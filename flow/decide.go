@@ -35,7 +35,8 @@ func (d Depth) String() string {
 
 // Decider is a predicate over results: it decides whether the node at the end of a link runs. The
 // results, by step name, are those of the steps at the start of all links with deciders into the
-// node. Ignored steps have none.
+// node. Ignored steps have none. If the failure of a step is ignored, the step's default result, if any,
+// is its result, and the failure is under FailureName of the step.
 //
 // The loop that drives the flow calls the decider when everything before the node is done, so it
 // must not block. It should return the same answer for the same results. The answer is recorded

@@ -112,6 +112,9 @@ func (s *Step) ports() string {
 	if s.atMostOnce {
 		sum += fingerprint("at most once")
 	}
+	if s.ignoresFailure {
+		sum += fingerprint("ignores its failure", string(s.defaultResult))
+	}
 	return fingerprintText(sum)
 }
 

@@ -117,6 +117,12 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.repeatable {
 		note("repeatable")
 	}
+	switch {
+	case step.defaultResult != nil:
+		note("its failure is ignored, with the result %.80s", step.defaultResult)
+	case step.ignoresFailure:
+		note("its failure is ignored")
+	}
 	if step.remark != "" {
 		notes = append(notes, step.remark)
 	}
@@ -136,6 +142,8 @@ func (p *Plan) Source(wire Wire) string {
 		return "an element of " + p.steps[wire.From].name
 	case wire.Part == PartIndex:
 		return "its place in " + p.steps[wire.From].name
+	case wire.Part == PartFailure:
+		return "the failure of " + p.steps[wire.From].name
 	case wire.From == FromStore && wire.Symbol == wire.Name:
 		return "store"
 	case wire.From == FromStore:

@@ -380,7 +380,7 @@ type Gathered struct {
 	Items []Wire
 }
 
-// Part is which part of an opening's result a wire takes.
+// Part is which part of the provider's record a wire takes.
 type Part int
 
 // The parts.
@@ -388,4 +388,5 @@ const (
 	PartWhole   Part = iota // the list
 	PartElement             // the element with the wire's Index
 	PartIndex               // that Index itself
+	PartFailure             // of any step: its failure, or null
 )

@@ -240,5 +240,8 @@ func stepInterface(step *Step) *interfaceOf {
 	for _, provision := range step.provides {
 		s.provides[provision.Symbol] = true
 	}
+	if step.ignoresFailure {
+		s.provides[FailureName(step.name)] = true
+	}
 	return s
 }

@@ -62,8 +62,8 @@ type Wire struct {
 	From int
 	// Field is the field of the provider's result; empty: the whole result.
 	Field string
-	// Part and Index are set in a wire from the opening of an each into an instance: the part of
-	// the opening's result, and the index of the element.
+	// Part is the part of the provider's record. Index is set in a wire from the opening of an each
+	// into an instance: the index of the element.
 	Part  Part
 	Index int
 	// Gathered is the list of an each, with FromEach; else nil.

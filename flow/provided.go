@@ -17,7 +17,7 @@ func (r *resolver) provide() {
 		if at.instance != 0 {
 			continue
 		}
-		list = slices.Clone(list)
+		list = slices.DeleteFunc(slices.Clone(list), func(p provider) bool { return p.isFailure() })
 		slices.SortFunc(list, func(a, b provider) int { return cmp.Compare(a.step(), b.step()) })
 		for i := range list {
 			value := logbook.DefinedValue{Symbol: at.symbol, Beside: r.beside(list[:i], &list[i], r.masks[at])}
@@ -33,6 +33,15 @@ func (r *resolver) provide() {
 	for _, values := range p.provided {
 		slices.SortFunc(values, func(a, b logbook.DefinedValue) int { return cmp.Compare(a.Symbol, b.Symbol) })
 	}
+}
+
+// isFailure reports whether the provider gives a failure, or a list of failures. They are no results.
+func (p *provider) isFailure() bool {
+	wire := Wire{Part: p.part, Gathered: p.gathered}
+	for wire.Gathered != nil {
+		wire = wire.Gathered.Items[0]
+	}
+	return wire.Part == PartFailure
 }
 
 // sourceOf is where the value of a wire in the template comes from.

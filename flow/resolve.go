@@ -97,6 +97,9 @@ func newResolver(c *compiler) *resolver {
 			for _, provision := range step.provides {
 				r.add(c.instanceOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
 			}
+			if step.ignoresFailure {
+				r.add(c.instanceOf[v], FailureName(step.base()), provider{vertex: int(c.numbers[v]), part: PartFailure})
+			}
 		case end != nil:
 			for _, g := range end.each.gathers {
 				list := &Gathered{Each: int(c.numbers[end.opener])}

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -44,6 +45,8 @@ type Step struct {
 	uninterruptible bool
 	repeatable      bool
 	noReturn        bool
+	ignoresFailure  bool
+	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
 	concurrency     concurrency
 	priority        int

@@ -133,6 +133,19 @@ func IsPoint(points map[string]bool, step string) bool {
 	return false
 }
 
+// IgnoredFailures returns the failures that the flow ignores, each with its Step. The flow must have its
+// atoms.
+func (f *FlowDetail) IgnoredFailures() (failures []Failure) {
+	for i := range f.Atoms {
+		if failure := f.Atoms[i].Failure(); failure != nil && f.Atoms[i].FailureIgnored() {
+			ignored := *failure
+			ignored.Step = f.Atoms[i].Name
+			failures = append(failures, ignored)
+		}
+	}
+	return failures
+}
+
 // AtomKind is the kind of an atom.
 type AtomKind string
 
@@ -239,7 +252,8 @@ type Attempt struct {
 	// Unbegun: the execution ended before its function or handler was called: see NeverBegan. A revert
 	// with Unbegun had nothing to undo, and was not called.
 	Unbegun bool `json:"unbegun,omitempty"`
-	// Result is the JSON value of a successful attempt.
+	// Result is the JSON value of a successful attempt, or the default result of an execution whose
+	// failure is ignored.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
 	// Stderr is the end of the handler's stderr.
@@ -352,16 +366,23 @@ func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	return nil, false
 }
 
-// Result returns the result of the latest execution, if the execution succeeded and is not undone.
+// Result returns the result of the latest execution, if the execution succeeded and is not undone. If
+// its failure is ignored, Result returns the step's default result, if there is one.
 func (a *AtomDetail) Result() (json.RawMessage, bool) {
-	if a.State != AtomSuccess && a.State != AtomReverting {
+	ignored := a.FailureIgnored()
+	if a.State != AtomSuccess && a.State != AtomReverting && !ignored {
 		return nil, false
 	}
 	last, ok := a.Last(ActionExecute)
-	if !ok || !last.Ended() || last.Failure != nil {
+	if !ok || !last.Ended() || (last.Failure != nil) != ignored || ignored && len(last.Result) == 0 {
 		return nil, false
 	}
 	return last.Result, true
+}
+
+// FailureIgnored reports whether the step has failed permanently, and its flow continues.
+func (a *AtomDetail) FailureIgnored() bool {
+	return a.State == AtomFailure && a.Intention == IntendIgnore
 }
 
 // IsKept reports whether the result of a task is still valid although its flow was reverted. Its latest

@@ -47,7 +47,10 @@ func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
 		return f.gathered(wire.Gathered)
 	}
 	v := &f.vertices[wire.From]
-	if v.phase != succeeded {
+	if wire.Part == flow.PartFailure {
+		return f.ignoredFailure(wire.From), true
+	}
+	if v.phase != succeeded && (v.phase != tolerated || v.result == nil) {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {

@@ -14,6 +14,7 @@ import (
 type auditor struct {
 	plan   *flow.Plan
 	flow   logbook.FlowState
+	before logbook.FlowState // the update
 	atoms  []auditedAtom
 	last   logbook.Update // the one before
 	number int            // of the present one, in all runs
@@ -25,7 +26,8 @@ type auditedAtom struct {
 	state    logbook.AtomState
 	begun    bool // there is something to undo
 	open     bool // its last attempt is an execution that has not ended
-	recorded bool // a result, of this round
+	recorded bool // a result, or an ignored failure, of this round
+	ignored  bool // its failure
 	began    int  // in the update of this number, the last time
 	undone   int  // the same
 	attempts map[logbook.Action]int
@@ -52,7 +54,7 @@ func (a *auditor) update(u *logbook.Update) {
 		a.fault("update %d under %s follows on %d under %s", u.Sequence, u.Token, a.last.Sequence, a.last.Token)
 	}
 	a.last = *u
-	if u.State != "" {
+	if a.before = a.flow; u.State != "" {
 		if err := a.flow.Move(u.State); err != nil {
 			a.fault("%w", err)
 		}
@@ -96,6 +98,11 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 	}
 	if err := atom.state.Move(c.State); err != nil {
 		a.fault("%s: %w", c.Name, err)
+	}
+	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
+		if atom.recorded = true; !a.plan.Step(number).IgnoresFailure() || a.before == logbook.FlowReverting {
+			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
+		}
 	}
 	if atom.state = c.State; c.State == logbook.AtomReverted {
 		atom.begun, atom.recorded, atom.undone = false, false, a.number
@@ -145,7 +152,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	}
 	atom.begun, atom.open, atom.began = true, true, a.number
 	for _, before := range a.plan.Predecessors(number) {
-		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.isMissing(before) {
+		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.atoms[before].ignored && !a.isMissing(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}

@@ -83,8 +83,12 @@ func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	for i := range choice.Deciders {
 		from := choice.Deciders[i].From
 		for step := from.First; step < from.End; step++ {
-			if v := &f.vertices[step]; v.phase == succeeded {
-				results[choice.NameOf(f.plan.Step(step))] = v.result
+			v, name := &f.vertices[step], choice.NameOf(f.plan.Step(step))
+			if v.phase == succeeded || v.phase == tolerated && v.result != nil {
+				results[name] = v.result
+			}
+			if v.phase == tolerated {
+				results[flow.FailureName(name)] = f.ignoredFailure(step)
 			}
 		}
 	}
@@ -109,5 +113,5 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	failure.Permanent = true
 	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
 	c.executeHere(step, now)
-	c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
+	c.finish(outcome{step: step, failure: failure, unbegun: true, undecided: true, ended: now}, now)
 }

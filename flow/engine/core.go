@@ -23,7 +23,7 @@ type core struct {
 	call     flow.Call // the fields that all calls share
 	owner    string
 
-	done    int // steps that are succeeded or ignored
+	done    int // steps that are succeeded, tolerated or ignored
 	gone    int // while reverting: steps that are undone or never began
 	running int // attempts that this run has begun and not ended
 	untaken int // of those, offered ones that no worker has
@@ -58,6 +58,7 @@ type outcome struct {
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of result and failure
 	unbegun         bool              // it failed before its function or handler was called
+	undecided       bool              // a decider in front of the step has failed: nothing ignores that
 	progress        *logbook.Progress // its last report, if that is not recorded yet; else nil
 	stderr          string
 	stderrTruncated bool
@@ -143,7 +144,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	c.move(now)
 	repeats := c.repeats(step)
 	begins, action, number, failures := onBegin, logbook.ActionExecute, &v.executions, &v.failedExecutions
-	if repeats || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
+	if repeats || (v.intention == logbook.IntendRevert || v.phase == tolerated) && !c.isWithWorker(step) {
 		begins, action, number, failures = onUndo, logbook.ActionRevert, &v.reverts, &v.failedUndo
 		v.isUndone = true
 	} else {
@@ -163,7 +164,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		begun[0].Number = *number
 	}
 	v.attempt, v.retryAt = &begun[0], time.Time{}
-	change := logbook.AtomChange{Attempts: begun}
+	change := logbook.AtomChange{Attempts: begun, Intention: v.undoIntention()}
 	if v.intention == logbook.IntendRetry && !repeats {
 		change.Intention = logbook.IntendExecute // it was undone at a takeover
 	}
@@ -188,7 +189,10 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
-		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
+		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
+		if v.failure == nil {
+			call.Result = v.result
+		}
 		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
 	}
 	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
@@ -263,7 +267,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	case attempt.Action == logbook.ActionExecute && o.failure == nil:
 		c.executed(o.step, attempt, now)
 	case attempt.Action == logbook.ActionExecute:
-		c.executionFailed(o.step, attempt, now)
+		c.executionFailed(o.step, attempt, o.undecided, now)
 	case o.failure == nil:
 		c.reverted(o.step, attempt, now)
 	default:
@@ -275,7 +279,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
 	if failure := missingField(c.plan, step, attempt.Result); failure != nil {
 		attempt.Result, attempt.Failure = nil, failure
-		c.executionFailed(step, attempt, now)
+		c.executionFailed(step, attempt, false, now)
 		return
 	}
 	v.result, v.failure, v.doneBy = attempt.Result, nil, doneBy(&attempt)
@@ -293,7 +297,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	c.release(step, now)
 }
 
-func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
+func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
 	v.failure = attempt.Failure
@@ -311,6 +315,10 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		}
 		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 		c.postpone(step, delay, now)
+		return
+	}
+	if !again && !undecided && c.tolerates(step) {
+		c.tolerate(step, attempt, now)
 		return
 	}
 	c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: attempts}, now)
@@ -341,7 +349,7 @@ func (c *core) release(vertex int, now time.Time) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !c.isDone(int(next)) {
+			if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
@@ -357,7 +365,7 @@ func (c *core) release(vertex int, now time.Time) {
 // isDone reports whether successors no longer wait for a step.
 func (f *facts) isDone(step int) bool {
 	phase := f.vertices[step].phase
-	return phase == succeeded && !f.repeats(step) || phase == ignored
+	return phase == succeeded && !f.repeats(step) || phase == tolerated || phase == ignored
 }
 
 // postpone queues a step for its next attempt.

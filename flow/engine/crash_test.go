@@ -253,17 +253,23 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
 	var options []flow.StepOption
+	ignored := rapid.IntRange(0, 4).Draw(rt, "ignored") == 0
+	if ignored {
+		w.decides = true // an each whose list it gives is left out, with steps that fail
+		def := rapid.SampledFrom([][]any{nil, {[]int{}}, {[]int{1, 2}}}).Draw(rt, "default")
+		options = append(options, flow.IgnoreFailure(def...))
+	}
 	if n := len(w.values); n > 0 {
 		// It fails permanently in a number of rounds of the outer retry.
 		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")
 		task.value = fmt.Sprintf("v%d", n-1)
 		task.spoilt = rapid.Bool().Draw(rt, "spoilt")
 		options = append(options, flow.RetryNever("spoilt"))
-		w.fails = w.fails || task.rounds >= w.values[n-1] || w.ends[n-1] && task.rounds > 0
-		w.retried = w.retried || task.rounds > 0
+		w.fails = w.fails || !ignored && (task.rounds >= w.values[n-1] || w.ends[n-1] && task.rounds > 0)
+		w.retried = w.retried || task.rounds > 0 && !ignored
 		options = append(options, flow.Requires(task.value))
 	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
-		task.once, w.once, attempts = true, true, 1
+		task.once, w.once, attempts = true, w.once || !ignored, 1
 		options = append(options, flow.AtMostOnce())
 	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 {
 		task.repeatable, attempts = true, 1
@@ -287,7 +293,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		task.fail = always // or an execution after a crash would succeed
 	}
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "undo fail")
-	w.fails = w.fails || task.fail >= attempts
+	w.fails = w.fails || task.fail >= attempts && !ignored
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
 		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
 	if task.repeatable || rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {
@@ -545,7 +551,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 			continue // of an earlier round, in which the list was longer
 		}
 		want := map[logbook.FlowState]logbook.AtomState{logbook.FlowSuccess: logbook.AtomSuccess, logbook.FlowReverted: logbook.AtomReverted}
-		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored &&
+		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored && !(end.State == logbook.FlowSuccess && atom.FailureIgnored()) &&
 			!(end.State == logbook.FlowReverted && setBack(&atom)) {
 			rt.Errorf("step %s is %s in a flow that is %s", atom.Name, atom.State, end.State)
 		}
@@ -602,6 +608,10 @@ func (w *world) allow(call *flow.Call) {
 		}
 		return ""
 	}
+	ignores := func(step int) bool {
+		atom, ok := detail.Atom(plan.Step(step).Name())
+		return ok && atom.FailureIgnored()
+	}
 	if call.Action == logbook.ActionRevert {
 		w.mu.Lock()
 		if atom, ok := detail.Atom(call.Step); ok && neverBegan(atom, w.seen) {
@@ -623,7 +633,7 @@ func (w *world) allow(call *flow.Call) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range plan.Predecessors(number) {
-			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored {
+			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored && !ignores(step) {
 				faults = append(faults, fmt.Errorf("step %s is executed while %s is %s", call.Step, plan.Step(step).Name(), before))
 			}
 		}

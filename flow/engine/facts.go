@@ -26,6 +26,8 @@ type facts struct {
 	reverting bool                        // the flow is being undone
 	failures  map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
 
+	lacking map[int]bool // cache of lacksValue, by step
+
 	lists map[*flow.Gathered]json.RawMessage // cache of gathered lists
 	taken map[string][]json.RawMessage       // cache of the elements of openings, by step
 }

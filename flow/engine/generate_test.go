@@ -310,9 +310,10 @@ func (d *drawing) step() *flow.Step {
 		options = append(options, flow.Requires(retry.symbol))
 	}
 	options = append(options, d.arguments(a)...)
+	options = append(options, d.ignoring(a)...)
 	switch {
 	case len(d.retries) == 0 && d.oneIn(7, "at most once"):
-		d.once = true
+		d.once = d.once || !a.ignored
 		d.has("at most once")
 		options = append(options, flow.AtMostOnce())
 		a.once = true
@@ -357,6 +358,18 @@ func (d *drawing) step() *flow.Step {
 		return flow.NewStep(a.name, a, options...)
 	}
 	return flow.NewStep(a.name, &undoingActor{a}, options...)
+}
+
+// ignoring lets the flow continue after the failure of a step, with a default result or without.
+func (d *drawing) ignoring(a *actor) []flow.StepOption {
+	if a.ignored = d.oneIn(5, "failure is ignored"); !a.ignored {
+		return nil
+	}
+	d.has("failure is ignored")
+	if rapid.Bool().Draw(d.rt, "no default") {
+		return []flow.StepOption{flow.IgnoreFailure()}
+	}
+	return []flow.StepOption{flow.IgnoreFailure(map[string]any{"r" + a.name: a.name + "@default"})}
 }
 
 // drawnDeadline is longer than all that a step may wait for, but for another that has a deadline.
@@ -407,7 +420,7 @@ func (d *drawing) arguments(a *actor) []flow.StepOption {
 // failures sets how often an actor fails: a number of times in each of the first rounds of one
 // of its outer retries.
 func (d *drawing) failures(a *actor) {
-	if !d.oneIn(2, "fails") {
+	if !d.oneIn(2, "fails") && !a.ignored {
 		return
 	}
 	flaws := []string{"error", "permanent", "panic", "timeout", "not JSON", "too large", "no object", "goexit"}
@@ -479,6 +492,7 @@ type actor struct {
 	attempts int
 	ends     bool // a panic is not tried again
 	once     bool
+	ignored  bool // its failure
 	undo     bool
 	asks     int // so often it says "not yet", before anything else
 	key      string
@@ -498,6 +512,9 @@ func (a *actor) String() string {
 	text := fmt.Sprintf("%s: tried %d times", a.name, a.attempts)
 	if a.once {
 		text += ", at most once"
+	}
+	if a.ignored {
+		text += ", its failure is ignored"
 	}
 	if a.asks > 0 {
 		text += fmt.Sprintf(", says \"not yet\" %d times", a.asks)
@@ -662,7 +679,7 @@ func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	atom := a.begin(call, logbook.AtomReverting)
 	defer a.over()
 	a.world.event()
-	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
+	if last, ok := atom.Last(logbook.ActionExecute); ok && (last.Failure == nil && string(last.Result) != string(call.Result) || last.Failure != nil && call.Result != nil) {
 		a.world.fault("the revert of step %s was given %s, and %s is recorded", call.Step, call.Result, last.Result)
 	}
 	if call.Asked < a.asks {

@@ -93,6 +93,7 @@ var least = map[string]int{
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"failure is ignored": 100, "ends with an ignored failure": 10, "left out for lack of a value": 3,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -492,6 +493,48 @@ func (c *trial) held(rt *rapid.T, f finish) {
 	}
 }
 
+// ignored holds of the failures in a flow: no cause is one that must be ignored. A step has run if it has all
+// values that it requires, unless a decider has left it out.
+func (c *trial) ignored(rt *rapid.T, f finish) {
+	if cause := f.detail.Cause.Origin(); cause != nil && f.end.State == logbook.FlowReverted {
+		step, found := c.grown.Find(cause.Step)
+		if found && c.grown.Step(step).IgnoresFailure() && !strings.Contains(cause.Message, "cannot decide") {
+			rt.Errorf("the flow is reverted because of %s, whose failure is ignored", cause.Step)
+		}
+	}
+	if f.end.State != logbook.FlowSuccess {
+		return
+	}
+	for step := range c.grown.Len() {
+		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+		if !ok || atom.Kind != logbook.KindTask {
+			continue
+		}
+		if atom.FailureIgnored() {
+			c.has("ends with an ignored failure")
+		}
+		lacking := ""
+		for _, wire := range c.grown.Arguments(step) {
+			if wire.From < 0 || wire.Optional {
+				continue
+			}
+			from, ok := f.detail.Atom(c.grown.Step(wire.From).Name())
+			if ok {
+				_, ok = from.Result()
+			}
+			if !ok {
+				lacking = wire.Symbol
+			}
+		}
+		if lacking != "" && len(c.grown.Choices()) == 0 {
+			c.has("left out for lack of a value")
+		}
+		if ran := atom.State != logbook.AtomIgnored; ran == (lacking != "") && (ran || len(c.grown.Choices()) == 0) {
+			rt.Errorf("%s is %s, and lacks the value %q", atom.Name, atom.State, lacking)
+		}
+	}
+}
+
 // ended holds of every flow that has ended.
 func (c *trial) ended(rt *rapid.T, f finish) {
 	if bad := f.end.State != logbook.FlowSuccess; bad != (f.detail.Cause != nil) {
@@ -506,7 +549,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		atom := &f.detail.Atoms[i]
 		failed = failed || atom.State == logbook.AtomRevertFailure
 		f.holes = f.holes || atom.Kind == logbook.KindEach && atom.State == logbook.AtomIgnored
-		if allowed != nil && !slices.Contains(allowed, atom.State) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
+		if allowed != nil && !slices.Contains(allowed, atom.State) && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
 			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}
 		if allowed != nil && atom.State != logbook.AtomPending && !atom.RetryAt.IsZero() {
@@ -516,6 +559,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 			rt.Errorf("what %s has done is not undone", atom.Name)
 		}
 	}
+	c.ignored(rt, f)
 	if held := f.detail.Held(); (failed || held) != (f.end.State == logbook.FlowFailure) || held && !c.holds {
 		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
 	} else if held {

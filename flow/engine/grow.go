@@ -219,7 +219,7 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 			decided[choice.ID()] = true
 		}
 	}
-	c.plan, c.lists = plan, nil
+	c.plan, c.lists, c.lacking = plan, nil, nil
 	adopted := c.moveVertices(old, to)
 	c.moveScopes(old, to)
 	c.renumber(plan, to)

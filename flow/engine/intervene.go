@@ -342,7 +342,7 @@ func (w *correction) runAgain(completed map[string]*logbook.Intervention, rerun 
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || again[step] || atom.IsKept() || completed[atom.Name] != nil {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
 			continue
 		}
 		again[step] = true
@@ -367,7 +367,7 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
-	case atom.State == logbook.AtomIgnored && !anew:
+	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
 	case atom.State == logbook.AtomSuccess && !rerun[step]:
 		if atom.Intention == logbook.IntendExecute {

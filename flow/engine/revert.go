@@ -49,10 +49,12 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 }
 
 // mark gives a started step the intention revert. A retry's next round will not
-// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient.
+// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient. A step whose
+// failure is ignored keeps its intention until its revert begins, so that the record shows why steps behind it
+// have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
-	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert {
+	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert || v.phase == tolerated {
 		return
 	}
 	if !patient {
@@ -134,7 +136,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		return false
 	}
 	if v.phase != toUndo {
-		c.advance(step, onRevert, logbook.AtomChange{}, now)
+		c.advance(step, onRevert, logbook.AtomChange{Intention: v.undoIntention()}, now)
 	}
 	change := logbook.AtomChange{}
 	if c.plan.Governor(step) >= 0 || c.plan.Step(step).IsRetry() {
@@ -197,9 +199,10 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	c.advance(step, onFailure, change, now)
 	if ends {
 		c.held = false
-		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
-			failed := slices.Min(c.scopes[s].failed)
-			c.cause = c.blame(failed, c.vertices[failed].failure)
+		if s := c.restartingScope(step); c.cause == nil && s >= 0 {
+			if failed := c.counted(c.scopes[s].failed); len(failed) > 0 {
+				c.cause = c.blame(slices.Min(failed), c.vertices[slices.Min(failed)].failure)
+			}
 		}
 		c.breakOff(step, attempt.Failure)
 	}

@@ -412,6 +412,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	retry=N,D   tried N times, a delay apart
 //	noundo      it has no revert
 //	once        at most once
+//	ignored     its failure is ignored (ignored=V: with that result)
 //	repeatable  may run ahead of its record
 //	noreturn    is a point of no return
 //	permanent   its failures are permanent
@@ -454,14 +455,13 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.fault = value
 		case "noundo":
 			undo = false
-		case "steady":
-			options = append(options, flow.Uninterruptible())
-		case "repeatable":
-			options = append(options, flow.Repeatable())
-		case "noreturn":
-			options = append(options, flow.PointOfNoReturn())
-		case "once":
-			options = append(options, flow.AtMostOnce())
+		case "steady", "repeatable", "once", "noreturn":
+			option := map[string]func() flow.StepOption{
+				"steady": flow.Uninterruptible, "repeatable": flow.Repeatable, "once": flow.AtMostOnce, "noreturn": flow.PointOfNoReturn,
+			}[key]
+			options = append(options, option())
+		case "ignored":
+			options = append(options, ignored(value))
 		case "version":
 			options = append(options, flow.Version(value))
 		case "timeout":
@@ -502,6 +502,13 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		return flow.NewStep(words[0], &undoableTask{task}, options...)
 	}
 	return flow.NewStep(words[0], task, options...)
+}
+
+func ignored(result string) flow.StepOption {
+	if result == "" {
+		return flow.IgnoreFailure()
+	}
+	return flow.IgnoreFailure(json.RawMessage(result))
 }
 
 func count(text string) int {
@@ -693,6 +700,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		if change.State == "" && change.Intention == logbook.IntendExecute {
 			out.WriteString(" (to execute)")
+		}
+		if change.State == logbook.AtomFailure && change.Intention == logbook.IntendIgnore {
+			out.WriteString(" (ignored)")
 		}
 		if change.Intention == logbook.IntendRetry {
 			out.WriteString(" (to retry)")

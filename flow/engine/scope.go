@@ -275,7 +275,7 @@ func (f *facts) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 func (c *core) reset(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
-	c.lists = nil
+	c.lists, c.lacking = nil, nil
 	c.scopes[s].restarting, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
 	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
 		c.scopes[inner] = scope{}

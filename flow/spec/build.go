@@ -280,6 +280,13 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Repeatable {
 		options = append(options, flow.Repeatable())
 	}
+	if s.OnFailure == ignoreFailure {
+		var def []any
+		if s.Default != nil {
+			def = append(def, s.Default)
+		}
+		options = append(options, flow.IgnoreFailure(def...))
+	}
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 

@@ -29,7 +29,12 @@ type Condition struct {
 	// Field is the path of the value in the result: names of fields and, in lists, indexes from
 	// 0, with dots between. Empty: the whole result.
 	Field string `json:"field,omitempty"`
-	Is    Test   `json:"is"`
+	// Failure is a path like Field, in the failure of a step that ignores it: kind, message, code or
+	// details.
+	Failure string `json:"failure,omitempty"`
+	// Failed asks whether the step has failed, instead of Is.
+	Failed *bool `json:"failed,omitempty"`
+	Is     Test  `json:"is,omitempty"`
 	// Value is the operand of the test.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Depth is how far a no reaches: the name of a flow.Depth. Empty: all.
@@ -89,10 +94,19 @@ const maxWords = 80
 
 func (c *Condition) question() string {
 	words := c.Step
-	if c.Field != "" {
+	switch {
+	case c.Failed != nil && *c.Failed:
+		words += " has failed"
+	case c.Failed != nil:
+		words += " has not failed"
+	case c.Failure != "":
+		words = flow.FailureName(words) + "." + c.Failure
+	case c.Field != "":
 		words += "." + c.Field
 	}
-	words += " " + strings.ReplaceAll(string(c.Is), "_", " ")
+	if c.Is != "" {
+		words += " " + strings.ReplaceAll(string(c.Is), "_", " ")
+	}
 	if len(c.Value) > 0 {
 		words += " " + string(c.Value)
 	}
@@ -120,6 +134,10 @@ func (c *Condition) decider() flow.Decider {
 }
 
 func (c *Condition) ask(results logbook.Values) (bool, error) {
+	if c.Failed != nil {
+		_, failed := results[flow.FailureName(c.Step)]
+		return failed == *c.Failed, nil
+	}
 	value, err := c.find(results)
 	if err != nil {
 		return false, err
@@ -166,15 +184,18 @@ func (c *Condition) ask(results logbook.Values) (bool, error) {
 
 // find follows the path to the value; nil if there is none.
 func (c *Condition) find(results logbook.Values) (any, error) {
-	result := results[c.Step]
+	result, path := results[c.Step], c.Field
+	if c.Failure != "" {
+		result, path = results[flow.FailureName(c.Step)], c.Failure
+	}
 	if len(result) == 0 {
 		return nil, nil
 	}
 	value, err := logbook.DecodeJSON(result)
-	if err != nil || c.Field == "" {
+	if err != nil || path == "" {
 		return value, err
 	}
-	for _, part := range strings.Split(c.Field, ".") {
+	for _, part := range strings.Split(path, ".") {
 		switch inner := value.(type) {
 		case map[string]any:
 			value = inner[part]

@@ -30,6 +30,8 @@
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
+//	on_failure = "ignore"          # the flow continues after a permanent failure
+//	default  = []                  # the result then
 //
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
 // when, retry, on_takeover, on_failure and steps, and nothing else.
@@ -164,9 +166,11 @@ type Step struct {
 	Repeatable bool   `json:"repeatable,omitempty"`
 	Version    string `json:"version,omitempty"`
 	// WaitAtMost limits how long an attempt may answer "not yet".
-	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
-	Concurrency *Concurrency `json:"concurrency,omitempty"`
-	Priority    int          `json:"priority,omitempty"`
+	WaitAtMost Duration `json:"wait_at_most,omitzero"`
+	// Default is the result of a step whose failure is ignored; nil: none.
+	Default     json.RawMessage `json:"default,omitempty"`
+	Concurrency *Concurrency    `json:"concurrency,omitempty"`
+	Priority    int             `json:"priority,omitempty"`
 
 	// Each runs a nested flow, or the use of a part, once for each element of a list.
 	Each *Each `json:"each,omitempty"`
@@ -181,8 +185,11 @@ type Step struct {
 	Steps   []Step  `json:"steps,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
-	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
+	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"` // of a nested flow; of a step: ignoreFailure
 }
+
+// ignoreFailure is the policy of a step whose failure is ignored. A flow cannot have it.
+const ignoreFailure flow.FailurePolicy = "ignore"
 
 // MarshalJSON writes the retry of a flow under its key in documents.
 func (s Step) MarshalJSON() ([]byte, error) {

@@ -234,6 +234,9 @@ func (x *expander) providedBy(name string) map[string]bool {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			own[symbol] = true
 		}
+		if s.OnFailure == ignoreFailure {
+			own[flow.FailureName(s.Name)] = true
+		}
 		if s.Rounds != nil && s.Rounds.Provides != "" {
 			own[s.Rounds.Provides] = true
 		}

@@ -54,28 +54,58 @@ func (r *reader) condition(t *table) Condition {
 			flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
 		}),
 	}
-	if !t.has("is") {
+	r.askedOfFailure(t, &c)
+	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
 		t.fault("is", "missing; it says what is asked, such as equals or over")
 	}
 	if t.has("name") && !t.failed("name") {
 		r.checkSymbol(t, "name", c.Name)
 	}
 	if t.has("field") && !t.failed("field") {
-		r.checkField(t, c.Field)
+		r.checkField(t, "field", c.Field)
 	}
 	r.compared(t, &c)
 	t.rest()
 	return c
 }
 
-func (r *reader) checkField(t *table, field string) {
+func (r *reader) checkField(t *table, key, field string) {
 	switch {
 	case field == "":
-		t.fault("field", "empty; leave it out to ask about the whole result")
+		t.fault(key, "empty; leave it out to ask about the whole result")
 	case len(field) > maxField:
-		t.fault("field", "%d bytes, and the limit is %d", len(field), maxField)
+		t.fault(key, "%d bytes, and the limit is %d", len(field), maxField)
 	}
 }
+
+// askedOfFailure reads the keys of a condition about a failure that is ignored.
+func (r *reader) askedOfFailure(t *table, c *Condition) {
+	if t.has("failed") {
+		failed := t.truth("failed")
+		c.Failed = &failed
+		for _, key := range []string{"is", "value", "field", "failure"} {
+			if t.has(key) {
+				t.fault("failed", "it is a test of its own, and takes no %s", key)
+				return
+			}
+		}
+	}
+	if !t.has("failure") {
+		return
+	}
+	if c.Failure = t.text("failure"); t.has("field") {
+		t.fault("failure", "a condition asks about a field of the result, or of the failure")
+		return
+	}
+	if part, _, _ := strings.Cut(c.Failure, "."); !t.failed("failure") && !slices.Contains(failureFields, part) {
+		t.fault("failure", "%s is none of %s%s", quoted(part), strings.Join(failureFields, ", "), meant.Hint(part, failureFields))
+		return
+	}
+	r.checkField(t, "failure", c.Failure)
+}
+
+// failureFields are the fields of a failure that conditions can ask about.
+var failureFields = []string{"kind", "message", "code", "details"}
 
 // compared reads the operand of a condition.
 func (r *reader) compared(t *table, c *Condition) {
@@ -178,6 +208,8 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
 			case !found && isFlow(steps, c.Step):
 				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
+			case found && (c.Failed != nil || c.Failure != "") && asked(steps, r.flows, c.Step).OnFailure != ignoreFailure:
+				places[i].fault("when", "a failure of step %s is not ignored, so no later step can ask about it; add on_failure = \"ignore\" to that step", quoted(c.Step))
 			case !found:
 				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
 			}
@@ -206,6 +238,22 @@ func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// asked is the step with a given name, for which there is a holder.
+func asked(steps []Step, flows map[string]Part, name string) *Step {
+	child, found := holder(steps, flows, name)
+	if !found {
+		return &Step{}
+	}
+	switch s := &steps[child]; {
+	case s.Nested():
+		return asked(s.Steps, flows, name)
+	case s.Flow != "":
+		return asked(flows[s.Flow].Steps, flows, strings.TrimPrefix(name, s.Name+"."))
+	default:
+		return s
+	}
 }
 
 func isEach(steps []Step, name string) bool {

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -25,12 +26,13 @@ import (
 
 // flowData is the data of the page of a flow: its picture, its steps, and the selected step.
 type flowData struct {
-	ID     string    // of the job; or of the flow, if no job of it is kept
-	Job    *jobs.Job // nil: none is kept
-	Flow   logbook.FlowDetail
-	Why    *v1.ExplainResponse // what else than this page explains; nil: nothing
-	Steps  string              // how many, by state
-	Causes []string            // what failed first at the start; see causesOf
+	ID      string    // of the job; or of the flow, if no job of it is kept
+	Job     *jobs.Job // nil: none is kept
+	Flow    logbook.FlowDetail
+	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
+	Steps   string              // how many, by state
+	Causes  []string            // what failed first at the start; see causesOf
+	Ignored string              // the failures that are ignored; empty: none
 	// NoReturn names the point of no return that the flow has passed; empty: none.
 	NoReturn string
 	Picture  template.HTML
@@ -131,6 +133,7 @@ func (v *visit) draw(data *flowData) {
 	said := data.Flow.Interventions
 	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
 	data.NoReturn = flowcmd.PassedText(&data.Flow)
+	data.Ignored = tree.IgnoredText(&data.Flow)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 

@@ -212,6 +212,31 @@ func TestFlowByItsOwnID(t *testing.T) {
 }
 
 // TestFailedFlow looks at a flow whose undo fails, and skips that undo.
+// TestIgnoredFailure: the pages of the job and of its flow name the step that has failed.
+func TestIgnoredFailure(t *testing.T) {
+	t.Parallel()
+	p := newFlowPages(t, map[string]string{"fetch": `echo "no route" >&2; exit 65`, "report": `echo 1`})
+	job := p.run(`
+		name = "report"
+		pattern = "linear"
+		[[steps]]
+		name = "fetch"
+		on_failure = "ignore"
+		default = []
+		provides = "pages"
+		[[steps]]
+		name = "report"
+		requires = ["pages", "fetch.failure"]`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeSuccess {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	page := "flows/" + job.ID.String()
+	p.wants(p.get("jobs/"+job.ID.String()), `<p class="notice">1 failure ignored: fetch</p>`)
+	p.wants(p.get(page), "<dt>Failures</dt><dd>1 failure ignored: fetch</dd>", `aria-label="fetch, failure-ignored"`, `aria-label="report, success"`)
+	p.wants(p.get(page+"?step=report"), "the failure of fetch")
+	p.wants(p.get(page+"?step=fetch"), "which forbids another try: no route", "failure-ignored")
+}
+
 func TestFailedFlow(t *testing.T) {
 	t.Parallel()
 	p := newFlowPages(t, map[string]string{

@@ -72,7 +72,7 @@ func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 			}
 		case !begun:
 			c.add(name, false)
-		case named || !atom.IsKept():
+		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored():
 			c.add(name, atom.Number(logbook.ActionExecute) > 0)
 		}
 	}

@@ -227,7 +227,7 @@ func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error 
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
 		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"on failure", onFailureText(detail)}, {"definition", definitionText(detail.Definition)},
-		{"state", string(detail.State)}, {"no return", PassedText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
+		{"state", string(detail.State)}, {"no return", PassedText(detail)}, {"failures", tree.IgnoredText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
 		fields = append(fields, tree.FailureFields(detail.Cause)...)

@@ -97,6 +97,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomIgnored:       {"-", ""},
 	WaitsForWorker:            {"·", ""},
 	nothingToUndo:             {"-", ""},
+	failureIgnored:            {"✗", "\x1b[33m"},
 }
 
 // widestName bounds the column of names. A longer name shifts the rest of its own row only.

@@ -70,6 +70,7 @@ var States = [...]Status{
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
 	{nothingToUndo, "-", "nothing-to-undo"},
+	{failureIgnored, "✕", "failure-ignored"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
 }
@@ -80,6 +81,9 @@ const AwaitsWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// failureIgnored is shown as the state of a step that has failed, and whose flow continues.
+const failureIgnored logbook.AtomState = "failure ignored"
+
 // PlaceOf is the index in States of what is shown as the state of a step.
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
@@ -87,6 +91,9 @@ func PlaceOf(atom *logbook.AtomDetail) int {
 	}
 	if atom.NothingUndone() {
 		return Place(nothingToUndo)
+	}
+	if atom.FailureIgnored() {
+		return Place(failureIgnored)
 	}
 	return Place(atom.State)
 }

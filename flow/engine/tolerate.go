@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A step whose failure is ignored (flow.IgnoreFailure) is *tolerated*: recorded as a failure with the
+// intention ignore, and done for the steps behind it. The decision is recorded with the failure.
+//
+// Steps that require a value from it, without a default result, are left out as after a decider's no. That
+// is decided when such a step is ready, because a retry around the failed step may still run it again.
+
+// tolerates reports whether the permanent failure of a step is ignored. In a flow that is undone, or in a
+// part that a retry undoes, it is not: the step is undone with the others.
+func (c *core) tolerates(step int) bool {
+	return c.plan.Step(step).IgnoresFailure() && !c.reverting && c.vertices[step].intention != logbook.IntendRevert && c.restartingScope(step) < 0
+}
+
+// tolerate records a failure that is ignored, with the default result of the step.
+func (c *core) tolerate(step int, attempt logbook.Attempt, now time.Time) {
+	attempt.Result = c.plan.Step(step).DefaultResult()
+	v := &c.vertices[step]
+	v.result, v.fields = attempt.Result, nil
+	c.noteFailure(step)
+	c.advance(step, onTolerate, logbook.AtomChange{Intention: logbook.IntendIgnore, Attempts: []logbook.Attempt{attempt}}, now)
+	if !c.broken {
+		c.release(step, now)
+	}
+}
+
+// undoIntention is the intention of a step whose ignored failure counts no more, because the step is undone;
+// empty: unchanged.
+func (v *vertex) undoIntention() logbook.Intention {
+	if v.phase == tolerated {
+		return logbook.IntendRevert
+	}
+	return ""
+}
+
+// counted are the failed steps whose failure is not ignored.
+func (f *facts) counted(failed []int) []int {
+	return slices.DeleteFunc(slices.Clone(failed), func(step int) bool { return f.plan.Step(step).IgnoresFailure() })
+}
+
+// ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.
+func (f *facts) ignoredFailure(step int) json.RawMessage {
+	v := &f.vertices[step]
+	if v.phase != tolerated {
+		return null
+	}
+	told := struct {
+		Kind    string         `json:"kind"`
+		Message string         `json:"message"`
+		Code    int            `json:"code,omitempty"`
+		Details logbook.Values `json:"details,omitempty"`
+	}{v.failure.Kind, v.failure.Message, v.failure.Code, v.failure.Details}
+	value, err := json.Marshal(told)
+	if err != nil {
+		panic("internal error: cannot encode a recorded failure: " + err.Error())
+	}
+	return value
+}
+
+// leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a
+// retry, and the instances of an each, are left out with it.
+func (c *core) leaveOut(step int, now time.Time) bool {
+	if c.vertices[step].phase != unbegun || !c.lacksValue(step) {
+		return false
+	}
+	c.ignore(c.governed(step), now)
+	return true
+}
+
+// governed are a step, and the steps that cannot run without it.
+func (f *facts) governed(step int) []int {
+	steps := []int{step}
+	if s, ok := f.plan.ScopeOf(step); ok {
+		for inner := step + 1; inner < f.plan.Scopes()[s].End; inner++ {
+			steps = append(steps, inner)
+		}
+	}
+	for element := range f.plan.Elements()[f.plan.Step(step).Name()] { // of an earlier round
+		for _, name := range f.plan.Instance(step, element) {
+			if inner, ok := f.plan.Find(name); ok {
+				steps = append(steps, f.governed(inner)...)
+			}
+		}
+	}
+	return steps
+}
+
+// lacksValue reports whether a step requires a value that is absent because a failure is ignored. All steps
+// before it must be done.
+func (f *facts) lacksValue(step int) bool {
+	if lacks, known := f.lacking[step]; known {
+		return lacks
+	}
+	lacks := false
+	for _, wires := range [][]flow.Wire{f.plan.Arguments(step), f.plan.RevertArguments(step)} {
+		for i := range wires {
+			from := wires[i].From
+			if from < 0 || wires[i].Optional || wires[i].Part == flow.PartFailure {
+				continue
+			}
+			v := &f.vertices[from]
+			lacks = lacks || v.phase == tolerated && v.result == nil || v.phase == ignored && f.lacksValue(from)
+		}
+	}
+	if f.lacking == nil {
+		f.lacking = make(map[int]bool)
+	}
+	f.lacking[step] = lacks
+	return lacks
+}
