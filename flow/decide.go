@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/conductord/conductord/logbook"
@@ -11,7 +12,8 @@ import (
 // Depth is how far the no of a decider reaches.
 type Depth int
 
-// The depths, widest first. If several deciders say no, the widest depth counts.
+// The depths, widest first. If several deciders say no, the widest depth counts. A no does not reach
+// a step through one provider of a value while another provider of the value is not ignored.
 const (
 	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
 	// its flow again; the decider then decides again.
@@ -48,8 +50,8 @@ type LinkOption func(*link)
 
 // Decide puts a decider on a link, under a name for display. If the answer is no, the node is
 // ignored: it never runs, is never reverted, and counts as done for the steps behind it. Those
-// steps find its values absent: an optional argument is left out, and a missing required argument
-// is a failure. A decider is not called and does not count if all its steps were ignored.
+// steps get its values from another provider, or find them absent: an optional argument is left
+// out, and a missing required argument is a failure. A decider is not called and does not count if all its steps were ignored.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
@@ -156,20 +158,31 @@ func (p *Plan) ChoiceAt(gate int) (int, bool) {
 	return choice, ok
 }
 
-// Ignored returns the steps that a no of this depth ignores, in order.
+// Ignored returns the steps that a no of this depth ignores, in order, if no step was ignored
+// before.
 func (p *Plan) Ignored(choice int, depth Depth) []int {
+	return p.IgnoredBeside(choice, depth, func(int) bool { return false })
+}
+
+// IgnoredBeside is Ignored when other steps were ignored before. A step that can get each of its
+// required values from a provider that is not ignored is not ignored because of another provider.
+func (p *Plan) IgnoredBeside(choice int, depth Depth, ignored func(step int) bool) []int {
+	if len(p.joins) == 0 || depth == DepthAtom {
+		return p.reached(choice, depth)
+	}
+	return p.spread(choice, depth, ignored)
+}
+
+// reached returns the steps that a no reaches, in order, as if each step had one provider of each
+// value.
+func (p *Plan) reached(choice int, depth Depth) []int {
 	c := &p.choices[choice]
-	children := []int{c.child}
-	switch depth {
-	case DepthAll:
-		return p.behind(c)
-	case DepthFlow:
-		children = append(children, c.graph.behind(c.child)...)
-	case DepthNeighbors:
-		children = append(children, c.graph.next[c.child]...)
+	if depth == DepthAll {
+		_, vertices := p.behind(c)
+		return vertices[:sort.SearchInts(vertices, p.Len())]
 	}
 	var steps []int
-	for _, child := range children {
+	for _, child := range append([]int{c.child}, c.reached(depth)...) {
 		part := c.graph.places[child]
 		for step := part.First; step < part.End; step++ {
 			steps = append(steps, step)
@@ -179,9 +192,20 @@ func (p *Plan) Ignored(choice int, depth Depth) []int {
 	return steps
 }
 
-// behind returns all steps after a choice, in its scope or its instance of an each,
-// whichever is smaller.
-func (p *Plan) behind(c *Choice) []int {
+// reached are the other children of the graph that a no reaches which is not DepthAll.
+func (c *Choice) reached(depth Depth) []int {
+	switch depth {
+	case DepthFlow:
+		return c.graph.behind(c.child)
+	case DepthNeighbors:
+		return c.graph.next[c.child]
+	}
+	return nil
+}
+
+// behind returns all vertices after a choice, in its scope or its instance of an each,
+// whichever is smaller, by number and in a list of ascending numbers.
+func (p *Plan) behind(c *Choice) (seen []bool, vertices []int) {
 	within := &Scope{End: p.Len(), GateFrom: p.Len(), GateEnd: len(p.next)}
 	for i := range p.scopes {
 		if p.scopes[i].Holds(c.Gate) {
@@ -191,26 +215,24 @@ func (p *Plan) behind(c *Choice) []int {
 	if instance := &p.instances[c.instance]; c.instance > 0 && (within.Retry < instance.Retry || within.End > instance.End) {
 		within = instance
 	}
-	seen := make(map[int]bool)
-	var steps []int
+	seen = make([]bool, len(p.next))
 	stack := []int{c.Gate}
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for _, next := range p.next[top] {
-			v := int(next)
-			if seen[v] || !within.Holds(v) {
-				continue
-			}
-			seen[v] = true
-			stack = append(stack, v)
-			if v < p.Len() {
-				steps = append(steps, v)
+			if v := int(next); !seen[v] && within.Holds(v) {
+				seen[v] = true
+				stack = append(stack, v)
 			}
 		}
 	}
-	slices.Sort(steps)
-	return steps
+	for v, found := range seen {
+		if found {
+			vertices = append(vertices, v)
+		}
+	}
+	return seen, vertices
 }
 
 // placedGraph is a graph with deciders, and the vertices placed for it.

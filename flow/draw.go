@@ -123,6 +123,8 @@ func (p *Plan) Notes(number int) (notes []string) {
 // Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
 	switch {
+	case len(wire.Others) > 0:
+		return p.sourceNames(wire)
 	case wire.From == FromNowhere:
 		return "nothing"
 	case wire.From == FromStep:
@@ -209,8 +211,10 @@ func (p *Plan) draw(l language) string {
 func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
-		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
-			labels = append(labels, wire.Symbol)
+		for _, source := range wire.Sources() {
+			if source.From == from || source.From == FromEach && source.Gathered.Items[0].From == from {
+				labels = append(labels, wire.Symbol)
+			}
 		}
 	}
 	for i := range p.choices {

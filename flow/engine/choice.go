@@ -63,7 +63,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 		}
 	}
 	if no {
-		c.ignore(c.plan.Ignored(index, depth), now)
+		c.ignore(c.plan.IgnoredBeside(index, depth, func(step int) bool { return c.vertices[step].phase == ignored }), now)
 	}
 	return true
 }

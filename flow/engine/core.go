@@ -46,6 +46,7 @@ type start struct {
 	step   int
 	call   *flow.Call
 	permit *permit
+	stored []string // arguments that the store supplies in place of skipped steps
 
 	deadline time.Time     // zero: none
 	spent    time.Duration // of the step's timeout, since a worker has the attempt
@@ -189,9 +190,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
-		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
+		return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), spent: v.spent(now)}, true
 	}
-	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
+	return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
 // deadline is when the executions of a step that has begun must end; zero: never. A start in

@@ -46,6 +46,9 @@ type drawing struct {
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
 	notes    []string
+	also     string   // what the next step provides besides
+	joined   []string // what the next step is given by a join, from the step from
+	from     string
 	around   []string       // the openings of the each around the node that is drawn
 	elements map[string]int // of all openings, in all instances
 }
@@ -65,6 +68,9 @@ func (d *drawing) oneIn(n int, label string) bool {
 func (d *drawing) node(name string, depth int) flow.Node {
 	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
 		return d.step()
+	}
+	if depth > 0 && d.steps+4 <= maxDrawnSteps && d.oneIn(10, "join of "+name) {
+		return d.join(name)
 	}
 	if depth > 0 && len(d.around) < 2 && d.oneIn(6, "each of "+name) {
 		return d.each(name, depth-1)
@@ -160,6 +166,33 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		f.WithRetry(retry)
 	}
 	return f
+}
+
+// join draws two ways to one value, and a step that takes it. A step behind it sees none of the
+// values.
+func (d *drawing) join(name string) flow.Node {
+	d.has("join")
+	d.parallel = true
+	seen, symbol := len(d.gives), "j"+name
+	way := d.step()
+	graph := flow.Graph(name, way)
+	from := ""
+	for range 2 {
+		d.also = symbol
+		to, taken := d.step(), rapid.Bool().Draw(d.rt, "taken")
+		if d.gives = d.gives[:seen]; taken {
+			from = to.Name()
+		}
+		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
+		d.notes = append(d.notes, fmt.Sprintf("decider behind %s: %v, to depth %s", way.Name(), taken, depth))
+		graph.Add(to).Link(way.Name(), to.Name(), flow.Reaching(depth), flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil }))
+	}
+	if d.joined, d.from = []string{symbol}, from; from == "" {
+		d.has("no way is taken")
+	}
+	graph.Add(d.step())
+	d.gives = d.gives[:seen]
+	return graph
 }
 
 // links puts later children of a graph behind earlier ones, and deciders on
@@ -303,8 +336,15 @@ func (d *drawing) selects() []flow.RetryOption {
 
 func (d *drawing) step() *flow.Step {
 	d.steps++
-	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
+	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1, also: d.also, from: d.from, given: slices.Clone(d.joined)}
+	d.also, d.joined, d.from = "", nil, ""
 	options := []flow.StepOption{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
+	if a.also != "" {
+		options = append(options, flow.ProvidesFields(a.also))
+	}
+	if len(a.given) > 0 {
+		options = append(options, flow.Optional(a.given...))
+	}
 	for _, retry := range d.retries {
 		a.values = append(a.values, retry.symbol)
 		options = append(options, flow.Requires(retry.symbol))
@@ -472,6 +512,8 @@ type actor struct {
 	name     string
 	values   []string // of the retries around it
 	given    []string // values that it may get from other steps
+	also     string   // another symbol of its result, for a join
+	from     string   // the step that supplies the value of its join; empty: none
 	attempts int
 	ends     bool // a panic is not tried again
 	once     bool
@@ -614,7 +656,12 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	a.world.event()
 	a.tell(call)
 	for _, symbol := range a.given {
-		if value, ok := call.Arguments[symbol]; ok && !isOf(value, symbol) {
+		value, ok := call.Arguments[symbol]
+		if symbol[0] == 'j' {
+			if ok != (a.from != "") || ok && !isOf(value, "r"+a.from) {
+				a.world.fault("step %s was given %s as %s, and should that of %q", a.name, value, symbol, a.from)
+			}
+		} else if ok && !isOf(value, symbol) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
 	}
@@ -623,6 +670,9 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	}
 	rounds := a.rounds(call)
 	good := map[string]any{"r" + a.name: fmt.Sprintf("%s@%v", a.name, strings.Trim(fmt.Sprint(rounds), "[]"))}
+	if a.also != "" {
+		good[a.also] = good["r"+a.name]
+	}
 	if a.flaw == "" || a.bad > 0 && rounds[a.level] > a.bad || failuresIn(atom, logbook.ActionExecute) >= a.fails {
 		return good, nil
 	}
