@@ -56,6 +56,12 @@ func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
 
+// Otherwise makes a link the alternative to a condition: the node at its end runs exactly if the
+// deciders of the node at its start have said no. It does not wait for that node, but for the
+// steps that decide about it. If that node is an alternative itself, only one node of the chain
+// runs. If no decider counts, because all their steps were ignored, the node is ignored.
+func Otherwise() LinkOption { return func(l *link) { l.otherwise = true } }
+
 // Reaching sets how far a no reaches. Default: DepthAll.
 func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reaches = depth, true } }
 
@@ -130,6 +136,9 @@ type LinkDecider struct {
 	Depth Depth
 	// From are the steps at the start of its link.
 	From Steps
+	// Of are the deciders of another node. If there are any, the answer is yes if one of them says
+	// no, and From is empty: see Otherwise.
+	Of []LinkDecider
 
 	decider Decider
 }
@@ -246,16 +255,43 @@ type placedGraph struct {
 	places   []span
 }
 
-// decidingLinks are the links of a graph that have deciders, by the node they lead to.
+// decidingLinks are the links of a graph that have deciders, by the node they lead to. A link with
+// Otherwise is one link for each node that must not run, without a start.
 func decidingLinks(flow *Flow) map[string][]link {
 	var found map[string][]link
+	var alternatives []link
 	for _, l := range flow.links {
-		if l.decides {
+		switch {
+		case l.otherwise:
+			alternatives = append(alternatives, l)
+		case l.decides:
 			if found == nil {
 				found = make(map[string][]link)
 			}
 			found[l.to] = append(found[l.to], l)
 		}
+	}
+	chained := make(map[string][]link, len(alternatives))
+	for _, l := range alternatives {
+		seen := map[string]bool{l.to: true}
+		for at := []string{l.from}; len(at) > 0; at = at[1:] {
+			if of := found[at[0]]; len(of) > 0 && !seen[at[0]] {
+				names := make([]string, len(of))
+				for i := range of {
+					names[i] = of[i].name
+				}
+				chained[l.to] = append(chained[l.to], link{to: l.to, name: "not (" + strings.Join(names, " and ") + ")", decides: true, depth: l.depth, of: of})
+			}
+			seen[at[0]] = true
+			for _, earlier := range alternatives {
+				if earlier.to == at[0] && !seen[earlier.from] {
+					at = append(at, earlier.from)
+				}
+			}
+		}
+	}
+	for to, links := range chained { // found is not nil: they are alternatives to something in it
+		found[to] = append(found[to], links...)
 	}
 	return found
 }
@@ -263,6 +299,10 @@ func decidingLinks(flow *Flow) map[string][]link {
 // checkLink reports the faults of one link.
 func (c *compiler) checkLink(flow *Flow, l link) {
 	switch {
+	case l.otherwise && l.decides:
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has a decider, and is an alternative to others", flow.name, l.from, l.to)
+	case l.otherwise:
+		c.checkOtherwise(flow, l)
 	case !l.decides && l.reaches:
 		c.fault(ErrInvalid, "the link of graph %q from %q to %q says how far a no reaches, and has nobody to say it", flow.name, l.from, l.to)
 	case l.depth < DepthAll || l.depth > DepthAtom:
@@ -273,6 +313,34 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 		if err := c.limits.CheckName("decider", l.name); err != nil {
 			c.fault(ErrInvalid, "the link of graph %q from %q to %q: %w", flow.name, l.from, l.to, err)
 		}
+	}
+}
+
+// checkOtherwise reports an alternative to a node without a condition, or to itself.
+func (c *compiler) checkOtherwise(flow *Flow, l link) {
+	conditional, next := false, map[string][]string{}
+	for _, other := range flow.links {
+		conditional = conditional || other.to == l.from && (other.decides || other.otherwise)
+		if other.otherwise {
+			next[other.to] = append(next[other.to], other.from)
+		}
+	}
+	seen := map[string]bool{}
+	for at := []string{l.from}; len(at) > 0; at = at[1:] {
+		if at[0] == l.to {
+			c.fault(ErrCycle, "in graph %q, %q is an alternative to itself", flow.name, l.to)
+			return
+		}
+		if !seen[at[0]] {
+			seen[at[0]] = true
+			at = append(at, next[at[0]]...)
+		}
+	}
+	if !conditional {
+		c.fault(ErrInvalid, "in graph %q, %q is an alternative to %q, which has no condition", flow.name, l.to, l.from)
+	}
+	if l.depth < DepthAll || l.depth > DepthAtom {
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the %s, which there is not", flow.name, l.from, l.to, l.depth)
 	}
 }
 
@@ -297,13 +365,25 @@ func (c *compiler) numberChoices(numbers []int32) {
 			}
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
 				instance: int(placed.instance), id: ChoiceID{graph: placed.flow, at: placed.at, child: i}}
-			for _, l := range links {
-				choice.Deciders = append(choice.Deciders, LinkDecider{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
-			}
+			choice.Deciders = decidersOf(links, func(name string) Steps { return graph.places[index[name]] })
 			p.choiceAt[choice.Gate] = len(p.choices)
 			p.choices = append(p.choices, choice)
 		}
 	}
+}
+
+// decidersOf are the deciders of links.
+func decidersOf(links []link, placeOf func(node string) Steps) []LinkDecider {
+	deciders := make([]LinkDecider, len(links))
+	for i, l := range links {
+		deciders[i] = LinkDecider{Name: l.name, Depth: l.depth, decider: l.decider}
+		if len(l.of) > 0 {
+			deciders[i].Of = decidersOf(l.of, placeOf)
+		} else {
+			deciders[i].From = placeOf(l.from)
+		}
+	}
+	return deciders
 }
 
 // stepsOf returns the steps among the vertices of a span; their numbers are consecutive.

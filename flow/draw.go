@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -220,8 +221,10 @@ func (p *Plan) labels(from, to int) []string {
 	for i := range p.choices {
 		choice := &p.choices[i]
 		for j := range choice.Deciders {
-			if choice.Target.holds(to) && choice.Deciders[j].From.holds(from) {
-				labels = append(labels, "if "+choice.Deciders[j].Name)
+			decider := &choice.Deciders[j]
+			asks := decider.From.holds(from) || slices.ContainsFunc(decider.Of, func(of LinkDecider) bool { return of.From.holds(from) })
+			if choice.Target.holds(to) && asks {
+				labels = append(labels, "if "+decider.Name)
 			}
 		}
 	}

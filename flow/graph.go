@@ -72,7 +72,19 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 			continue
 		}
 		c.checkLink(flow, l)
-		w.connect(from, to)
+		if !l.otherwise {
+			w.connect(from, to)
+		}
+	}
+	deciding := decidingLinks(flow)
+	for i, child := range flow.children {
+		for _, l := range deciding[child.Name()] {
+			for _, of := range l.of {
+				if from, ok := index[of.from]; ok {
+					w.connect(from, i)
+				}
+			}
+		}
 	}
 }
 

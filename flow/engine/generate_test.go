@@ -176,16 +176,24 @@ func (d *drawing) join(name string) flow.Node {
 	seen, symbol := len(d.gives), "j"+name
 	way := d.step()
 	graph := flow.Graph(name, way)
-	from := ""
+	from, otherwise := "", rapid.Bool().Draw(d.rt, "otherwise")
+	var first *flow.Step
 	for range 2 {
 		d.also = symbol
 		to, taken := d.step(), rapid.Bool().Draw(d.rt, "taken")
-		if d.gives = d.gives[:seen]; taken {
+		d.gives = d.gives[:seen]
+		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
+		if graph.Add(to); first != nil && otherwise {
+			d.has("otherwise")
+			taken = from == ""
+			graph.Link(first.Name(), to.Name(), flow.Reaching(depth), flow.Otherwise())
+		} else {
+			graph.Link(way.Name(), to.Name(), flow.Reaching(depth), flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil }))
+		}
+		if first = to; taken {
 			from = to.Name()
 		}
-		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
 		d.notes = append(d.notes, fmt.Sprintf("decider behind %s: %v, to depth %s", way.Name(), taken, depth))
-		graph.Add(to).Link(way.Name(), to.Name(), flow.Reaching(depth), flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil }))
 	}
 	if d.joined, d.from = []string{symbol}, from; from == "" {
 		d.has("no way is taken")

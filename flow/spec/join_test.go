@@ -79,6 +79,19 @@ const parcel = `
 	requires = ["parcel"]
 	provides = "used"`
 
+// parcelOtherwise is parcel with an alternative, in a part.
+var parcelOtherwise = `
+	name  = "parcel"
+	store = {express = true}
+
+	[[steps]]
+	name = "one"
+	flow = "send"
+	with = {used = "used"}
+
+	[flows.send]` + strings.ReplaceAll(strings.Replace(strings.SplitN(parcel, "store = {express = true}", 2)[1],
+	`when     = {step = "which-way", is = "equals", value = false, depth = "DEPTH"}`, `when     = {otherwise = "by-air", depth = "DEPTH"}`, 1), "[[steps]]", "[[flows.send.steps]]")
+
 func TestJoinsOfDocuments(t *testing.T) {
 	set := scripts(t, map[string]string{
 		"take-spare": `sed 's/.*"spare":\(.*\)}/\1/'`, "make-new": `echo '"m-new"'`, "use-machine": `sed 's/.*"machine":\(.*\)}/\1/'`,
@@ -95,6 +108,8 @@ func TestJoinsOfDocuments(t *testing.T) {
 		{name: "no spare machine", text: spareMachine, depths: "all flow neighbors atom", store: `null`, used: `"m-new"`},
 		{name: "one way", text: parcel, depths: "all flow neighbors atom", plan: "parcel ← by-air or by-road", used: `"air"`},
 		{name: "the other way", text: parcel, depths: "all flow neighbors atom", store: `false`, used: `"road"`},
+		{name: "a way", text: parcelOtherwise, depths: "all flow neighbors atom", plan: "by-road: this only if not (one.which-way equals true)", used: `"air"`},
+		{name: "or else the other", text: parcelOtherwise, depths: "all flow neighbors atom", store: `"by sea"`, used: `"road"`},
 		{name: "no way, and all behind it is skipped", text: parcel, depths: "all flow neighbors", store: `"by sea"`},
 		{name: "no way", text: parcel, depths: "atom", store: `"by sea"`, fails: `its argument "parcel" cannot be had: the steps by-air and by-road provide it and were skipped`},
 	} {
@@ -134,6 +149,24 @@ func TestJoinsOfDocuments(t *testing.T) {
 					t.Errorf("it used %s, %v, and should %s", got, err, row.used)
 				}
 			})
+		}
+	}
+}
+
+// TestFaultsOfAlternatives: an otherwise needs a step of the same graph with a condition.
+func TestFaultsOfAlternatives(t *testing.T) {
+	for _, row := range []struct{ when, want string }{
+		{`{otherwise = "which-way"}`, `the step "which-way" has no condition that could be false`},
+		{`{otherwise = "by-road"}`, "a step cannot be the alternative to itself"},
+		{`{otherwise = "by-ai"}`, `there is no step "by-ai" in the same graph; did you mean "by-air"?`},
+		{`{otherwise = "by-air", step = "which-way"}`, "otherwise has the conditions of the other step"},
+		{`{otherwise = "by-air", depth = "atoms"}`, `"atoms" is none of all, flow, neighbors, atom`},
+		{`{otherwise = 1}`, "a number where a string belongs"},
+	} {
+		text := strings.Replace(strings.ReplaceAll(parcel, "DEPTH", "atom"), `{step = "which-way", is = "equals", value = false, depth = "atom"}`, row.when, 1)
+		_, err := spec.Parse([]byte(text), "x.toml")
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: got %v, want …%s…", row.when, err, row.want)
 		}
 	}
 }
