@@ -69,12 +69,20 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 			continue
 		}
 		for _, decider := range p.choices[choice].Deciders {
-			for step := decider.From.First; step < decider.From.End; step++ {
-				gates[i] += fingerprint("decides", p.steps[step].name, decider.Name, decider.Depth.String())
+			gates[i] += p.deciderPrint("decides", &decider)
+			for j := range decider.Of {
+				gates[i] += p.deciderPrint("decides otherwise, to depth "+decider.Depth.String(), &decider.Of[j])
 			}
 		}
 	}
 	return gates
+}
+
+func (p *Plan) deciderPrint(kind string, decider *LinkDecider) (sum uint64) {
+	for step := decider.From.First; step < decider.From.End; step++ {
+		sum += fingerprint(kind, p.steps[step].name, decider.Name, decider.Depth.String())
+	}
+	return sum
 }
 
 // awaited is the fingerprint of a vertex's predecessors. It is a sum, so it depends neither on

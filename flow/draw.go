@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -132,6 +133,8 @@ func (p *Plan) Notes(number int) (notes []string) {
 // Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
 	switch {
+	case len(wire.Others) > 0:
+		return p.sourceNames(wire)
 	case wire.From == FromNowhere:
 		return "nothing"
 	case wire.From == FromStep:
@@ -220,15 +223,19 @@ func (p *Plan) draw(l language) string {
 func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
-		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
-			labels = append(labels, wire.Symbol)
+		for _, source := range wire.Sources() {
+			if source.From == from || source.From == FromEach && source.Gathered.Items[0].From == from {
+				labels = append(labels, wire.Symbol)
+			}
 		}
 	}
 	for i := range p.choices {
 		choice := &p.choices[i]
 		for j := range choice.Deciders {
-			if choice.Target.holds(to) && choice.Deciders[j].From.holds(from) {
-				labels = append(labels, "if "+choice.Deciders[j].Name)
+			decider := &choice.Deciders[j]
+			asks := decider.From.holds(from) || slices.ContainsFunc(decider.Of, func(of LinkDecider) bool { return of.From.holds(from) })
+			if choice.Target.holds(to) && asks {
+				labels = append(labels, "if "+decider.Name)
 			}
 		}
 	}

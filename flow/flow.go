@@ -118,6 +118,9 @@ type link struct {
 	decides  bool // a decider was set, nil or not
 	depth    Depth
 	reaches  bool // a depth was set
+
+	otherwise bool   // see Otherwise
+	of        []link // of an otherwise: the links that decide about the other node
 }
 
 // Linear runs its children one after another: a child starts when the one before has finished

@@ -46,10 +46,18 @@ func (p *provider) isFailure() bool {
 
 // sourceOf is where the value of a wire in the template comes from.
 func (p *Plan) sourceOf(wire *Wire) *logbook.DefinedSource {
-	if wire.From == FromEach {
-		return &logbook.DefinedSource{Step: p.steps[wire.Gathered.Each].name, Each: p.sourceOf(&wire.Gathered.Items[0])}
+	var source *logbook.DefinedSource
+	sources := wire.Sources()
+	for i := len(sources) - 1; i >= 0; i-- {
+		wire, next := &sources[i], source
+		if wire.From == FromEach {
+			source = &logbook.DefinedSource{Step: p.steps[wire.Gathered.Each].name, Each: p.sourceOf(&wire.Gathered.Items[0])}
+		} else {
+			source = &logbook.DefinedSource{Step: p.steps[wire.From].name, Field: wire.Field, Element: wire.Part == PartElement, Index: wire.Part == PartIndex}
+		}
+		source.Else = next
 	}
-	return &logbook.DefinedSource{Step: p.steps[wire.From].name, Field: wire.Field, Element: wire.Part == PartElement, Index: wire.Part == PartIndex}
+	return source
 }
 
 // step is the step of the provider; of a list, the opening of its each.

@@ -385,6 +385,13 @@ func (a *AtomDetail) FailureIgnored() bool {
 	return a.State == AtomFailure && a.Intention == IntendIgnore
 }
 
+// lacksResult reports whether the step has no result because it was skipped, or because its failure is
+// ignored without a default.
+func (a *AtomDetail) lacksResult() bool {
+	_, ok := a.Result()
+	return a.State == AtomIgnored || a.FailureIgnored() && !ok
+}
+
 // IsKept reports whether the result of a task is still valid although its flow was reverted. Its latest
 // execution succeeded, and since then no revert has succeeded or was cut off.
 func (a *AtomDetail) IsKept() bool {

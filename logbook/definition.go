@@ -99,6 +99,8 @@ type DefinedSource struct {
 	// Each is for a step of KindEach: the source within each instance. The value is the list of the
 	// instances' values.
 	Each *DefinedSource `json:"l,omitempty"`
+	// Else is the source to use if the step was ignored; nil: none.
+	Else *DefinedSource `json:"a,omitempty"`
 }
 
 const (

@@ -93,6 +93,9 @@ func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessag
 		name, index = source.Step+outer, last
 	}
 	atom, ok := r.atoms[name]
+	if ok && atom.lacksResult() && source.Else != nil {
+		return r.value(source.Else, at)
+	}
 	if !ok || atom.State != AtomSuccess && !atom.FailureIgnored() {
 		return nil, ok && atom.State == AtomIgnored && at != ""
 	}

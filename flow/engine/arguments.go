@@ -28,14 +28,54 @@ func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *log
 			continue
 		}
 		if !wires[i].Optional {
-			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true,
-				Message: fmt.Sprintf("its argument %q cannot be had", wires[i].Name)}
+			return nil, f.missing(&wires[i])
 		}
 	}
 	return values, nil
 }
 
+// missing is the failure of a step without a required argument.
+func (f *facts) missing(wire *flow.Wire) *logbook.Failure {
+	message := fmt.Sprintf("its argument %q cannot be had", wire.Name)
+	if skipped := f.plan.SkippedProviders(wire); skipped != "" && f.isSkipped(f.source(wire)) {
+		message += ": " + skipped
+	}
+	return &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: message}
+}
+
+// source returns the source that supplies an argument: the first one that was not skipped. All
+// providers are done before the step starts, so a resumed flow takes the same one.
+func (f *facts) source(wire *flow.Wire) *flow.Wire {
+	chosen := wire
+	for i := 0; i < len(wire.Others) && f.isSkipped(chosen); i++ {
+		chosen = &wire.Others[i]
+	}
+	return chosen
+}
+
+// storedInstead returns the arguments that the store supplies because their providers were skipped.
+func (f *facts) storedInstead(step int, action logbook.Action) (names []string) {
+	wires := f.plan.Arguments(step)
+	if action == logbook.ActionRevert {
+		wires = f.plan.RevertArguments(step)
+	}
+	for i := range wires {
+		if wire := &wires[i]; len(wire.Others) > 0 && f.source(wire).From == flow.FromStore {
+			names = append(names, wire.Name)
+		}
+	}
+	return names
+}
+
+// isSkipped reports whether the provider of a source was skipped, or has failed without a default and its
+// failure is ignored.
+func (f *facts) isSkipped(source *flow.Wire) bool {
+	step, ok := source.Provider()
+	return ok && (f.vertices[step].phase == ignored || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
+}
+
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
+	wire = f.source(wire)
 	switch {
 	case wire.From == flow.FromNowhere, wire.From == flow.FromStep:
 		return nil, false
@@ -50,7 +90,7 @@ func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
 	if wire.Part == flow.PartFailure {
 		return f.ignoredFailure(wire.From), true
 	}
-	if v.phase != succeeded && (v.phase != tolerated || v.result == nil) {
+	if v.phase != succeeded && (v.phase != tolerated || v.hasNoDefault()) {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {

@@ -50,22 +50,50 @@ func (c *core) choose(gate int, now time.Time) bool {
 	depth, no := flow.DepthAtom, false
 	for i := range choice.Deciders {
 		decider := &choice.Deciders[i]
-		if c.isIgnored(decider.From) {
-			continue // it has no say
-		}
-		yes, err := decider.Ask(c.resultsFor(choice))
+		answer, err := c.answer(choice, decider)
 		if err != nil {
 			c.decisionFailed(choice.Target.First, decider.Name, err, now)
 			return false
 		}
-		if !yes {
+		if answer == answerNo {
 			depth, no = min(depth, decider.Depth), true
 		}
 	}
 	if no {
-		c.ignore(c.plan.Ignored(index, depth), now)
+		c.ignore(c.plan.IgnoredBeside(index, depth, func(step int) bool { return c.vertices[step].phase == ignored }), now)
 	}
 	return true
+}
+
+// answer is what a decider says.
+type answer int
+
+const (
+	answerNone answer = iota // all its steps were ignored: it does not count
+	answerYes
+	answerNo
+)
+
+// answer asks a decider, or those of the node to which it is the alternative.
+func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
+	if len(decider.Of) == 0 {
+		if f.isIgnored(decider.From) {
+			return answerNone, nil
+		}
+		yes, err := decider.Ask(f.resultsFor(choice))
+		return map[bool]answer{false: answerNo, true: answerYes}[yes], err
+	}
+	otherwise := answerNo
+	for i := range decider.Of {
+		said, err := f.answer(choice, &decider.Of[i])
+		if err != nil {
+			return answerNone, err
+		}
+		if said == answerNo {
+			otherwise = answerYes
+		}
+	}
+	return otherwise, nil
 }
 
 func (f *facts) isIgnored(steps flow.Steps) bool {
@@ -80,8 +108,7 @@ func (f *facts) isIgnored(steps flow.Steps) bool {
 // resultsFor are the results that deciders see, in a map that they may keep.
 func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
-	for i := range choice.Deciders {
-		from := choice.Deciders[i].From
+	add := func(from flow.Steps) {
 		for step := from.First; step < from.End; step++ {
 			v, name := &f.vertices[step], choice.NameOf(f.plan.Step(step))
 			if v.phase == succeeded || v.phase == tolerated && v.result != nil {
@@ -90,6 +117,12 @@ func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 			if v.phase == tolerated {
 				results[flow.FailureName(name)] = f.ignoredFailure(step)
 			}
+		}
+	}
+	for i := range choice.Deciders {
+		add(choice.Deciders[i].From)
+		for j := range choice.Deciders[i].Of {
+			add(choice.Deciders[i].Of[j].From)
 		}
 	}
 	return results

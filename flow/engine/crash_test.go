@@ -123,6 +123,9 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 		return under(flow.Unordered(name, children...))
 	}
 	graph := under(flow.Graph(name, children...))
+	if rapid.IntRange(0, 3).Draw(rt, "join") == 0 {
+		w.drawJoin(rt, name, graph)
+	}
 	for i := range children {
 		for j := range i {
 			if rapid.Bool().Draw(rt, "link") {
@@ -131,6 +134,19 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 		}
 	}
 	return graph
+}
+
+// drawJoin adds two ways to one value, of which the flow takes one, and a step that requires it.
+func (w *world) drawJoin(rt *rapid.T, name string, graph *flow.Flow) {
+	w.decides = true
+	way, first := w.drawStep(rt), rapid.Bool().Draw(rt, "first way")
+	graph.Add(way)
+	for i := range 2 {
+		to := w.drawStep(rt, flow.Provides("j"+name))
+		graph.Add(to).Link(way.Name(), to.Name(), flow.Reaching(flow.Depth(rapid.IntRange(0, 3).Draw(rt, "depth"))),
+			flow.Decide("taken", func(logbook.Values) (bool, error) { return first == (i == 0), nil }))
+	}
+	graph.Add(w.drawStep(rt, flow.Requires("j"+name)))
 }
 
 // drawEach runs its children for a list of the store, or for a list of a step. The step's list
@@ -248,11 +264,10 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 // last steps, and dies, the attempts of one step are hundreds.
 const always = math.MaxInt
 
-func (w *world) drawStep(rt *rapid.T) *flow.Step {
+func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
-	var options []flow.StepOption
 	ignored := rapid.IntRange(0, 4).Draw(rt, "ignored") == 0
 	if ignored {
 		w.decides = true // an each whose list it gives is left out, with steps that fail

@@ -304,6 +304,7 @@ func parseEach(name string, words []string) *flow.Flow {
 //
 //	if=no, if=panic     the answer of its decider; and otherwise yes
 //	if=STEP             yes, if the step has run twice
+//	otherwise           TO is the alternative to FROM
 //	reach=DEPTH         how far a no reaches, by the number of the depth
 func (s *scenario) parseLink(words []string) []flow.LinkOption {
 	var options []flow.LinkOption
@@ -322,6 +323,8 @@ func (s *scenario) parseLink(words []string) []flow.LinkOption {
 				}
 				return value != "no", nil
 			}))
+		case "otherwise":
+			options = append(options, flow.Otherwise())
 		case "reach":
 			options = append(options, flow.Reaching(flow.Depth(count(value))))
 		}

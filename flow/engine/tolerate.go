@@ -103,12 +103,13 @@ func (f *facts) lacksValue(step int) bool {
 	lacks := false
 	for _, wires := range [][]flow.Wire{f.plan.Arguments(step), f.plan.RevertArguments(step)} {
 		for i := range wires {
-			from := wires[i].From
-			if from < 0 || wires[i].Optional || wires[i].Part == flow.PartFailure {
+			source := f.source(&wires[i])
+			from := source.From
+			if from < 0 || source.Optional || source.Part == flow.PartFailure {
 				continue
 			}
 			v := &f.vertices[from]
-			lacks = lacks || v.phase == tolerated && v.result == nil || v.phase == ignored && f.lacksValue(from)
+			lacks = lacks || v.hasNoDefault() || v.phase == ignored && f.lacksValue(from)
 		}
 	}
 	if f.lacking == nil {

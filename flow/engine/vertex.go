@@ -165,6 +165,9 @@ func (v *vertex) isUntaken() bool {
 	return v.phase.isOpen() && v.attempt.Offered && v.attempt.Worker == ""
 }
 
+// hasNoDefault reports whether the step's failure is ignored, and no default replaces its result.
+func (v *vertex) hasNoDefault() bool { return v.phase == tolerated && v.result == nil }
+
 // newVertices returns the steps of a plan before they begin.
 func newVertices(plan *flow.Plan) []vertex {
 	vertices := make([]vertex, plan.Len())

@@ -212,6 +212,10 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 		}
 		for n := range steps[i].When {
 			condition := &steps[i].When[n]
+			if condition.Otherwise != "" {
+				graph.Link(condition.Otherwise, steps[i].Name, flow.Otherwise(), flow.Reaching(depths[condition.Depth]))
+				continue
+			}
 			if from, found := holder(steps, nil, condition.Step); found {
 				graph.Link(steps[from].Name, steps[i].Name,
 					flow.Decide(condition.String(), condition.decider()), flow.Reaching(depths[condition.Depth]))

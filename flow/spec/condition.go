@@ -25,7 +25,7 @@ type Condition struct {
 	// Name is the condition's name for display.
 	Name string `json:"name,omitempty"`
 	// Step is the step whose result is tested. It is in the same graph, or in a flow of it.
-	Step string `json:"step"`
+	Step string `json:"step,omitempty"`
 	// Field is the path of the value in the result: names of fields and, in lists, indexes from
 	// 0, with dots between. Empty: the whole result.
 	Field string `json:"field,omitempty"`
@@ -39,6 +39,9 @@ type Condition struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	// Depth is how far a no reaches: the name of a flow.Depth. Empty: all.
 	Depth string `json:"depth,omitempty"`
+	// Otherwise is a step of the same graph with a condition: see flow.Otherwise. Only Depth can stand
+	// beside it.
+	Otherwise string `json:"otherwise,omitempty"`
 }
 
 // Test is the kind of a condition.

@@ -143,7 +143,11 @@ func (x *expander) step(s *Step, in scope) Step {
 	}
 	made.When = slices.Clone(s.When)
 	for i := range made.When {
-		made.When[i].Step = in.prefix + made.When[i].Step
+		if when := &made.When[i]; when.Otherwise != "" {
+			when.Otherwise = in.prefix + when.Otherwise
+		} else {
+			when.Step = in.prefix + when.Step
+		}
 	}
 	made.Requires, made.Optional = in.arguments(s.Requires), in.arguments(s.Optional)
 	made.Provides = in.provides(s.Provides)

@@ -44,15 +44,47 @@ func (r *reader) conditions(t *table) []Condition {
 	return conditions
 }
 
+// depthOf reads how far a no reaches.
+func depthOf(t *table) string {
+	return t.choice("depth", []string{
+		flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
+	})
+}
+
+// alternative reads a condition that is true if the condition of another step is false.
+func (r *reader) alternative(t *table) Condition {
+	c := Condition{Otherwise: r.name(t, "otherwise"), Depth: depthOf(t)}
+	t.elsewhere = map[string]string{}
+	for _, key := range []string{"name", "step", "field", "is", "value"} {
+		t.elsewhere[key] = "otherwise has the conditions of the other step"
+	}
+	t.rest()
+	return c
+}
+
+// checkAlternative checks the step that an otherwise names.
+func checkAlternative(steps []Step, place *table, at int, c *Condition) {
+	other := slices.IndexFunc(steps, func(s Step) bool { return s.Name == c.Otherwise })
+	switch {
+	case other == at:
+		place.fault("when", "a step cannot be the alternative to itself")
+	case other < 0:
+		place.fault("when", "there is no step %s in the same graph%s", quoted(c.Otherwise), meant.Hint(c.Otherwise, stepNames(steps)))
+	case len(steps[other].When) == 0:
+		place.fault("when", "the step %s has no condition that could be false", quoted(c.Otherwise))
+	}
+}
+
 func (r *reader) condition(t *table) Condition {
+	if t.has("otherwise") {
+		return r.alternative(t)
+	}
 	c := Condition{
 		Name:  t.text("name"),
 		Step:  r.name(t, "step"),
 		Field: t.text("field"),
 		Is:    Test(t.choice("is", tests)),
-		Depth: t.choice("depth", []string{
-			flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
-		}),
+		Depth: depthOf(t),
 	}
 	r.askedOfFailure(t, &c)
 	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
@@ -198,6 +230,9 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 			continue
 		}
 		for _, c := range steps[i].When {
+			if c.Otherwise != "" {
+				checkAlternative(steps, places[i], i, &c)
+			}
 			if c.Step == "" {
 				continue
 			}

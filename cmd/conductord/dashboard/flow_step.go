@@ -200,16 +200,28 @@ func (v *visit) planned(d *flowData, s *stepData) {
 	store := d.store()
 	for _, wire := range most(v, d.plan.Arguments(number), maxInstances) {
 		var value json.RawMessage
-		switch {
-		case wire.From == flow.FromStore:
+		switch source := d.source(&wire); {
+		case source.From == flow.FromStore:
 			value = store[wire.Symbol]
-		case wire.From >= 0 && wire.Part == flow.PartWhole:
-			if atom, found := d.Flow.Atom(d.plan.Step(wire.From).Name()); found {
-				value = fieldOf(atom, wire.Field)
+		case source.From >= 0 && source.Part == flow.PartWhole:
+			if atom, found := d.Flow.Atom(d.plan.Step(source.From).Name()); found {
+				value = fieldOf(atom, source.Field)
 			}
 		}
 		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), v.bound(maxResult))})
 	}
+}
+
+// source is the source of an argument that was not skipped.
+func (d *flowData) source(wire *flow.Wire) flow.Wire {
+	sources := wire.Sources()
+	for _, source := range sources {
+		step, ok := source.Provider()
+		if atom, found := d.Flow.Atom(d.plan.Step(max(step, 0)).Name()); !ok || !found || atom.State != logbook.AtomIgnored {
+			return source
+		}
+	}
+	return sources[0]
 }
 
 // fieldOf is a field of a step's result, or all of it; nil: there is none.
