@@ -454,14 +454,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.fault = value
 		case "noundo":
 			undo = false
-		case "steady":
-			options = append(options, flow.Uninterruptible())
-		case "repeatable":
-			options = append(options, flow.Repeatable())
-		case "noreturn":
-			options = append(options, flow.PointOfNoReturn())
-		case "once":
-			options = append(options, flow.AtMostOnce())
+		case "steady", "repeatable", "noreturn", "once":
+			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),
+				"noreturn": flow.PointOfNoReturn(), "once": flow.AtMostOnce()}[key])
 		case "version":
 			options = append(options, flow.Version(value))
 		case "timeout":
