@@ -424,10 +424,14 @@ func (d *drawing) ignoring(a *actor) []flow.StepOption {
 		return nil
 	}
 	d.has("failure is ignored")
-	if rapid.Bool().Draw(d.rt, "no default") {
+	if a.also == "" && rapid.Bool().Draw(d.rt, "no default") {
 		return []flow.StepOption{flow.IgnoreFailure()}
 	}
-	return []flow.StepOption{flow.IgnoreFailure(map[string]any{"r" + a.name: a.name + "@default"})}
+	result := map[string]any{"r" + a.name: a.name + "@default"}
+	if a.also != "" {
+		result[a.also] = result["r"+a.name]
+	}
+	return []flow.StepOption{flow.IgnoreFailure(result)}
 }
 
 // drawnDeadline is longer than all that a step may wait for, but for another that has a deadline.

@@ -458,11 +458,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.fault = value
 		case "noundo":
 			undo = false
-		case "steady", "repeatable", "once", "noreturn":
-			option := map[string]func() flow.StepOption{
-				"steady": flow.Uninterruptible, "repeatable": flow.Repeatable, "once": flow.AtMostOnce, "noreturn": flow.PointOfNoReturn,
-			}[key]
-			options = append(options, option())
+		case "steady", "repeatable", "noreturn", "once":
+			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),
+				"noreturn": flow.PointOfNoReturn(), "once": flow.AtMostOnce()}[key])
 		case "ignored":
 			options = append(options, ignored(value))
 		case "version":

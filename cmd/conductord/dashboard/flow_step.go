@@ -12,7 +12,6 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
@@ -148,12 +147,12 @@ func causesOf(f *logbook.Failure) (texts []string) {
 // consequence lists the steps that run, run again or are undone after an intervention. It is false if a
 // conductor would refuse the intervention.
 func (d *flowData) consequence(said logbook.Intervention) (text string, allowed bool) {
-	c, err := flowcmd.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
+	c, err := tree.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
 	if errors.Is(err, engine.ErrNoReturn) {
 		return "", false
 	}
 	if err != nil { // such as a value of the store that the caller may not see
-		c, _ = flowcmd.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
+		c, _ = tree.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
 	}
 	return cut(c.String(), maxLine), true
 }

@@ -49,7 +49,7 @@ func interveneCommand(p *cli.Program, f *interveneFlags, cmd *cobra.Command, pre
 	flags.StringVar(&f.id, "id", "", "id of this intervention, so that repeating the command has no effect (default a new id)")
 	if f.word.Kind != logbook.InterveneTakeBack {
 		cmd.Long += interventionHelp
-		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again or revert, and change nothing")
+		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again, revert or skip, and change nothing")
 		flags.BoolVar(&f.wait, "wait", false, "show progress until the job has ended; exit 1 unless the flow ends as intended")
 	}
 	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
@@ -227,11 +227,28 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 }
 
 // consequence returns what would follow from an intervention.
-func consequence(ctx context.Context, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) (Consequence, error) {
+func consequence(ctx context.Context, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) (tree.Consequence, error) {
 	if _, err := detail.Admit(word); err != nil {
-		return Consequence{}, err
+		return tree.Consequence{}, err
 	}
-	return ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
+	return tree.ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
+}
+
+// writeConsequence is the output of --dry-run.
+func writeConsequence(p *cli.Program, c *tree.Consequence) error {
+	if p.JSON() {
+		return p.WriteJSON(c)
+	}
+	behind := ""
+	if c.Behind != "" {
+		behind = "all steps that wait for " + c.Behind
+	}
+	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 && c.Behind == "" {
+		p.Note("no step would run or be reverted")
+	}
+	return p.WriteFields([]cli.Field{
+		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")}, {"skips", strings.Join(c.Skips, "\n")},
+	})
 }
 
 // tellIntervened prints the recorded intervention, and the direction in which the flow continues.
@@ -438,12 +455,12 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		if _, err := detail.Admit(&i); err != nil {
 			return
 		}
-		c, err := ConsequenceOf(detail, plan, detail.Store, i)
+		c, err := tree.ConsequenceOf(detail, plan, detail.Store, i)
 		if errors.Is(err, engine.ErrNoReturn) {
 			return
 		}
 		if err != nil { // such as a value of the job's store that is not known here
-			c = recordedConsequence(detail, i)
+			c = tree.RecordedConsequence(detail, i)
 		}
 		lines = append(lines, fmt.Sprintf("conductord flow %s %s%s   # %s%s", kind, id, arguments, when, c))
 	}

@@ -1,4 +1,4 @@
-package flow
+package tree
 
 import (
 	"slices"
@@ -27,7 +27,7 @@ type Consequence struct {
 // have a valid result.
 func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Values, i logbook.Intervention) (c Consequence, err error) {
 	if plan == nil {
-		return recordedConsequence(detail, i), nil
+		return RecordedConsequence(detail, i), nil
 	}
 	foreseen, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
 	c.Skips = foreseen.Skips
@@ -50,7 +50,8 @@ func (c *Consequence) add(step string, again bool) {
 	}
 }
 
-func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c Consequence) {
+// RecordedConsequence is ConsequenceOf without a plan.
+func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c Consequence) {
 	all := append(detail.Pending(), i)
 	completed := func(step string) bool {
 		return slices.ContainsFunc(all, func(i logbook.Intervention) bool { return i.Kind == logbook.InterveneComplete && i.Step == step })
@@ -98,21 +99,4 @@ func (c Consequence) String() string {
 		return "runs nothing"
 	}
 	return strings.Join(parts, "; ")
-}
-
-// writeConsequence is the output of --dry-run.
-func writeConsequence(p *cli.Program, c *Consequence) error {
-	if p.JSON() {
-		return p.WriteJSON(c)
-	}
-	behind := ""
-	if c.Behind != "" {
-		behind = "all steps that wait for " + c.Behind
-	}
-	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 && c.Behind == "" {
-		p.Note("no step would run or be reverted")
-	}
-	return p.WriteFields([]cli.Field{
-		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")}, {"skips", strings.Join(c.Skips, "\n")},
-	})
 }
