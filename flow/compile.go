@@ -96,10 +96,11 @@ type compiler struct {
 	node     int           // the node that is placed
 
 	// Of each: the instance that is placed, and where values are seen.
-	at         string            // the numbers of the instance
-	instance   int32             // of the instance
-	instances  []instance        // the first is the flow
-	instanceOf []int32           // by vertex
+	at         string     // the numbers of the instance
+	instance   int32      // of the instance
+	instances  []instance // the first is the flow
+	instanceOf []int32    // by vertex
+	turns      []placedTurns
 	closings   []closing         // of openings that gather
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
@@ -429,6 +430,7 @@ func (c *compiler) number() {
 	}
 	c.numberScopes(numbers)
 	c.numberInstances(numbers)
+	c.numberTurns(numbers)
 	c.numberChoices(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))

@@ -96,8 +96,8 @@ func Gather(symbol, as string) EachOption {
 // Place gives the steps of an instance its index in the list, from 0, under the symbol as.
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
-// AtOnce limits the instances of an Each that run in parallel: each instance waits for the one n
-// places before it.
+// AtOnce limits the instances of an Each that run in parallel. They begin in the order of the list:
+// the next one when any has ended. An undo takes them in reverse order, with the same limit.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
@@ -212,19 +212,31 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	}
 	ends, instances := make([][]int32, count), make([]int32, count)
 	outer, at := c.instance, c.at
+	number := len(c.turns)
+	limited := e.atOnce > 1 && count > e.atOnce
+	if limited {
+		c.turns = append(c.turns, placedTurns{opener: opener, atOnce: e.atOnce, elements: make([]span, count)})
+	}
 	for i := range count {
+		behind, from := start, len(c.vertices)
+		switch {
+		case limited:
+			behind = []int32{c.vertex(nil, start)}
+		case e.atOnce == 1 && i > 0:
+			behind = ends[i-1]
+		}
 		c.instance, instances[i] = int32(len(c.instances)), int32(len(c.instances))
 		c.instances = append(c.instances, instance{parent: outer, opener: opener, index: i, each: e, span: span{from: len(c.vertices)}})
 		if c.sizes != nil {
 			c.at = at + "[" + strconv.Itoa(i) + "]"
 		}
-		behind := start
-		if e.atOnce > 0 && i >= e.atOnce {
-			behind = ends[i-e.atOnce]
-		}
 		ends[i] = c.place(flow.children[0], behind)
 		c.instances[instances[i]].span.end = len(c.vertices)
 		c.instance, c.at = outer, at
+		if limited {
+			ends[i] = []int32{c.vertex(nil, ends[i])}
+			c.turns[number].elements[i] = span{from: from, end: len(c.vertices)}
+		}
 	}
 	end := start
 	if count > 0 {

@@ -33,6 +33,8 @@ type Plan struct {
 	choiceAt  map[int]int                    // by gate
 	workerOf  map[int]int                    // by step: the one on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
+	turns     []Turns                        // of each that limits its instances
+	turnAt    map[int]TurnPlace              // by gate
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name

@@ -66,6 +66,37 @@ func (a *auditor) update(u *logbook.Update) {
 	for _, step := range a.undoes {
 		a.nothingBehind(step)
 	}
+	for i := range a.plan.Turns() {
+		a.inTurn(&a.plan.Turns()[i])
+	}
+}
+
+// inTurn holds of the instances of an each with a limit: no more are in progress, forwards or
+// backwards. A takeover that undoes steps has some of both.
+func (a *auditor) inTurn(turns *flow.Turns) {
+	running, undoing, undone := 0, 0, a.plan.UndoesAnyLast()
+	for _, turn := range turns.Elements {
+		begun, done, reverting := false, true, false
+		for step := turn.Steps.First; step < turn.Steps.End; step++ {
+			state := a.atoms[step].state
+			begun = begun || state != logbook.AtomPending
+			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored)
+			reverting = reverting || state == logbook.AtomReverting
+			undone = undone || state == logbook.AtomReverted
+		}
+		if begun && !done {
+			running++
+		}
+		if reverting {
+			undoing++
+		}
+	}
+	if undoing > turns.AtOnce && !a.plan.UndoesAnyLast() {
+		a.fault("%d elements of %s are undone at once", undoing, a.plan.Step(turns.Opening).Name())
+	}
+	if undoing == 0 && !undone && running > turns.AtOnce {
+		a.fault("%d elements of %s run at once", running, a.plan.Step(turns.Opening).Name())
+	}
 }
 
 func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {

@@ -83,6 +83,9 @@ func (c *core) begin(now time.Time) {
 	}
 	c.undoLast(now)
 	c.queueReady(now)
+	for turns := range c.plan.Turns() {
+		c.takeTurns(turns, now)
+	}
 	for _, step := range c.found.interrupted {
 		v := &c.vertices[step]
 		v.phase = v.phase.must(onBegin)
@@ -333,11 +336,14 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 // release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
-	var choices []int
+	var choices, turns []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		c.order[top].released = true
+		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
+			turns = append(turns, place.Turns)
+		}
 		for _, next := range c.plan.Next(top) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
@@ -346,6 +352,8 @@ func (c *core) release(vertex int, now time.Time) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
+			} else if place, ok := c.plan.TurnAt(int(next)); ok && place.Begins {
+				turns = append(turns, place.Turns)
 			} else { // a gate, or a step that was ignored or completed by an operator
 				stack = append(stack, int(next))
 			}
@@ -353,6 +361,11 @@ func (c *core) release(vertex int, now time.Time) {
 	}
 	// Last, because the flow reverts when a decider fails.
 	c.decide(choices, now)
+	for i, number := range turns {
+		if i == 0 || number != turns[i-1] {
+			c.takeTurns(number, now)
+		}
+	}
 }
 
 // isDone reports whether successors no longer wait for a step.

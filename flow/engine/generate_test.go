@@ -49,6 +49,7 @@ type drawing struct {
 	also     string   // what the next step provides besides
 	joined   []string // what the next step is given by a join, from the step from
 	from     string
+	counts   map[string]int // the elements of each, by name
 	around   []string       // the openings of the each around the node that is drawn
 	elements map[string]int // of all openings, in all instances
 }
@@ -121,7 +122,7 @@ func (d *drawing) policy(f *flow.Flow) *flow.Flow {
 	return f.OnFailure(policy)
 }
 
-// each draws a part that is run for each of two elements, or of none. Steps
+// each draws a part that is run for each of two elements, of three in turns, or of none. Steps
 // behind it do not see its values.
 func (d *drawing) each(name string, depth int) flow.Node {
 	retry, leave := d.retry(name)
@@ -129,13 +130,19 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	list, elements := "pair", 2
 	if d.oneIn(6, "nobody to run it for") {
 		list, elements = "none", 0
+	} else if d.oneIn(3, "turns") {
+		d.has("turns")
+		list, elements = "list", 3
 	}
+	d.counts[name] = elements
 	d.has("each")
 	openings := []string{name}
-	for range d.around {
+	for _, outer := range d.around {
 		var deeper []string
 		for _, opening := range openings {
-			deeper = append(deeper, opening+"[0]", opening+"[1]")
+			for i := range d.counts[outer] {
+				deeper = append(deeper, fmt.Sprintf("%s[%d]", opening, i))
+			}
 		}
 		openings = deeper
 		d.has("each in an each")
@@ -144,7 +151,10 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		d.elements[opening] = elements
 	}
 	var options []flow.EachOption
-	if rapid.Bool().Draw(d.rt, "in order") {
+	if elements == 3 {
+		d.parallel = true
+		options = append(options, flow.AtOnce(2))
+	} else if rapid.Bool().Draw(d.rt, "in order") {
 		options = append(options, flow.InOrder())
 	} else {
 		d.parallel = true
@@ -618,13 +628,13 @@ func (a *actor) tell(call *flow.Call) {
 }
 
 // isOf reports whether a value can be under a symbol: the result of the symbol's step or, if
-// an each has gathered it, a list of such results for two elements or none.
+// an each has gathered it, a list of such results for two or three elements or none.
 func isOf(value json.RawMessage, symbol string) bool {
 	if symbol[0] != 'g' {
 		return strings.HasPrefix(string(value), `"`+symbol[1:]+`@`)
 	}
 	var items []json.RawMessage
-	if err := json.Unmarshal(value, &items); err != nil || len(items)%2 != 0 {
+	if err := json.Unmarshal(value, &items); err != nil || len(items) == 1 || len(items) > 3 {
 		return false
 	}
 	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return string(item) != "null" && !isOf(item, symbol[1:]) })

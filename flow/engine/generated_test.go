@@ -80,7 +80,7 @@ func inFakeTime(t *testing.T, f func()) {
 // in a hundred runs.
 var least = map[string]int{
 	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
-	"each": 80, "each in an each": 2, "each under a retry": 40, "each begins again after its undo": 2,
+	"each": 80, "each in an each": 2, "each under a retry": 40, "turns": 20, "each begins again after its undo": 2,
 	"join": 30, "otherwise": 10, "no way is taken": 5, "gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
 	"requires another's result": 70, "optional": 100, "revert arguments": 90, "no revert": 90,
 	"decider says yes": 3, "decider says no": 6, "decider says later": 2, "decider says error": 2, "decider says panic": 2,
@@ -145,7 +145,7 @@ type trial struct {
 }
 
 func drawCase(rt *rapid.T) *trial {
-	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool), elements: make(map[string]int)}
+	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool), elements: make(map[string]int), counts: make(map[string]int)}
 	root := d.node("f", 3)
 	undoLast := rapid.Bool().Draw(rt, "undo last")
 	if f, is := root.(*flow.Flow); is && undoLast {

@@ -334,6 +334,9 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 		if vertex < l.plan.Len() {
 			return l.isDone(vertex)
 		}
+		if place, ok := l.plan.TurnAt(vertex); ok && place.Begins {
+			return l.hasTurn(&l.plan.Turns()[place.Turns].Elements[place.Element])
+		}
 		chosen := l.chosen(vertex)
 		if !chosen {
 			l.found.undecided = append(l.found.undecided, vertex)

@@ -27,6 +27,7 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 	for s := range c.scopes {
 		c.scopes[s].restarting = false
 	}
+	c.undoTurns = nil
 	c.out.flow(logbook.FlowReverting, cause, now)
 	c.gone = c.order.countUndone(c.plan, c.whole(), c.isUndone)
 	steps := c.plan.Len()
@@ -72,13 +73,21 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	for _, step := range last {
 		c.tryRevert(step, now)
 	}
+	for number := range c.plan.Turns() {
+		if bounds.Holds(c.plan.Turns()[number].Opening) {
+			c.takeUndoTurns(number, now)
+		}
+	}
 }
 
 // isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
 // behind it is undone. The same applies to an ignored step, because steps behind it may have
 // run.
 func (f *facts) isUndone(vertex int) bool {
-	if vertex >= f.plan.Len() || f.vertices[vertex].phase == ignored {
+	if vertex >= f.plan.Len() {
+		return f.order[vertex].after == 0 && f.mayUndo(vertex)
+	}
+	if f.vertices[vertex].phase == ignored {
 		return f.order[vertex].after == 0
 	}
 	return !f.vertices[vertex].phase.hasBegun() || f.vertices[vertex].phase == undone
@@ -89,10 +98,14 @@ func (f *facts) isUndone(vertex int) bool {
 // its predecessors may follow.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
+	var turns []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if c.broken || top < c.plan.Len() && !c.undoStep(top, now) {
+		if place, ok := c.plan.TurnAt(top); ok && (len(turns) == 0 || turns[len(turns)-1] != place.Turns) {
+			turns = append(turns, place.Turns) // one may be undone now, or another has been
+		}
+		if c.broken || c.order[top].after > 0 || top < c.plan.Len() && !c.undoStep(top, now) || top >= c.plan.Len() && !c.mayUndo(top) {
 			continue
 		}
 		for _, previous := range c.plan.Previous(top) {
@@ -100,6 +113,9 @@ func (c *core) tryRevert(step int, now time.Time) {
 				stack = append(stack, int(previous))
 			}
 		}
+	}
+	for _, number := range turns {
+		c.takeUndoTurns(number, now)
 	}
 }
 

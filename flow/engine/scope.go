@@ -175,6 +175,7 @@ func (c *core) undoScope(s int, now time.Time) {
 	}
 	c.scopes[s].restarting = true
 	c.forget(bounds)
+	c.forgetTurns(bounds)
 	c.order.countUndone(c.plan, bounds, c.isUndone)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.mark(step, false, now)

@@ -78,8 +78,9 @@ func (f *facts) wasCutOff() bool {
 // may still run elsewhere, and ends with a result.
 func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 	behind := make([]bool, len(f.order)) // by gate: a step behind it has begun
+	kept := f.keptTurns()
 	for vertex := len(f.order) - 1; vertex >= f.plan.Len(); vertex-- {
-		behind[vertex] = f.hasBegunBehind(vertex, behind)
+		behind[vertex] = kept[vertex] || f.hasBegunBehind(vertex, behind)
 	}
 	for step := range f.plan.Len() {
 		v, s := &f.vertices[step], f.plan.Step(step)
