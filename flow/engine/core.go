@@ -23,10 +23,12 @@ type core struct {
 	call     flow.Call // the fields that all calls share
 	owner    string
 
-	done    int // steps that are succeeded, tolerated or ignored
-	gone    int // while reverting: steps that are undone or never began
-	running int // attempts that this run has begun and not ended
-	untaken int // of those, offered ones that no worker has
+	done     int  // steps that are succeeded, tolerated or ignored
+	gone     int  // while reverting: steps that are undone or never began
+	running  int  // attempts that this run has begun and not ended
+	heldKeys int  // steps that wait with the permit of their key
+	holding  bool // those of earlier runs have it again
+	untaken  int  // of those, offered ones that no worker has
 
 	broken     bool                  // a revert has failed permanently, or the flow is held: nothing more starts
 	held       bool                  // a step has failed, and nothing is undone: see hold
@@ -109,6 +111,7 @@ func (c *core) begin(now time.Time) {
 // next begins attempts at ready steps until the limit of parallel steps is reached or no
 // permit is left. The slice is valid until the next call.
 func (c *core) next(now time.Time, workers int, p permitSource) []start {
+	c.holdKeys(p)
 	c.agenda.wake(now)
 	c.unblock(p)
 	c.starts = c.starts[:0]
@@ -409,7 +412,7 @@ func (c *core) nextDue() (time.Time, bool) {
 
 // idle returns the next step that is due, and whether nothing happens before then.
 func (c *core) idle() (dueStep, bool) {
-	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.suspended || c.broken || len(c.due) == 0 {
+	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.heldKeys > 0 || c.suspended || c.broken || len(c.due) == 0 {
 		return dueStep{}, false
 	}
 	return c.due[0], true
@@ -472,6 +475,7 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 		change.Progress = v.progress
 	}
 	v.progress = nil
+	c.dropKey(step)
 	c.out.change(step, change, was, now)
 }
 

@@ -190,6 +190,7 @@ func (f *facts) undos(detail *logbook.FlowDetail, order []string) []Undo {
 type anyPermit struct{}
 
 func (anyPermit) obtain(string, int) (*permit, permission) { return nil, permitted }
+func (anyPermit) hold(string) *permit                      { return nil }
 func (anyPermit) newKeys() []string                        { return nil }
 func (anyPermit) queueFor(string, int)                     {}
 func (anyPermit) returnKey(string)                         {}

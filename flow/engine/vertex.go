@@ -120,6 +120,7 @@ type vertex struct {
 	failure  *logbook.Failure  // of the last execution; nil: it has not failed
 	doneBy   flow.WorkerID     // the worker of the last execution
 	retryAt  time.Time         // of the next attempt; zero: at once, or none is due
+	key      *permit           // while the open attempt waits after NotYet: of the concurrency key; else nil
 	progress *logbook.Progress // recorded with the next change; nil: none
 }
 

@@ -264,7 +264,11 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
 	}
 	if s.Concurrency != nil {
-		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit))
+		var while []flow.ConcurrencyOption
+		if s.Concurrency.ReleaseWhileWaiting {
+			while = append(while, flow.ReleaseWhileWaiting())
+		}
+		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit, while...))
 	}
 	if len(s.Argv) > 0 {
 		options = append(options, flow.Remark(fmt.Sprintf("argv %q", s.Argv)))

@@ -184,3 +184,17 @@ func TestSkippableProviders(t *testing.T) {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 }
+
+// TestReleasedKeys: a step says in the document whether its key is released while it waits.
+func TestReleasedKeys(t *testing.T) {
+	for text, want := range map[string]bool{`{key = "k", limit = 1}`: true, `{key = "k", limit = 1, release_while_waiting = true}`: false} {
+		document, err := spec.Parse([]byte("name = \"x\"\n[[steps]]\nname = \"a\"\nconcurrency = "+text), "x.toml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := document.Compile()
+		if err != nil || plan.Step(0).KeepsKey() != want || strings.Contains(plan.Outline(), "released while it waits") == want {
+			t.Errorf("%s: %v, %v", text, plan, err)
+		}
+	}
+}
