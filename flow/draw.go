@@ -40,6 +40,15 @@ func (e *each) notes() []string {
 	for _, g := range e.gathers {
 		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))
 	}
+	switch {
+	case e.ignores.percent > 0:
+		notes = append(notes, fmt.Sprintf("failures of up to %d%% of the elements are ignored", e.ignores.percent))
+	case e.ignores.given:
+		notes = append(notes, fmt.Sprintf("failures of up to %d elements are ignored", e.ignores.count))
+	}
+	if e.told != "" {
+		notes = append(notes, "lists its failures as "+e.told)
+	}
 	return notes
 }
 
@@ -133,6 +142,8 @@ func (p *Plan) Source(wire Wire) string {
 		return "nothing"
 	case wire.From == FromStep:
 		return "a value of its own"
+	case wire.From == FromEach && wire.Gathered.Failures:
+		return "the failures of each " + p.steps[wire.Gathered.Each].name
 	case wire.From == FromEach:
 		return fmt.Sprintf("%s of each %s", wire.Gathered.Items[0].Symbol, p.steps[wire.Gathered.Each].name)
 	case wire.Part == PartElement:
@@ -217,7 +228,7 @@ func (p *Plan) draw(l language) string {
 func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
-		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
+		if wire.From == from || wire.From == FromEach && !wire.Gathered.Failures && wire.Gathered.Items[0].From == from {
 			labels = append(labels, wire.Symbol)
 		}
 	}

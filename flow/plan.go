@@ -33,6 +33,8 @@ type Plan struct {
 	choiceAt  map[int]int                    // by gate
 	workerOf  map[int]int                    // by step: the one on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
+	elements  []Element                      // of each with MaxFailures
+	elementOf []int32                        // by step: the index in elements; -1: none
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name

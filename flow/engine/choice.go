@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -66,6 +67,11 @@ func (c *core) choose(gate int, now time.Time) bool {
 		c.ignore(c.plan.Ignored(index, depth), now)
 	}
 	return true
+}
+
+// mayBeUndecided reports whether the recorded failure of a step can be that of a decider.
+func (f *facts) mayBeUndecided(step int) bool {
+	return !f.vertices[step].touched && slices.ContainsFunc(f.plan.Choices(), func(c flow.Choice) bool { return c.Target.First == step })
 }
 
 func (f *facts) isIgnored(steps flow.Steps) bool {
