@@ -41,6 +41,15 @@ func (e *each) notes() []string {
 	for _, g := range e.gathers {
 		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))
 	}
+	switch {
+	case e.ignores.percent > 0:
+		notes = append(notes, fmt.Sprintf("failures of up to %d%% of the elements are ignored", e.ignores.percent))
+	case e.ignores.given:
+		notes = append(notes, fmt.Sprintf("failures of up to %d elements are ignored", e.ignores.count))
+	}
+	if e.told != "" {
+		notes = append(notes, "lists its failures as "+e.told)
+	}
 	return notes
 }
 
@@ -139,6 +148,8 @@ func (p *Plan) Source(wire Wire) string {
 		return "nothing"
 	case wire.From == FromStep:
 		return "a value of its own"
+	case wire.From == FromEach && wire.Gathered.Failures:
+		return "the failures of each " + p.steps[wire.Gathered.Each].name
 	case wire.From == FromEach:
 		return fmt.Sprintf("%s of each %s", wire.Gathered.Items[0].Symbol, p.steps[wire.Gathered.Each].name)
 	case wire.Part == PartElement:
@@ -224,7 +235,7 @@ func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
 		for _, source := range wire.Sources() {
-			if source.From == from || source.From == FromEach && source.Gathered.Items[0].From == from {
+			if source.From == from || source.From == FromEach && !source.Gathered.Failures && source.Gathered.Items[0].From == from {
 				labels = append(labels, wire.Symbol)
 			}
 		}

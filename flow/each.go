@@ -69,6 +69,8 @@ type each struct {
 	place   string
 	atOnce  int // 0: all
 	gathers []gather
+	ignores tolerance
+	told    string // the symbol of the list of failures; empty: none
 	faults  []error
 }
 
@@ -116,6 +118,9 @@ func (e *each) fingerprint() uint64 {
 	for _, g := range e.gathers {
 		sum += fingerprint("gathers", g.symbol, g.as)
 	}
+	if e.told != "" {
+		sum += fingerprint("failures", e.told)
+	}
 	return sum
 }
 
@@ -158,6 +163,7 @@ func (c *compiler) surveyEach(flow *Flow, path []Node) {
 	if len(flow.children) != 1 {
 		c.fault(ErrInvalid, "%s has %d bodies; put them into one flow", quoted(flow), len(flow.children))
 	}
+	c.surveyMaxFailures(flow, path)
 }
 
 // checkInstanceName reports a name that would be too long with the indexes of its
@@ -242,7 +248,7 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	if count > 0 {
 		end = union(ends)
 	}
-	if len(e.gathers) > 0 && (c.template == nil || c.template.gathering[e.opener.name]) {
+	if (len(e.gathers) > 0 || e.told != "") && (c.template == nil || c.template.gathering[e.opener.name]) {
 		end = []int32{c.vertex(nil, end)}
 		c.closings = append(c.closings, closing{vertex: end[0], opener: opener, each: e, instances: instances})
 	} else {
@@ -265,6 +271,9 @@ func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	for _, g := range e.gathers {
 		whole.provides[g.as] = true
 	}
+	if e.told != "" {
+		whole.provides[e.told] = true
+	}
 	return whole
 }
 
@@ -281,6 +290,7 @@ func (c *compiler) numberInstances(numbers []int32) {
 	}
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
 	depths := make([]int, len(c.instances))
+	c.numberElements(numbers)
 	for i := 1; i < len(c.instances); i++ {
 		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
 		depths[i] = depths[c.instances[i].parent] + 1
@@ -390,6 +400,8 @@ type Gathered struct {
 	Each int
 	// Items are the sources of the values, in the order of the elements.
 	Items []Wire
+	// Failures is set instead of Items in the list of the failures that the each ignores.
+	Failures bool
 }
 
 // Part is which part of the provider's record a wire takes.

@@ -12,6 +12,9 @@ func TestFaultsOfIgnoredFailures(t *testing.T) {
 	ignoring := func(name string, options ...flow.StepOption) *flow.Step {
 		return flow.NewStep(name, idle{}, options...)
 	}
+	each := func(options ...flow.EachOption) *flow.Flow {
+		return flow.Each("e", "list", "x", step("a gives:y"), options...)
+	}
 	for _, row := range []struct {
 		name string
 		root flow.Node
@@ -25,8 +28,13 @@ func TestFaultsOfIgnoredFailures(t *testing.T) {
 		{"no object", ignoring("a", flow.ProvidesFields("x"), flow.IgnoreFailure(nil)), flow.ErrInvalid, `no field "x"`},
 		{"a step with the name of a failure", flow.Linear("f", ignoring("a", flow.IgnoreFailure()), step("a.failure")), flow.ErrDuplicate, "failure of step"},
 		{"a failure that is not ignored", flow.Linear("f", ignoring("a"), ignoring("b", flow.Requires("a.failure"))), flow.ErrMissing, `"a.failure"`},
+		{"fewer than no failed elements", each(flow.MaxFailures(-1)), flow.ErrInvalid, "ignores -1 failures"},
+		{"more than all", each(flow.MaxFailurePercent(101)), flow.ErrInvalid, "101% of its elements"},
+		{"a list of no failures", each(flow.Failures("f")), flow.ErrInvalid, "ignores none"},
+		{"a list without a name", each(flow.MaxFailures(1), flow.Failures("")), flow.ErrInvalid, "without a name"},
+		{"two lists of one name", each(flow.MaxFailures(1), flow.Failures("f"), flow.Gather("y", "f")), flow.ErrInvalid, "under that name"},
 	} {
-		_, err := flow.Compile(row.root)
+		_, err := flow.Compile(row.root, "list")
 		if !errors.Is(err, row.kind) || err != nil && !strings.Contains(err.Error(), row.text) {
 			t.Errorf("%s: got %v, want %v: …%s…", row.name, err, row.kind, row.text)
 		}

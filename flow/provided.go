@@ -38,10 +38,10 @@ func (r *resolver) provide() {
 // isFailure reports whether the provider gives a failure, or a list of failures. They are no results.
 func (p *provider) isFailure() bool {
 	wire := Wire{Part: p.part, Gathered: p.gathered}
-	for wire.Gathered != nil {
+	for wire.Gathered != nil && !wire.Gathered.Failures {
 		wire = wire.Gathered.Items[0]
 	}
-	return wire.Part == PartFailure
+	return wire.Part == PartFailure || wire.Gathered != nil
 }
 
 // sourceOf is where the value of a wire in the template comes from.

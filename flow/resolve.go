@@ -111,6 +111,9 @@ func newResolver(c *compiler) *resolver {
 				lists[end] = append(lists[end], list)
 				r.add(c.instanceOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
 			}
+			if end.each.told != "" {
+				r.add(c.instanceOf[v], end.each.told, provider{vertex: int(c.numbers[v]), gathered: &Gathered{Each: int(c.numbers[end.opener]), Failures: true}})
+			}
 		}
 	}
 	r.finish()

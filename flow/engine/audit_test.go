@@ -131,13 +131,18 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 		a.fault("%s: %w", c.Name, err)
 	}
 	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
-		if atom.recorded = true; !a.plan.Step(number).IgnoresFailure() || a.before == logbook.FlowReverting {
+		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting {
 			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
 		}
 	}
 	if atom.state = c.State; c.State == logbook.AtomReverted {
 		atom.begun, atom.recorded, atom.undone = false, false, a.number
 	}
+}
+
+func (a *auditor) mayIgnore(number int) bool {
+	_, inElement := a.plan.ElementOf(number)
+	return inElement || a.plan.Step(number).IgnoresFailure()
 }
 
 func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.Token) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -94,6 +95,11 @@ func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, 
 		}
 	}
 	return otherwise, nil
+}
+
+// mayBeUndecided reports whether the recorded failure of a step can be that of a decider.
+func (f *facts) mayBeUndecided(step int) bool {
+	return !f.vertices[step].touched && slices.ContainsFunc(f.plan.Choices(), func(c flow.Choice) bool { return c.Target.First == step })
 }
 
 func (f *facts) isIgnored(steps flow.Steps) bool {

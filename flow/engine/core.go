@@ -103,7 +103,7 @@ func (c *core) begin(now time.Time) {
 	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
 		if !c.reverting && !c.broken && c.restartingScope(step) < 0 {
-			c.resolve(step, now)
+			c.resolve(step, c.mayBeUndecided(step), now)
 		}
 	}
 }
@@ -324,8 +324,8 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		c.postpone(step, delay, now)
 		return
 	}
-	if !again && !undecided && c.tolerates(step) {
-		c.tolerate(step, attempt, now)
+	if !again && !undecided && (c.tolerates(step) || c.toleratesElement(step) && !c.hasRetryInElement(step)) {
+		c.tolerate(step, &attempt, now)
 		return
 	}
 	c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: attempts}, now)
@@ -335,7 +335,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 	case c.reverting:
 		c.addFailure(step, attempt.Failure)
 		c.tryRevert(step, now)
-	case !again && c.resolve(step, now):
+	case !again && c.resolve(step, undecided, now):
 	default:
 		// The step is undone with its scope. If it could have been tried again, it has not failed
 		// permanently, so no retry decides about it.

@@ -66,22 +66,23 @@ func crashAtEveryWrite(t timeless) {
 
 // world is one generated flow and what its steps find out about each other.
 type world struct {
-	plan     *flow.Plan
-	workers  int
-	begins   bool         // the claims stand for the first marks
-	pool     *engine.Pool // shared by all runs of the flow, as in a daemon
-	count    int
-	fails    bool   // some step fails for good, so the flow cannot succeed
-	broken   bool   // some revert fails for good, so the flow may end in failure
-	once     bool   // some step is at most once: an interruption may make it fail
-	decides  bool   // some decider says no: steps that fail may never run
-	walled   bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
-	retried  bool   // some step fails for good in a round that is not the last
-	holds    bool   // a failure holds the flow
-	points   bool   // some step is a point of no return: a failure may hold the flow
-	undoLast bool   // a takeover undoes the last finished steps
-	values   []int  // of the retries around the node that is drawn: their rounds
-	ends     []bool // of these retries: a failure for good ends their rounds
+	plan      *flow.Plan
+	workers   int
+	begins    bool         // the claims stand for the first marks
+	pool      *engine.Pool // shared by all runs of the flow, as in a daemon
+	count     int
+	fails     bool   // some step fails for good, so the flow cannot succeed
+	broken    bool   // some revert fails for good, so the flow may end in failure
+	once      bool   // some step is at most once: an interruption may make it fail
+	decides   bool   // some decider says no: steps that fail may never run
+	walled    bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
+	retried   bool   // some step fails for good in a round that is not the last
+	holds     bool   // a failure holds the flow
+	points    bool   // some step is a point of no return: a failure may hold the flow
+	tolerates bool   // some elements may fail
+	undoLast  bool   // a takeover undoes the last finished steps
+	values    []int  // of the retries around the node that is drawn: their rounds
+	ends      []bool // of these retries: a failure for good ends their rounds
 
 	interrupted bool        // the present series of runs has been, so far
 	cancelled   atomic.Bool // and was told to revert
@@ -156,6 +157,10 @@ func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.F
 	var options []flow.EachOption
 	if n := rapid.IntRange(0, 2).Draw(rt, "at once"); n > 0 {
 		options = append(options, flow.AtOnce(n))
+	}
+	if !w.tolerates && rapid.Bool().Draw(rt, "elements may fail") {
+		w.tolerates = true
+		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(rt, "most failures")))
 	}
 	over := rapid.SampledFrom([]string{"none", "two", "given", "given"}).Draw(rt, "over")
 	var before []flow.Node

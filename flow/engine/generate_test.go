@@ -45,6 +45,7 @@ type drawing struct {
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
+	tolerant bool // the node that is drawn is in an each whose elements may fail
 	notes    []string
 	also     string   // what the next step provides besides
 	joined   []string // what the next step is given by a join, from the step from
@@ -158,6 +159,12 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		options = append(options, flow.InOrder())
 	} else {
 		d.parallel = true
+	}
+	if !d.tolerant && d.oneIn(2, "elements may fail") {
+		d.has("elements may fail")
+		d.tolerant = true
+		defer func() { d.tolerant = false }()
+		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(d.rt, "most failures")))
 	}
 	seen, outer := len(d.gives), d.around
 	d.around = append(outer[:len(outer):len(outer)], name)

@@ -93,7 +93,7 @@ var least = map[string]int{
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
-	"failure is ignored": 100, "ends with an ignored failure": 10, "left out for lack of a value": 3,
+	"failure is ignored": 100, "ends with an ignored failure": 10, "left out for lack of a value": 1, "elements may fail": 30, "ends with a failed element": 1,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -529,11 +529,46 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 				lacking = wire.Symbol
 			}
 		}
-		if lacking != "" && len(c.grown.Choices()) == 0 {
+		leftOut := len(c.grown.Choices()) > 0 || len(c.grown.TolerantElements()) > 0
+		if lacking != "" && !leftOut {
 			c.has("left out for lack of a value")
 		}
-		if ran := atom.State != logbook.AtomIgnored; ran == (lacking != "") && (ran || len(c.grown.Choices()) == 0) {
+		if ran := atom.State != logbook.AtomIgnored; ran == (lacking != "") && (ran || !leftOut) {
 			rt.Errorf("%s is %s, and lacks the value %q", atom.Name, atom.State, lacking)
+		}
+	}
+	c.elementsFailed(rt, f)
+}
+
+// elementsFailed holds of the elements that may fail: no more have failed, and what waits for a failed step in
+// an element has not run.
+func (c *trial) elementsFailed(rt *rapid.T, f finish) {
+	failed := make(map[int]map[int]bool) // by each, the elements
+	state := func(step int) (*logbook.AtomDetail, bool) {
+		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+		return atom, ok && atom.FailureIgnored() && !c.grown.Step(step).IgnoresFailure()
+	}
+	for step := range c.grown.Len() {
+		element, inElement := c.grown.ElementOf(step)
+		if _, hasFailed := state(step); !hasFailed {
+			continue
+		}
+		if !inElement {
+			rt.Errorf("the failure of %s is ignored", c.grown.Step(step).Name())
+			continue
+		}
+		c.has("ends with a failed element")
+		e := &c.grown.TolerantElements()[element]
+		if failed[e.Each] == nil {
+			failed[e.Each] = make(map[int]bool)
+		}
+		if failed[e.Each][element] = true; len(failed[e.Each]) > e.Most {
+			rt.Errorf("%d elements of %s have failed, and %d may", len(failed[e.Each]), c.grown.Step(e.Each).Name(), e.Most)
+		}
+		for _, behind := range c.grown.Successors(step) {
+			if atom, _ := state(behind); e.Bounds.Holds(behind) && atom != nil && atom.State != logbook.AtomIgnored {
+				rt.Errorf("%s is %s behind a failed step", atom.Name, atom.State)
+			}
 		}
 	}
 }

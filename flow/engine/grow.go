@@ -311,6 +311,9 @@ func (f *facts) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 	if list, ok := f.lists[g]; ok {
 		return list, true
 	}
+	if g.Failures {
+		return f.failuresOf(g)
+	}
 	list := json.RawMessage("[")
 	for i := range g.Items {
 		if i > 0 {

@@ -53,7 +53,7 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
-	l := loader{c, len(o.Plan.Choices()) > 0 || slices.ContainsFunc(o.Plan.Steps(), (*flow.Step).IgnoresFailure)}
+	l := loader{c, len(o.Plan.Choices()) > 0 || len(o.Plan.Template().TolerantElements()) > 0 || slices.ContainsFunc(o.Plan.Steps(), (*flow.Step).IgnoresFailure)}
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
 			continue
@@ -112,7 +112,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 		return errors.New("it is recorded twice")
 	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored || atom.FailureIgnored()):
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
-	case atom.FailureIgnored() && atom.Kind == logbook.KindTask:
+	case atom.FailureIgnored():
 	case atom.State == logbook.AtomIgnored && l.mayLeaveOut:
 	case atom.Intention == logbook.IntendRetry && (l.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
@@ -376,9 +376,12 @@ func (c *core) queueReady(now time.Time) {
 		}
 	}
 	var lacking []int
+	c.failElements(now)
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
 		switch {
+		case v.phase == ignored && c.order[step].before == 0 && !c.order[step].released:
+			lacking = append(lacking, step)
 		case v.phase != unbegun && v.phase != waiting || c.order[step].before > 0 || c.restartingScope(step) >= 0:
 		case v.phase == unbegun && c.lacksValue(step):
 			lacking = append(lacking, step)

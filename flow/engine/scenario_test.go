@@ -266,6 +266,8 @@ func (s *scenario) node(words []string) flow.Node {
 //	as=A        the name of an element; "x" if not given
 //	place=A     that of its place
 //	gather=A,B  provides the list of what is provided as A as B
+//	most=N      so many elements may fail (percent=N: of all)
+//	failures=A  provides the list of the failures as A
 //	atonce=N    bounds the instances that run at once
 //	a retry (see parseRetry) with its own words behind it
 func parseEach(name string, words []string) *flow.Flow {
@@ -287,6 +289,12 @@ func parseEach(name string, words []string) *flow.Flow {
 		case "gather":
 			symbol, list, _ := strings.Cut(value, ",")
 			options = append(options, flow.Gather(symbol, list))
+		case "most":
+			options = append(options, flow.MaxFailures(count(value)))
+		case "percent":
+			options = append(options, flow.MaxFailurePercent(count(value)))
+		case "failures":
+			options = append(options, flow.Failures(value))
 		case "atonce":
 			options = append(options, flow.AtOnce(count(value)))
 		default:

@@ -21,13 +21,19 @@ func (c *core) tolerates(step int) bool {
 	return c.plan.Step(step).IgnoresFailure() && !c.reverting && c.vertices[step].intention != logbook.IntendRevert && c.restartingScope(step) < 0
 }
 
-// tolerate records a failure that is ignored, with the default result of the step.
-func (c *core) tolerate(step int, attempt logbook.Attempt, now time.Time) {
-	attempt.Result = c.plan.Step(step).DefaultResult()
-	v := &c.vertices[step]
-	v.result, v.fields = attempt.Result, nil
-	c.noteFailure(step)
-	c.advance(step, onTolerate, logbook.AtomChange{Intention: logbook.IntendIgnore, Attempts: []logbook.Attempt{attempt}}, now)
+// tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
+// recorded already. If the step has not the option itself, its element of an each has failed: the steps
+// behind it are left out.
+func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
+	change := logbook.AtomChange{Intention: logbook.IntendIgnore}
+	if attempt != nil {
+		attempt.Result = c.plan.Step(step).DefaultResult()
+		change.Attempts = []logbook.Attempt{*attempt}
+		c.vertices[step].result, c.vertices[step].fields = attempt.Result, nil
+		c.noteFailure(step)
+	}
+	c.advance(step, onTolerate, change, now)
+	c.leaveOutBehind(step, now)
 	if !c.broken {
 		c.release(step, now)
 	}
@@ -53,17 +59,23 @@ func (f *facts) ignoredFailure(step int) json.RawMessage {
 	if v.phase != tolerated {
 		return null
 	}
-	told := struct {
-		Kind    string         `json:"kind"`
-		Message string         `json:"message"`
-		Code    int            `json:"code,omitempty"`
-		Details logbook.Values `json:"details,omitempty"`
-	}{v.failure.Kind, v.failure.Message, v.failure.Code, v.failure.Details}
-	value, err := json.Marshal(told)
+	value, err := json.Marshal(toldOf(v.failure))
 	if err != nil {
 		panic("internal error: cannot encode a recorded failure: " + err.Error())
 	}
 	return value
+}
+
+// toldFailure is a failure as later steps get it.
+type toldFailure struct {
+	Kind    string         `json:"kind"`
+	Message string         `json:"message"`
+	Code    int            `json:"code,omitempty"`
+	Details logbook.Values `json:"details,omitempty"`
+}
+
+func toldOf(failure *logbook.Failure) toldFailure {
+	return toldFailure{failure.Kind, failure.Message, failure.Code, failure.Details}
 }
 
 // leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a

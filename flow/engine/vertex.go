@@ -13,7 +13,7 @@ import (
 //
 //	unbegun ──► executing ──► succeeded ──► restarting ──► executing    (retries only)
 //	  │ ▲         │ ▲ ├─────► failed ◄── left
-//	  ▼ │         ▼ │ ├─────► tolerated
+//	  ▼ │         ▼ │ ├─────► tolerated ◄── failed
 //	ignored     waiting └───► left ──► executing
 //
 //	waiting, left, succeeded, failed, tolerated, restarting ──► toUndo ◄──► undoing ──► stuck
@@ -66,7 +66,7 @@ var moves = [phases][events]phase{
 	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing},
 	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onTolerate: tolerated, onLoss: left},
 	succeeded:  {onRevert: toUndo, onUndo: undoing, onRestart: restarting},
-	failed:     {onRevert: toUndo, onUndo: undoing},
+	failed:     {onTolerate: tolerated, onRevert: toUndo, onUndo: undoing},
 	tolerated:  {onRevert: toUndo, onUndo: undoing},
 	restarting: {onBegin: executing, onRevert: toUndo, onUndo: undoing, onRestart: restarting},
 	toUndo:     {onSuccess: undone, onUndo: undoing},

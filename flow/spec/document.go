@@ -213,6 +213,9 @@ type Each struct {
 	Place  string    `json:"place,omitempty"`
 	AtOnce int       `json:"at_once,omitempty"` // 0: all
 	Gather Arguments `json:"gather,omitempty"`  // values that the instances provide, with the names of their lists
+	// MaxFailures is how many elements may fail: a number, or a share such as "10%"; nil: the each ignores none.
+	MaxFailures json.RawMessage `json:"max_failures,omitempty"`
+	Failures    string          `json:"failures,omitempty"` // the symbol of their list
 }
 
 // provided are the symbols that an each gives to its instances and to others.
@@ -223,6 +226,9 @@ func (e *Each) provided() []string {
 	provided := slices.AppendSeq([]string{e.As}, maps.Values(e.Gather))
 	if e.Place != "" {
 		provided = append(provided, e.Place)
+	}
+	if e.Failures != "" {
+		provided = append(provided, e.Failures)
 	}
 	return provided
 }
