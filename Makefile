@@ -17,7 +17,7 @@ api: ## the Go code of the .proto files; the plugins are pinned in go.mod
 	go run ./api/generate
 
 bench: ## three processes beside a bare raft group, on this disk, in this run; ARGS=-full for a long one
-	go run ./bench $(ARGS)
+	cd bench && go run . $(ARGS)
 
 packages: ## binaries, deb, rpm, image tree, SBOM and checksums of HEAD in dist/, which must not exist
 	deploy/build/packages dist

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/conductord/conductord/bench/load"
+	"github.com/conductord/conductord/internal/load"
 )
 
 // backupCallers post meanwhile.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )

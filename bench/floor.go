@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/bench/bareraft"
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const floorMembers = 3

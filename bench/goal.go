@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // goal is a bound for a figure. A missed goal does not fail the run; the report shows it.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard"
 )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/conductord/conductord/bench/load"
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/load"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/test/attack"
 )

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/raftboard/node"
 )
 

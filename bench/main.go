@@ -2,8 +2,8 @@
 // and three processes of bare hashicorp/raft on the same machine and disk,
 // under the same load in turns.
 //
-//	go run ./bench
-//	go run ./bench -full
+//	cd bench && go run .
+//	cd bench && go run . -full
 //
 // Each pair of runs has new clusters, so no run pays for the remains of an earlier one.
 // The result is the ratio of the two sides of a pair: absolute figures drift with the
@@ -29,20 +29,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/conductord/conductord/bench/bareraft"
+	"github.com/conductord/conductord/cmd/local"
 )
 
-const (
-	mainPackage = "github.com/conductord/conductord/cmd/conductord"
-	// floorMode is how this program starts itself as a process of the floor.
-	floorMode = "floor"
-)
+// floorMode is how this program starts itself as a process of the floor.
+const floorMode = "floor"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -79,7 +76,8 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if o.binary == "" {
 		o.binary = filepath.Join(dir, "conductord")
-		if err := build(ctx, o.binary); err != nil {
+		progress("building conductord")
+		if err := local.Build(ctx, o.binary); err != nil {
 			return err
 		}
 	}
@@ -113,16 +111,6 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	if r.failed() {
 		return errors.New("something could not be measured; see above")
-	}
-	return nil
-}
-
-func build(ctx context.Context, binary string) error {
-	progress("building conductord")
-	command := exec.CommandContext(ctx, "go", "build", "-o", binary, mainPackage)
-	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("cannot build conductord: %w", err)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // report is everything that was measured.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const second = time.Second

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/bench/bareraft"
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/internal/longtest"
 )
 
@@ -35,7 +36,7 @@ func TestRun(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "conductord")
-	if err := build(ctx, binary); err != nil {
+	if err := local.Build(ctx, binary); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

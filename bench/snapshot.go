@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const (

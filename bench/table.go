@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // fsyncsPerWrite is the number of fsyncs per write of a log store. raft-boltdb syncs the

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 )

@@ -7,9 +7,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const (

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/longtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -36,6 +37,8 @@ func (f *tireless) registry(t *testing.T) *flow.Registry {
 // undone, although no atom keeps so many attempts.
 func TestLongHistoriesEnd(t *testing.T) {
 	never := func(context.Context, int64) error { return errors.New("never") }
+	rounds := longtest.Rounds(5, 100) // of 100 tries each: more than logbook.KeptAttempts
+	tries := int64(100 * rounds)
 	for _, row := range []struct {
 		name    string
 		rounds  int
@@ -46,21 +49,21 @@ func TestLongHistoriesEnd(t *testing.T) {
 		tries   int64
 		back    int64 // how often the step before is undone
 	}{
-		{"every round of a retry is used up", 100, nil, never, false, jobs.OutcomeReverted, 10_000, 1},
-		{"the job is tried for ever", 1, &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1, Delay: jobs.MinRetryDelay}, OnFailure: jobs.FailureRetries},
+		{"every round of a retry is used up", rounds, nil, never, false, jobs.OutcomeReverted, tries, 1},
+		{"the job is retried without a limit", 1, &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1, Delay: jobs.MinRetryDelay}, OnFailure: jobs.FailureRetries},
 			func(_ context.Context, number int64) error {
-				if number <= 11_000 {
+				if number <= tries {
 					return errors.New("not yet")
 				}
 				return nil
-			}, false, jobs.OutcomeSuccess, 11_001, 110},
-		{"a person has it undone", 100, nil,
+			}, false, jobs.OutcomeSuccess, tries + 1, int64(rounds)},
+		{"an operator cancels it", rounds, nil,
 			func(_ context.Context, number int64) error {
-				if number == 9_990 {
+				if number == tries-10 {
 					time.Sleep(time.Minute) // until it is cancelled
 				}
 				return errors.New("never")
-			}, true, jobs.OutcomeCancelled, 9_990, 1},
+			}, true, jobs.OutcomeCancelled, tries - 10, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

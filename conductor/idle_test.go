@@ -70,13 +70,16 @@ func TestDecidingAboutWaitingJobs(t *testing.T) {
 	}
 }
 
-// errand is a flow whose second step is done an hour after it was begun; undoing
-// it may take another hour.
+// errandWait is the wait of an errand's second step.
+const errandWait = 10 * time.Minute
+
+// errand is a flow whose second step waits once before it is done. If slowly is set, its revert
+// waits once too.
 func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	later := func(ctx context.Context, what string, wait bool) error {
 		p.note(what)
 		if wait && flow.CallFrom(ctx).Asked == 0 {
-			return flow.NotYet(time.Hour)
+			return flow.NotYet(errandWait)
 		}
 		return nil
 	}
@@ -107,15 +110,15 @@ func TestOrdersFindWaitingJobs(t *testing.T) {
 		claims  int
 		done    string
 	}{
-		{name: "none", took: time.Hour, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
+		{name: "none", took: errandWait, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
 		{name: "undo", orders: []func(*testing.T, cluster, jobs.Job) error{undo},
 			outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 2, done: "fly, ask, undo ask, undo fly"},
 		{name: "undo what takes its time", slowly: true, orders: []func(*testing.T, cluster, jobs.Job) error{undo},
-			took: time.Hour, outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 3, done: "fly, ask, undo ask, undo ask, undo fly"},
+			took: errandWait, outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 3, done: "fly, ask, undo ask, undo ask, undo fly"},
 		{name: "leave", orders: []func(*testing.T, cluster, jobs.Job) error{stop},
 			outcome: jobs.OutcomeCancelled, flow: logbook.FlowSuspended, claims: 1, done: "fly, ask"},
 		{name: "suspend, resume", orders: []func(*testing.T, cluster, jobs.Job) error{suspend, resume},
-			took: time.Hour, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
+			took: errandWait, outcome: jobs.OutcomeSuccess, flow: logbook.FlowSuccess, claims: 2, done: "fly, ask, ask, drive"},
 		{name: "suspend, undo", orders: []func(*testing.T, cluster, jobs.Job) error{suspend, undo},
 			outcome: jobs.OutcomeCancelled, flow: logbook.FlowReverted, claims: 2, done: "fly, ask, undo ask, undo fly"},
 	} {

@@ -56,6 +56,7 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 		return nil, c.failed(root)
 	}
 	c.checkNumberedNames()
+	c.checkFailureNames()
 	c.place(root, nil)
 	for _, stage := range []func(){c.prune, c.number, c.resolve} {
 		if len(c.faults) > 0 {
@@ -93,22 +94,26 @@ type compiler struct {
 	takeover TakeoverPolicy
 	failure  FailurePolicy
 	graphs   []placedGraph // those with deciders
+	nodes    []span        // steps and flows in the order in which they are placed
+	node     int           // the node that is placed
 
 	// Of each: the instance that is placed, and where values are seen.
-	at         string            // the numbers of the instance
-	instance   int32             // of the instance
-	instances  []instance        // the first is the flow
-	instanceOf []int32           // by vertex
+	at         string     // the numbers of the instance
+	instance   int32      // of the instance
+	instances  []instance // the first is the flow
+	instanceOf []int32    // by vertex
+	turns      []placedTurns
 	closings   []closing         // of openings that gather
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
+	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
 	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool), holds: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf), values: make(map[string]bool),
-		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
+		node: -1, instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool), ignoring: make(map[string]bool)}
 	for _, input := range o.Inputs {
 		c.plan.inputs[input], c.values[input] = true, true
 	}
@@ -215,6 +220,10 @@ func (c *compiler) surveyStep(step *Step) {
 	if err := c.limits.CheckValues("injected value", step.injected); err != nil {
 		c.fault(ErrInvalid, "step %q: %w", step.name, err)
 	}
+	if c.ignoring[step.name] = step.ignoresFailure; step.ignoresFailure {
+		c.surveyIgnored(step)
+		c.values[FailureName(step.name)] = true
+	}
 	if c.names[step.name] {
 		c.fault(ErrDuplicate, "two steps are named %q", step.name)
 	}
@@ -258,6 +267,9 @@ func quoted(node Node) string {
 // place adds a node's vertices behind the vertices that the node waits for, and returns the
 // vertices at its end.
 func (c *compiler) place(node Node, before []int32) []int32 {
+	number := len(c.nodes)
+	c.nodes, c.node = append(c.nodes, span{from: len(c.vertices), parent: c.node}), number
+	defer func() { c.nodes[number].end, c.node = len(c.vertices), c.nodes[number].parent }()
 	flow, ok := node.(*Flow)
 	if !ok {
 		if !c.keeps(node.(*Step)) {
@@ -373,6 +385,7 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	if step != nil && c.failure == HoldOnFailure {
 		c.plan.holds[step.name] = true
 	}
+	c.plan.noReturn = c.plan.noReturn || step != nil && step.noReturn
 	c.vertices, c.instanceOf = append(c.vertices, step), append(c.instanceOf, c.instance)
 	c.edges = append(c.edges, nil)
 	for _, v := range before {
@@ -427,8 +440,13 @@ func (c *compiler) number() {
 		c.plan.steps[step], c.plan.index[s.name] = s, step
 		step++
 	}
+	c.plan.made = make([]int32, len(numbers))
+	for v, number := range numbers {
+		c.plan.made[number] = int32(v)
+	}
 	c.numberScopes(numbers)
 	c.numberInstances(numbers)
+	c.numberTurns(numbers)
 	c.numberChoices(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))

@@ -152,6 +152,7 @@ func TestFaults(t *testing.T) {
 		{"no task", flow.NewStep("a", nil), []error{flow.ErrInvalid}, "no task"},
 		{"rebinding what is not there", flow.NewStep("a", idle{}, flow.Rebind(map[string]string{"x": "y"})), []error{flow.ErrInvalid}, `"x"`},
 		{"requiring twice", step("a needs:x,x"), []error{flow.ErrInvalid}, "twice"},
+		{"repeatable point of no return", flow.NewStep("a", idle{}, flow.Repeatable(), flow.PointOfNoReturn()), []error{flow.ErrInvalid}, "point of no return"},
 		{"at most once, tried thrice", flow.NewStep("a", idle{}, flow.AtMostOnce(), flow.Retry(flow.Backoff{Attempts: 3})), []error{flow.ErrInvalid}, "at most once"},
 		{"too many attempts", flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{Attempts: logbook.MaxAttempts + 1})), []error{flow.ErrInvalid}, "attempts"},
 		{"a negative timeout", flow.NewStep("a", idle{}, flow.Timeout(-1)), []error{flow.ErrInvalid}, "timeout"},

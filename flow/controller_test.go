@@ -246,7 +246,7 @@ func TestRetriesInGraphs(t *testing.T) {
 // TestOptionsFit: an option of steps is none of retries, and the other way round, for the compiler.
 func TestOptionsFit(t *testing.T) {
 	for name, option := range map[string]flow.StepOption{
-		"Timeout": flow.Timeout(1), "Retry": flow.Retry(flow.Backoff{}), "AtMostOnce": flow.AtMostOnce(), "Uninterruptible": flow.Uninterruptible(),
+		"Timeout": flow.Timeout(1), "Retry": flow.Retry(flow.Backoff{}), "AtMostOnce": flow.AtMostOnce(), "PointOfNoReturn": flow.PointOfNoReturn(), "Uninterruptible": flow.Uninterruptible(),
 		"RevertRequires": flow.RevertRequires("x"), "WaitAtMost": flow.WaitAtMost(1), "Concurrency": flow.Concurrency("k", 1), "Priority": flow.Priority(1),
 	} {
 		if _, both := option.(flow.RetryOption); both {

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/conductord/conductord/logbook"
@@ -11,7 +12,8 @@ import (
 // Depth is how far the no of a decider reaches.
 type Depth int
 
-// The depths, widest first. If several deciders say no, the widest depth counts.
+// The depths, widest first. If several deciders say no, the widest depth counts. A no does not reach
+// a step through one provider of a value while another provider of the value is not ignored.
 const (
 	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
 	// its flow again; the decider then decides again.
@@ -35,7 +37,8 @@ func (d Depth) String() string {
 
 // Decider is a predicate over results: it decides whether the node at the end of a link runs. The
 // results, by step name, are those of the steps at the start of all links with deciders into the
-// node. Ignored steps have none.
+// node. Ignored steps have none. If the failure of a step is ignored, the step's default result, if any,
+// is its result, and the failure is under FailureName of the step.
 //
 // The loop that drives the flow calls the decider when everything before the node is done, so it
 // must not block. It should return the same answer for the same results. The answer is recorded
@@ -48,11 +51,17 @@ type LinkOption func(*link)
 
 // Decide puts a decider on a link, under a name for display. If the answer is no, the node is
 // ignored: it never runs, is never reverted, and counts as done for the steps behind it. Those
-// steps find its values absent: an optional argument is left out, and a missing required argument
-// is a failure. A decider is not called and does not count if all its steps were ignored.
+// steps get its values from another provider, or find them absent: an optional argument is left
+// out, and a missing required argument is a failure. A decider is not called and does not count if all its steps were ignored.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
+
+// Otherwise makes a link the alternative to a condition: the node at its end runs exactly if the
+// deciders of the node at its start have said no. It does not wait for that node, but for the
+// steps that decide about it. If that node is an alternative itself, only one node of the chain
+// runs. If no decider counts, because all their steps were ignored, the node is ignored.
+func Otherwise() LinkOption { return func(l *link) { l.otherwise = true } }
 
 // Reaching sets how far a no reaches. Default: DepthAll.
 func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reaches = depth, true } }
@@ -132,6 +141,9 @@ type LinkDecider struct {
 	From []Steps
 	// Values are the values of a Question.
 	Values []Wire
+	// Of are the deciders of another node. If there are any, the answer is yes if one of them says
+	// no, and From and Values are empty: see Otherwise.
+	Of []LinkDecider
 
 	decider  Decider
 	question *Question
@@ -165,20 +177,31 @@ func (p *Plan) ChoiceAt(gate int) (int, bool) {
 	return choice, ok
 }
 
-// Ignored returns the steps that a no of this depth ignores, in order.
+// Ignored returns the steps that a no of this depth ignores, in order, if no step was ignored
+// before.
 func (p *Plan) Ignored(choice int, depth Depth) []int {
+	return p.IgnoredBeside(choice, depth, func(int) bool { return false })
+}
+
+// IgnoredBeside is Ignored when other steps were ignored before. A step that can get each of its
+// required values from a provider that is not ignored is not ignored because of another provider.
+func (p *Plan) IgnoredBeside(choice int, depth Depth, ignored func(step int) bool) []int {
+	if len(p.joins) == 0 || depth == DepthAtom {
+		return p.reached(choice, depth)
+	}
+	return p.spread(choice, depth, ignored)
+}
+
+// reached returns the steps that a no reaches, in order, as if each step had one provider of each
+// value.
+func (p *Plan) reached(choice int, depth Depth) []int {
 	c := &p.choices[choice]
-	children := []int{c.child}
-	switch depth {
-	case DepthAll:
-		return p.behind(c)
-	case DepthFlow:
-		children = append(children, c.graph.behind(c.child)...)
-	case DepthNeighbors:
-		children = append(children, c.graph.next[c.child]...)
+	if depth == DepthAll {
+		_, vertices := p.behind(c)
+		return vertices[:sort.SearchInts(vertices, p.Len())]
 	}
 	var steps []int
-	for _, child := range children {
+	for _, child := range append([]int{c.child}, c.reached(depth)...) {
 		part := c.graph.places[child]
 		for step := part.First; step < part.End; step++ {
 			steps = append(steps, step)
@@ -188,9 +211,20 @@ func (p *Plan) Ignored(choice int, depth Depth) []int {
 	return steps
 }
 
-// behind returns all steps after a choice, in its scope or its instance of an each,
-// whichever is smaller.
-func (p *Plan) behind(c *Choice) []int {
+// reached are the other children of the graph that a no reaches which is not DepthAll.
+func (c *Choice) reached(depth Depth) []int {
+	switch depth {
+	case DepthFlow:
+		return c.graph.behind(c.child)
+	case DepthNeighbors:
+		return c.graph.next[c.child]
+	}
+	return nil
+}
+
+// behind returns all vertices after a choice, in its scope or its instance of an each,
+// whichever is smaller, by number and in a list of ascending numbers.
+func (p *Plan) behind(c *Choice) (seen []bool, vertices []int) {
 	within := &Scope{End: p.Len(), GateFrom: p.Len(), GateEnd: len(p.next)}
 	for i := range p.scopes {
 		if p.scopes[i].Holds(c.Gate) {
@@ -200,26 +234,24 @@ func (p *Plan) behind(c *Choice) []int {
 	if instance := &p.instances[c.instance]; c.instance > 0 && (within.Retry < instance.Retry || within.End > instance.End) {
 		within = instance
 	}
-	seen := make(map[int]bool)
-	var steps []int
+	seen = make([]bool, len(p.next))
 	stack := []int{c.Gate}
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		for _, next := range p.next[top] {
-			v := int(next)
-			if seen[v] || !within.Holds(v) {
-				continue
-			}
-			seen[v] = true
-			stack = append(stack, v)
-			if v < p.Len() {
-				steps = append(steps, v)
+			if v := int(next); !seen[v] && within.Holds(v) {
+				seen[v] = true
+				stack = append(stack, v)
 			}
 		}
 	}
-	slices.Sort(steps)
-	return steps
+	for v, found := range seen {
+		if found {
+			vertices = append(vertices, v)
+		}
+	}
+	return seen, vertices
 }
 
 // placedGraph is a graph with deciders, and the vertices placed for it.
@@ -233,16 +265,43 @@ type placedGraph struct {
 	places   []span
 }
 
-// decidingLinks are the links of a graph that have deciders, by the node they lead to.
+// decidingLinks are the links of a graph that have deciders, by the node they lead to. A link with
+// Otherwise is one link for each node that must not run, without a start.
 func decidingLinks(flow *Flow) map[string][]link {
 	var found map[string][]link
+	var alternatives []link
 	for _, l := range flow.links {
-		if l.decides || l.question != nil {
+		switch {
+		case l.otherwise:
+			alternatives = append(alternatives, l)
+		case l.decides || l.question != nil:
 			if found == nil {
 				found = make(map[string][]link)
 			}
 			found[l.to] = append(found[l.to], l)
 		}
+	}
+	chained := make(map[string][]link, len(alternatives))
+	for _, l := range alternatives {
+		seen := map[string]bool{l.to: true}
+		for at := []string{l.from}; len(at) > 0; at = at[1:] {
+			if of := found[at[0]]; len(of) > 0 && !seen[at[0]] {
+				names := make([]string, len(of))
+				for i := range of {
+					names[i] = of[i].name
+				}
+				chained[l.to] = append(chained[l.to], link{to: l.to, name: "not (" + strings.Join(names, " and ") + ")", decides: true, depth: l.depth, of: of})
+			}
+			seen[at[0]] = true
+			for _, earlier := range alternatives {
+				if earlier.to == at[0] && !seen[earlier.from] {
+					at = append(at, earlier.from)
+				}
+			}
+		}
+	}
+	for to, links := range chained { // found is not nil: they are alternatives to something in it
+		found[to] = append(found[to], links...)
 	}
 	return found
 }
@@ -252,6 +311,10 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 	switch {
 	case l.question != nil:
 		c.checkQuestion(flow, l)
+	case l.otherwise && l.decides:
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has a decider, and is an alternative to others", flow.name, l.from, l.to)
+	case l.otherwise:
+		c.checkOtherwise(flow, l)
 	case !l.decides && l.reaches:
 		c.fault(ErrInvalid, "the link of graph %q from %q to %q says how far a no reaches, and has nobody to say it", flow.name, l.from, l.to)
 	case l.depth < DepthAll || l.depth > DepthAtom:
@@ -262,6 +325,34 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 		if err := c.limits.CheckName("decider", l.name); err != nil {
 			c.fault(ErrInvalid, "the link of graph %q from %q to %q: %w", flow.name, l.from, l.to, err)
 		}
+	}
+}
+
+// checkOtherwise reports an alternative to a node without a condition, or to itself.
+func (c *compiler) checkOtherwise(flow *Flow, l link) {
+	conditional, next := false, map[string][]string{}
+	for _, other := range flow.links {
+		conditional = conditional || other.to == l.from && (other.decides || other.question != nil || other.otherwise)
+		if other.otherwise {
+			next[other.to] = append(next[other.to], other.from)
+		}
+	}
+	seen := map[string]bool{}
+	for at := []string{l.from}; len(at) > 0; at = at[1:] {
+		if at[0] == l.to {
+			c.fault(ErrCycle, "in graph %q, %q is an alternative to itself", flow.name, l.to)
+			return
+		}
+		if !seen[at[0]] {
+			seen[at[0]] = true
+			at = append(at, next[at[0]]...)
+		}
+	}
+	if !conditional {
+		c.fault(ErrInvalid, "in graph %q, %q is an alternative to %q, which has no condition", flow.name, l.to, l.from)
+	}
+	if l.depth < DepthAll || l.depth > DepthAtom {
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the %s, which there is not", flow.name, l.from, l.to, l.depth)
 	}
 }
 
@@ -286,17 +377,50 @@ func (c *compiler) numberChoices(numbers []int32) {
 			}
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
 				instance: int(placed.instance), id: ChoiceID{graph: placed.flow, at: placed.at, child: i}}
-			for _, l := range links {
-				if l.question != nil {
-					choice.Deciders = append(choice.Deciders, c.questioned(l.question, graph, index))
-					continue
-				}
-				choice.Deciders = append(choice.Deciders, LinkDecider{Name: l.name, Depth: l.depth, From: []Steps{graph.places[index[l.from]]}, decider: l.decider})
-			}
+			choice.Deciders = decidersOf(links, graph, index)
 			p.choiceAt[choice.Gate] = len(p.choices)
 			p.choices = append(p.choices, choice)
 		}
 	}
+}
+
+// decidersOf are the deciders of links into one node of a graph.
+func decidersOf(links []link, graph *choiceGraph, index map[string]int) []LinkDecider {
+	deciders := make([]LinkDecider, len(links))
+	for i, l := range links {
+		deciders[i] = LinkDecider{Name: l.name, Depth: l.depth, decider: l.decider, question: l.question}
+		switch {
+		case len(l.of) > 0:
+			deciders[i].Of = decidersOf(l.of, graph, index)
+		case l.question != nil:
+			deciders[i].From = l.question.inside(graph, index)
+		default:
+			deciders[i].From = []Steps{graph.places[index[l.from]]}
+		}
+	}
+	return deciders
+}
+
+// leaves are the deciders that are asked: those of the choice, and those that its alternatives
+// stand for.
+func (c *Choice) leaves() []*LinkDecider {
+	var leaves []*LinkDecider
+	for i := range c.Deciders {
+		leaves = append(leaves, c.Deciders[i].Leaves()...)
+	}
+	return leaves
+}
+
+// Leaves are the deciders that are asked for the answer: the decider itself, or those in Of.
+func (v *LinkDecider) Leaves() []*LinkDecider {
+	if len(v.Of) == 0 {
+		return []*LinkDecider{v}
+	}
+	leaves := make([]*LinkDecider, len(v.Of)) // deciders of links, which stand for no others
+	for i := range v.Of {
+		leaves[i] = &v.Of[i]
+	}
+	return leaves
 }
 
 // stepsOf returns the steps among the vertices of a span; their numbers are consecutive.

@@ -30,6 +30,11 @@ func TestFaultsOfDeciders(t *testing.T) {
 		{"nothing to decide about", flow.Graph("g", step("a"), flow.Linear("b")).Link("a", "b", flow.Decide("d", always)), flow.ErrInvalid, "a flow without steps"},
 		{"not there", graph().Link("a", "c", flow.Decide("d", always)), flow.ErrUnknownNode, `"c"`},
 		{"not in a graph", flow.Linear("l", steps("a", "b")...).Link("a", "b", flow.Decide("d", always)), flow.ErrInvalid, "only a graph"},
+		{"an alternative to nothing", graph(flow.Otherwise()), flow.ErrInvalid, `"b" is an alternative to "a", which has no condition`},
+		{"an alternative with a decider", graph(flow.Otherwise(), flow.Decide("d", always)), flow.ErrInvalid, "is an alternative to others"},
+		{"an alternative to itself", graph(flow.Otherwise()).Link("b", "a", flow.Otherwise()), flow.ErrCycle, `"b" is an alternative to itself`},
+		{"an alternative to what is not there", graph().Link("c", "a", flow.Otherwise()), flow.ErrUnknownNode, `"c"`},
+		{"an alternative to no such depth", graph(flow.Otherwise(), flow.Reaching(4)), flow.ErrInvalid, "depth 4"},
 		{"backwards", graph().Link("b", "a", flow.Decide("d", always)), flow.ErrCycle, "a → b → a"},
 	} {
 		_, err := flow.Compile(row.root)
@@ -71,6 +76,31 @@ func TestDecidersAreDrawn(t *testing.T) {
 	}
 	if drawn := plan.Mermaid(); !strings.Contains(drawn, `n0 -->|"if cheap"| n1`) {
 		t.Errorf("drawn:\n%s", drawn)
+	}
+}
+
+// TestAlternativesAreDrawn: an alternative waits for what decides about the other node, and not for
+// that node.
+func TestAlternativesAreDrawn(t *testing.T) {
+	graph := flow.Graph("g", steps("c", "b", "a")...).Link("b", "c", flow.Otherwise(), flow.Reaching(flow.DepthAtom)).Link("a", "b", flow.Decide("cheap", always))
+	plan, err := flow.Compile(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if outline := plan.Outline(); !strings.Contains(outline, ". c: this only if not (cheap) (else atom)") {
+		t.Errorf("the outline is:\n%s", outline)
+	}
+	if drawn := plan.Mermaid(); !strings.Contains(drawn, `n0 -->|"if not (cheap)"| n`) {
+		t.Errorf("drawn:\n%s", drawn)
+	}
+	for number, step := range plan.Steps() {
+		if before := plan.Predecessors(number); step.Name() != "a" && (len(before) != 1 || before[0] != 0) {
+			t.Errorf("%s waits for %v", step.Name(), before)
+		}
+	}
+	plain, err := flow.Compile(flow.Graph("g", steps("c", "b", "a")...).Link("a", "c", flow.Decide("not (cheap)", always), flow.Reaching(flow.DepthAtom)).Link("a", "b", flow.Decide("cheap", always)))
+	if err != nil || plain.Definition().Hash == plan.Definition().Hash {
+		t.Errorf("an alternative has the definition of a decider, %v", err)
 	}
 }
 

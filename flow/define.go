@@ -26,6 +26,9 @@ func (p *Plan) define() logbook.Definition {
 		for _, part := range [...]string{s.Name, string(s.Kind), s.Version, s.Ports, s.Place} {
 			text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
 		}
+		if s.NoReturn {
+			text = append(text, "no return"...)
+		}
 		hash.Write(text)
 		text = text[:0]
 	}
@@ -45,6 +48,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
 		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
+		steps[i].NoReturn = step.noReturn
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}
@@ -65,17 +69,25 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 			continue
 		}
 		for _, decider := range p.choices[choice].Deciders {
-			for _, from := range decider.From {
-				for step := from.First; step < from.End; step++ {
-					gates[i] += fingerprint("decides", p.steps[step].name, decider.Name, decider.Depth.String())
-				}
-			}
-			for _, wire := range decider.Values {
-				gates[i] += fingerprint("decides by", wire.Reference(), decider.Name, decider.Depth.String())
+			gates[i] += p.deciderPrint("decides", &decider)
+			for j := range decider.Of {
+				gates[i] += p.deciderPrint("decides otherwise, to depth "+decider.Depth.String(), &decider.Of[j])
 			}
 		}
 	}
 	return gates
+}
+
+func (p *Plan) deciderPrint(kind string, decider *LinkDecider) (sum uint64) {
+	for _, from := range decider.From {
+		for step := from.First; step < from.End; step++ {
+			sum += fingerprint(kind, p.steps[step].name, decider.Name, decider.Depth.String())
+		}
+	}
+	for _, wire := range decider.Values {
+		sum += fingerprint(kind+" by", wire.Reference(), decider.Name, decider.Depth.String())
+	}
+	return sum
 }
 
 // awaited is the fingerprint of a vertex's predecessors. It is a sum, so it depends neither on
@@ -112,6 +124,9 @@ func (s *Step) ports() string {
 	}
 	if s.atMostOnce {
 		sum += fingerprint("at most once")
+	}
+	if s.ignoresFailure {
+		sum += fingerprint("ignores its failure", string(s.defaultResult))
 	}
 	return fingerprintText(sum)
 }

@@ -60,6 +60,7 @@ func TestCompare(t *testing.T) {
 		{"a value of its own, and none", flow.Linear("f", stepOf("a", flow.Requires("input"), flow.Inject(map[string]any{"input": 1}))),
 			flow.Linear("f", stepOf("a", flow.Requires("input"))), `step "a" requires, provides or injects something else`},
 		{"at most once", flow.Linear("f", a), flow.Linear("f", stepOf("a", flow.AtMostOnce())), `step "a" requires, provides or injects something else`},
+		{"a point of no return", flow.Linear("f", a), flow.Linear("f", stepOf("a", flow.PointOfNoReturn())), ""},
 		{"a retry around", flow.Linear("f", a), flow.Linear("f", stepOf("a")).WithRetry(flow.Times("r", 2)), `retry "r" is new; step "a" waits for other steps`},
 		{"a retry of a step's name", flow.Linear("f", a, b), flow.Linear("f", stepOf("b")).WithRetry(flow.Times("a", 2)), `"a" is a retry, and was a step`},
 		{"a decider", graph(), graph(flow.Decide("d", yes)), `step "b" waits for other steps`},

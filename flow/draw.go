@@ -40,6 +40,15 @@ func (e *each) notes() []string {
 	for _, g := range e.gathers {
 		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))
 	}
+	switch {
+	case e.ignores.percent > 0:
+		notes = append(notes, fmt.Sprintf("failures of up to %d%% of the elements are ignored", e.ignores.percent))
+	case e.ignores.given:
+		notes = append(notes, fmt.Sprintf("failures of up to %d elements are ignored", e.ignores.count))
+	}
+	if e.told != "" {
+		notes = append(notes, "lists its failures as "+e.told)
+	}
 	return notes
 }
 
@@ -105,23 +114,42 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.priority != 0 {
 		note("priority %d", step.priority)
 	}
-	if step.atMostOnce {
-		note("at most once")
-	}
-	if step.uninterruptible {
-		note("never interrupted")
-	}
-	if step.repeatable {
-		note("repeatable")
-	}
+	notes = append(notes, step.rules()...)
 	if step.remark != "" {
 		notes = append(notes, step.remark)
 	}
 	return notes
 }
 
+// rules describe how the step may run and fail.
+func (s *Step) rules() (notes []string) {
+	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
+	if s.atMostOnce {
+		note("at most once")
+	}
+	if s.noReturn {
+		note("point of no return")
+	}
+	if s.uninterruptible {
+		note("never interrupted")
+	}
+	if s.repeatable {
+		note("repeatable")
+	}
+	switch {
+	case s.defaultResult != nil:
+		note("its failure is ignored, with the result %.80s", s.defaultResult)
+	case s.ignoresFailure:
+		note("its failure is ignored")
+	}
+	return notes
+}
+
 // Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
+	if len(wire.Others) > 0 {
+		return p.sourceNames(wire)
+	}
 	if wire.Path != "" {
 		path := wire.Path
 		if wire.Name, wire.Path = "", ""; wire.From == FromStore || wire.From >= 0 && wire.Part == PartWhole {
@@ -134,12 +162,16 @@ func (p *Plan) Source(wire Wire) string {
 		return "nothing"
 	case wire.From == FromStep:
 		return "a value of its own"
+	case wire.From == FromEach && wire.Gathered.Failures:
+		return "the failures of each " + p.steps[wire.Gathered.Each].name
 	case wire.From == FromEach:
 		return fmt.Sprintf("%s of each %s", wire.Gathered.Items[0].Symbol, p.steps[wire.Gathered.Each].name)
 	case wire.Part == PartElement:
 		return "an element of " + p.steps[wire.From].name
 	case wire.Part == PartIndex:
 		return "its place in " + p.steps[wire.From].name
+	case wire.Part == PartFailure:
+		return "the failure of " + p.steps[wire.From].name
 	case wire.From == FromStore && wire.Symbol == wire.Name:
 		return "store"
 	case wire.From == FromStore:
@@ -216,8 +248,10 @@ func (p *Plan) draw(l language) string {
 func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
-		if wire.From == from || wire.From == FromEach && wire.Gathered.Items[0].From == from {
-			labels = append(labels, wire.Reference())
+		for _, source := range wire.Sources() {
+			if source.isFrom(from) {
+				labels = append(labels, wire.Reference())
+			}
 		}
 	}
 	for i := range p.choices {

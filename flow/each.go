@@ -70,6 +70,8 @@ type each struct {
 	place   string
 	atOnce  int // 0: all
 	gathers []gather
+	ignores tolerance
+	told    string // the symbol of the list of failures; empty: none
 	faults  []error
 }
 
@@ -97,8 +99,8 @@ func Gather(symbol, as string) EachOption {
 // Place gives the steps of an instance its index in the list, from 0, under the symbol as.
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
-// AtOnce limits the instances of an Each that run in parallel: each instance waits for the one n
-// places before it.
+// AtOnce limits the instances of an Each that run in parallel. They begin in the order of the list:
+// the next one when any has ended. An undo takes them in reverse order, with the same limit.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
@@ -116,6 +118,9 @@ func (e *each) fingerprint() uint64 {
 	sum := fingerprint("element", e.as) + fingerprint("place", e.place)
 	for _, g := range e.gathers {
 		sum += fingerprint("gathers", g.symbol, g.as)
+	}
+	if e.told != "" {
+		sum += fingerprint("failures", e.told)
 	}
 	return sum
 }
@@ -160,9 +165,13 @@ func (c *compiler) surveyEach(flow *Flow, path []Node) {
 	for _, g := range flow.each.gathers {
 		c.values[g.as] = true
 	}
+	if flow.each.told != "" {
+		c.values[flow.each.told] = true
+	}
 	if len(flow.children) != 1 {
 		c.fault(ErrInvalid, "%s has %d bodies; put them into one flow", quoted(flow), len(flow.children))
 	}
+	c.surveyMaxFailures(flow, path)
 }
 
 // checkInstanceName reports a name that would be too long with the indexes of its
@@ -217,25 +226,37 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	}
 	ends, instances := make([][]int32, count), make([]int32, count)
 	outer, at := c.instance, c.at
+	number := len(c.turns)
+	limited := e.atOnce > 1 && count > e.atOnce
+	if limited {
+		c.turns = append(c.turns, placedTurns{opener: opener, atOnce: e.atOnce, elements: make([]span, count)})
+	}
 	for i := range count {
+		behind, from := start, len(c.vertices)
+		switch {
+		case limited:
+			behind = []int32{c.vertex(nil, start)}
+		case e.atOnce == 1 && i > 0:
+			behind = ends[i-1]
+		}
 		c.instance, instances[i] = int32(len(c.instances)), int32(len(c.instances))
 		c.instances = append(c.instances, instance{parent: outer, opener: opener, index: i, each: e, span: span{from: len(c.vertices)}})
 		if c.sizes != nil {
 			c.at = at + "[" + strconv.Itoa(i) + "]"
 		}
-		behind := start
-		if e.atOnce > 0 && i >= e.atOnce {
-			behind = ends[i-e.atOnce]
-		}
 		ends[i] = c.place(flow.children[0], behind)
 		c.instances[instances[i]].span.end = len(c.vertices)
 		c.instance, c.at = outer, at
+		if limited {
+			ends[i] = []int32{c.vertex(nil, ends[i])}
+			c.turns[number].elements[i] = span{from: from, end: len(c.vertices)}
+		}
 	}
 	end := start
 	if count > 0 {
 		end = union(ends)
 	}
-	if len(e.gathers) > 0 && (c.template == nil || c.template.gathering[e.opener.name]) {
+	if (len(e.gathers) > 0 || e.told != "") && (c.template == nil || c.template.gathering[e.opener.name]) {
 		end = []int32{c.vertex(nil, end)}
 		c.closings = append(c.closings, closing{vertex: end[0], opener: opener, each: e, instances: instances})
 	} else {
@@ -258,6 +279,9 @@ func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	for _, g := range e.gathers {
 		whole.provides[g.as] = true
 	}
+	if e.told != "" {
+		whole.provides[e.told] = true
+	}
 	return whole
 }
 
@@ -274,6 +298,7 @@ func (c *compiler) numberInstances(numbers []int32) {
 	}
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
 	depths := make([]int, len(c.instances))
+	c.numberElements(numbers)
 	for i := 1; i < len(c.instances); i++ {
 		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
 		depths[i] = depths[c.instances[i].parent] + 1
@@ -383,9 +408,11 @@ type Gathered struct {
 	Each int
 	// Items are the sources of the values, in the order of the elements.
 	Items []Wire
+	// Failures is set instead of Items in the list of the failures that the each ignores.
+	Failures bool
 }
 
-// Part is which part of an opening's result a wire takes.
+// Part is which part of the provider's record a wire takes.
 type Part int
 
 // The parts.
@@ -393,4 +420,5 @@ const (
 	PartWhole   Part = iota // the list
 	PartElement             // the element with the wire's Index
 	PartIndex               // that Index itself
+	PartFailure             // of any step: its failure, or null
 )

@@ -120,7 +120,7 @@ func TestWhoWaitsForInstances(t *testing.T) {
 	}{
 		{"all at once", flow.Linear("f", each("e", "a"), step("z")), "e: a[0]:e a[1]:e a[2]:e z:a[0],a[1],a[2]"},
 		{"in order", flow.Linear("f", each("e", "a", flow.InOrder()), step("z")), "e: a[0]:e a[1]:a[0] a[2]:a[1] z:a[0],a[1],a[2]"},
-		{"two at once", flow.Linear("f", each("e", "a", flow.AtOnce(2)), step("z")), "e: a[0]:e a[1]:e a[2]:a[0] z:a[0],a[1],a[2]"},
+		{"two at once", flow.Linear("f", each("e", "a", flow.AtOnce(2)), step("z")), "e: a[0]:e a[1]:e a[2]:e z:a[0],a[1],a[2]"},
 		{"a graph waits for what is gathered", flow.Graph("g", step("z needs:ys"), each("e", "a gives:y", flow.Gather("y", "ys"))), "e: a[0]:e a[1]:e a[2]:e z:a[0],a[1],a[2]"},
 	} {
 		plan := grow(t, row.root, map[string]int{"e": 3})

@@ -119,6 +119,9 @@ type link struct {
 	depth    Depth
 	reaches  bool      // a depth was set
 	question *Question // instead of from and decider
+
+	otherwise bool   // see Otherwise
+	of        []link // of an otherwise: the links that decide about the other node
 }
 
 // Linear runs its children one after another: a child starts when the one before has finished

@@ -38,11 +38,21 @@ func (c *compiler) wire(flow *Flow) *wiring {
 			providers[symbol] = append(providers[symbol], i)
 		}
 	}
+	var joined []func()
 	asked := c.asked(flow)
 	for i, child := range flow.children {
 		for _, symbol := range sortedKeys(c.interfaceOf(child).with(asked[child.Name()]).requires) {
-			c.connectProvider(flow, w, linked, i, symbol, providers[symbol])
+			candidates := slices.DeleteFunc(slices.Clone(providers[symbol]), func(provider int) bool { return provider == i })
+			switch {
+			case len(candidates) == 1:
+				w.connect(candidates[0], i)
+			case len(candidates) > 1 && !slices.ContainsFunc(candidates, func(provider int) bool { return linked(i, provider) }):
+				joined = append(joined, func() { c.connectProviders(flow, w, linked, i, symbol, candidates) })
+			}
 		}
+	}
+	for _, connect := range joined { // last: what is conditional depends on the other edges
+		connect()
 	}
 	return w
 }
@@ -67,29 +77,71 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 			continue
 		}
 		c.checkLink(flow, l)
-		w.connect(from, to)
+		if !l.otherwise {
+			w.connect(from, to)
+		}
+	}
+	deciding := decidingLinks(flow)
+	for i, child := range flow.children {
+		for _, l := range deciding[child.Name()] {
+			for _, of := range l.of {
+				for _, name := range of.starts() {
+					if from, ok := index[name]; ok {
+						w.connect(from, i)
+					}
+				}
+			}
+		}
 	}
 }
 
-// connectProvider adds an edge from the one child that provides a name to a child that
-// requires it. It adds none if links put a provider before the child already.
-func (c *compiler) connectProvider(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, providers []int) {
-	candidates := slices.DeleteFunc(slices.Clone(providers), func(provider int) bool { return provider == child })
-	if len(candidates) > 1 && slices.ContainsFunc(candidates, func(provider int) bool { return linked(child, provider) }) {
+// connectProviders adds edges from several children that provide a name to a child that requires
+// it. All of them must be conditional, but for one that comes before the others: then at most one
+// of them need run. The resolver checks that the conditions are different ones.
+func (c *compiler) connectProviders(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, candidates []int) {
+	earlier := slices.DeleteFunc(slices.Clone(candidates), func(candidate int) bool { return linked(candidate, child) })
+	conditional := w.conditional(flow)
+	fits := len(earlier) > 0
+	for _, candidate := range earlier {
+		first := !slices.ContainsFunc(earlier, func(other int) bool { return other != candidate && !linked(other, candidate) })
+		fits = fits && (first || conditional(candidate))
+	}
+	if fits {
+		for _, candidate := range earlier {
+			w.connect(candidate, child)
+		}
 		return
 	}
-	switch len(candidates) {
-	case 0:
-	case 1:
-		w.connect(candidates[0], child)
-	default:
-		names := make([]string, len(candidates))
-		for i, candidate := range candidates {
-			names[i] = flow.children[candidate].Name()
-		}
-		c.fault(ErrAmbiguous, "%s of graph %q requires %q, which %s provide: link one of them to it",
-			quoted(flow.children[child]), flow.name, symbol, strings.Join(names, " and "))
+	names := make([]string, len(candidates))
+	for i, candidate := range candidates {
+		names[i] = flow.children[candidate].Name()
 	}
+	c.fault(ErrAmbiguous, "%s of graph %q requires %q, which %s provide: link one of them to it",
+		quoted(flow.children[child]), flow.name, symbol, strings.Join(names, " and "))
+}
+
+// conditional returns a function that reports whether a decider may have a child ignored, or
+// something in it: a decider before it, or in it.
+func (w *wiring) conditional(flow *Flow) func(child int) bool {
+	deciding := decidingLinks(flow)
+	before := reach(w.previous)
+	return func(child int) bool {
+		if decides(flow.children[child]) {
+			return true
+		}
+		for i, other := range flow.children {
+			if len(deciding[other.Name()]) > 0 && (i == child || before(child, i)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// decides reports whether there is a decider in a node.
+func decides(node Node) bool {
+	flow, ok := node.(*Flow)
+	return ok && (len(decidingLinks(flow)) > 0 || slices.ContainsFunc(flow.children, decides))
 }
 
 // reach returns a function that reports whether one node can be reached from another. It
@@ -246,6 +298,9 @@ func (c *compiler) stepInterface(step *Step) *interfaceOf {
 	}
 	for _, provision := range step.provides {
 		s.provides[provision.Symbol] = true
+	}
+	if step.ignoresFailure {
+		s.provides[FailureName(step.name)] = true
 	}
 	return s
 }

@@ -82,7 +82,8 @@ func (p *Plan) Shadowed() []Shadow {
 		for _, wires := range [][]Wire{p.wires[step], p.reverts[step]} {
 			for i := range wires {
 				wire := &wires[i]
-				if wire.From < 0 || !p.inputs[wire.Symbol] || seen[wire.Symbol] {
+				isDefault := len(wire.Others) > 0 && wire.Others[len(wire.Others)-1].From == FromStore
+				if wire.From < 0 || isDefault || !p.inputs[wire.Symbol] || seen[wire.Symbol] {
 					continue
 				}
 				seen[wire.Symbol] = true

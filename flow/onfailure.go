@@ -26,5 +26,8 @@ func (f *Flow) OnFailure(policy FailurePolicy) *Flow {
 	return f
 }
 
+// PassesPoints reports whether some step is a PointOfNoReturn.
+func (p *Plan) PassesPoints() bool { return p.noReturn }
+
 // Holds reports whether the policy for a step is HoldOnFailure.
 func (p *Plan) Holds(step int) bool { return p.holds[p.steps[step].name] }

@@ -33,14 +33,23 @@ type Plan struct {
 	choiceAt  map[int]int                    // by gate
 	workerOf  map[int]int                    // by step: the one on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
+	turns     []Turns                        // of each that limits its instances
+	turnAt    map[int]TurnPlace              // by gate
+	elements  []Element                      // of each with MaxFailures
+	elementOf []int32                        // by step: the index in elements; -1: none
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	holds     map[string]bool                // steps whose policy is HoldOnFailure, by name
+	noReturn  bool                           // some step is a point of no return
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step
 	consumed  [][]string                     // by step: fields of its result that others cannot do without
+	joins     []join                         // the parts with an argument of several providers
+	asked     map[int][]Wire                 // by the first step of a node: the values by which the node is decided
+	joinedAt  map[int][]int                  // by vertex: the joins that are entered there
+	made      []int32                        // by vertex: its place in the order in which vertices are made
 
 	definition func() logbook.Definition // made at the first use
 }
@@ -61,12 +70,31 @@ type Wire struct {
 	From int
 	// Field is the field of the provider's result; empty: the whole result.
 	Field string
-	// Part and Index are set in a wire from the opening of an each into an instance: the part of
-	// the opening's result, and the index of the element.
+	// Part is the part of the provider's record. Index is set in a wire from the opening of an each
+	// into an instance: the index of the element.
 	Part  Part
 	Index int
 	// Gathered is the list of an each, with FromEach; else nil.
 	Gathered *Gathered
+	// Others are the sources to use if the step in From was skipped: the first one that was not
+	// skipped supplies the value. The last one can be FromStore.
+	Others []Wire
+}
+
+// Sources are all sources of the argument, the preferred one first.
+func (w *Wire) Sources() []Wire {
+	first := *w
+	first.Others = nil
+	return append([]Wire{first}, w.Others...)
+}
+
+// Provider is the step whose skipping leaves the source without a value: the provider, or the
+// opening of an each that gathers. False: the source is no step.
+func (w *Wire) Provider() (step int, ok bool) {
+	if w.From == FromEach {
+		return w.Gathered.Each, true
+	}
+	return w.From, w.From >= 0
 }
 
 // Name is the flow's name.
@@ -106,16 +134,20 @@ func (p *Plan) Inputs() []string {
 	names := make(map[string]bool)
 	for step := range p.steps {
 		for _, wire := range slices.Concat(p.wires[step], p.reverts[step]) {
-			if wire.From == FromStore {
-				names[wire.Symbol] = true
+			for _, source := range wire.Sources() {
+				if source.From == FromStore {
+					names[wire.Symbol] = true
+				}
 			}
 		}
 	}
 	for i := range p.choices {
-		for j := range p.choices[i].Deciders {
-			for _, wire := range p.choices[i].Deciders[j].Values {
-				if wire.From == FromStore {
-					names[wire.Symbol] = true
+		for _, decider := range p.choices[i].leaves() {
+			for _, wire := range decider.Values {
+				for _, source := range wire.Sources() {
+					if source.From == FromStore {
+						names[wire.Symbol] = true
+					}
 				}
 			}
 		}

@@ -17,7 +17,7 @@ func (r *resolver) provide() {
 		if at.instance != 0 {
 			continue
 		}
-		list = slices.Clone(list)
+		list = slices.DeleteFunc(slices.Clone(list), func(p provider) bool { return p.isFailure() })
 		slices.SortFunc(list, func(a, b provider) int { return cmp.Compare(a.step(), b.step()) })
 		for i := range list {
 			value := logbook.DefinedValue{Symbol: at.symbol, Beside: r.beside(list[:i], &list[i], r.masks[at])}
@@ -35,12 +35,29 @@ func (r *resolver) provide() {
 	}
 }
 
+// isFailure reports whether the provider gives a failure, or a list of failures. They are no results.
+func (p *provider) isFailure() bool {
+	wire := Wire{Part: p.part, Gathered: p.gathered}
+	for wire.Gathered != nil && !wire.Gathered.Failures {
+		wire = wire.Gathered.Items[0]
+	}
+	return wire.Part == PartFailure || wire.Gathered != nil
+}
+
 // sourceOf is where the value of a wire in the template comes from.
 func (p *Plan) sourceOf(wire *Wire) *logbook.DefinedSource {
-	if wire.From == FromEach {
-		return &logbook.DefinedSource{Step: p.steps[wire.Gathered.Each].name, Each: p.sourceOf(&wire.Gathered.Items[0])}
+	var source *logbook.DefinedSource
+	sources := wire.Sources()
+	for i := len(sources) - 1; i >= 0; i-- {
+		wire, next := &sources[i], source
+		if wire.From == FromEach {
+			source = &logbook.DefinedSource{Step: p.steps[wire.Gathered.Each].name, Each: p.sourceOf(&wire.Gathered.Items[0])}
+		} else {
+			source = &logbook.DefinedSource{Step: p.steps[wire.From].name, Field: wire.Field, Element: wire.Part == PartElement, Index: wire.Part == PartIndex}
+		}
+		source.Else = next
 	}
-	return &logbook.DefinedSource{Step: p.steps[wire.From].name, Field: wire.Field, Element: wire.Part == PartElement, Index: wire.Part == PartIndex}
+	return source
 }
 
 // step is the step of the provider; of a list, the opening of its each.

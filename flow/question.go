@@ -44,16 +44,17 @@ func (q *Question) arguments() []Argument {
 // asked are the names of the values that questions take, by child.
 func (c *compiler) asked(flow *Flow) map[string][]string {
 	var asked map[string][]string
-	for _, l := range flow.links {
-		if l.question == nil {
-			continue
-		}
-		for _, argument := range l.question.arguments() {
-			if asked == nil {
-				asked = make(map[string][]string)
+	for child, links := range decidingLinks(flow) {
+		for _, l := range links {
+			for _, question := range l.questions() {
+				for _, argument := range question.arguments() {
+					if asked == nil {
+						asked = make(map[string][]string)
+					}
+					name, _ := c.cut(argument.Symbol)
+					asked[child] = append(asked[child], name)
+				}
 			}
-			name, _ := c.cut(argument.Symbol)
-			asked[l.to] = append(asked[l.to], name)
 		}
 	}
 	return asked
@@ -102,16 +103,35 @@ func (c *compiler) checkQuestion(flow *Flow, l link) {
 	}
 }
 
-// questioned is a question at its choice. The steps outside the graph, and the sources of the
-// values, are found with the sources of the arguments.
-func (c *compiler) questioned(q *Question, graph *choiceGraph, index map[string]int) LinkDecider {
-	decider := LinkDecider{Name: q.Name, Depth: q.Depth, question: q}
+// questions are the questions that decide about the node at the end of the link.
+func (l *link) questions() (questions []*Question) {
+	if l.question != nil {
+		questions = append(questions, l.question)
+	}
+	for i := range l.of {
+		questions = append(questions, l.of[i].questions()...)
+	}
+	return questions
+}
+
+// starts are the nodes that decide at the start of the link.
+func (l *link) starts() []string {
+	if l.question != nil {
+		return l.question.Steps
+	}
+	return []string{l.from}
+}
+
+// inside are the steps in the graph that the question asks. The steps outside it, and the sources of
+// the values, are found with the sources of the arguments.
+func (q *Question) inside(graph *choiceGraph, index map[string]int) []Steps {
+	var inside []Steps
 	for _, name := range q.Steps {
 		if child, inGraph := index[name]; inGraph {
-			decider.From = append(decider.From, graph.places[child])
+			inside = append(inside, graph.places[child])
 		}
 	}
-	return decider
+	return inside
 }
 
 // findAsked finds the steps outside their graphs that questions ask. finish then computes what
@@ -119,8 +139,8 @@ func (c *compiler) questioned(q *Question, graph *choiceGraph, index map[string]
 func (r *resolver) findAsked() {
 	p := r.compiler.plan
 	for i := range p.choices {
-		for j := range p.choices[i].Deciders {
-			choice, decider := &p.choices[i], &p.choices[i].Deciders[j]
+		choice := &p.choices[i]
+		for _, decider := range choice.leaves() {
 			if decider.question == nil {
 				continue
 			}
@@ -144,10 +164,10 @@ func (r *resolver) findAsked() {
 // ask come first.
 func (r *resolver) answer() {
 	p := r.compiler.plan
+	p.asked = make(map[int][]Wire)
 	for i := range p.choices {
 		choice := &p.choices[i]
-		for j := range choice.Deciders {
-			decider := &choice.Deciders[j]
+		for _, decider := range choice.leaves() {
 			for _, step := range decider.outside {
 				if !r.before[choice.Gate].has(r.column[step]) {
 					r.compiler.fault(ErrInvalid, "%s asks step %q, which does not always come before it: have it wait for that step", choice.node(), p.steps[step].name)
@@ -160,16 +180,25 @@ func (r *resolver) answer() {
 			for _, argument := range decider.question.arguments() {
 				decider.Values = append(decider.Values, r.asked(choice, argument))
 			}
+			p.asked[choice.Target.First] = append(p.asked[choice.Target.First], decider.Values...)
 		}
 	}
 }
 
+// asked is the wire of a value that a question takes. The first step of the target takes its place: it
+// comes directly after the choice.
 func (r *resolver) asked(choice *Choice, argument Argument) Wire {
 	argument.Symbol, argument.Path = r.compiler.cut(argument.Symbol)
 	wire := Wire{Argument: argument, From: FromNowhere}
-	switch found := r.nearest(choice.Gate, int32(choice.instance), argument, choice.node()); {
-	case found != nil:
-		found.lead(&wire)
+	step := choice.Target.First
+	switch found, stored := r.allSources(step, int32(choice.instance), argument, choice.node()); {
+	case len(found) > MaxSources:
+		r.compiler.fault(ErrTooLarge, "%s asks for %s, which more than %d steps may provide", choice.node(), described(argument), MaxSources)
+	case len(found) > 0:
+		lead(&wire, found, stored)
+		if len(found) > 1 {
+			r.join(step, found)
+		}
 	case r.compiler.plan.inputs[argument.Symbol]:
 		wire.From = FromStore
 	case !argument.Optional:
@@ -196,8 +225,15 @@ func (p *Plan) stepAround(name, at string) (step int, ok bool) {
 
 // asks reports whether the decider takes something from a step.
 func (v *LinkDecider) asks(step int) bool {
-	return slices.ContainsFunc(v.From, func(from Steps) bool { return from.holds(step) }) ||
-		slices.ContainsFunc(v.Values, func(wire Wire) bool {
-			return wire.From == step || wire.From == FromEach && wire.Gathered.Items[0].From == step
-		})
+	return slices.ContainsFunc(v.Leaves(), func(leaf *LinkDecider) bool {
+		return slices.ContainsFunc(leaf.From, func(from Steps) bool { return from.holds(step) }) ||
+			slices.ContainsFunc(leaf.Values, func(wire Wire) bool {
+				return slices.ContainsFunc(wire.Sources(), func(source Wire) bool { return source.isFrom(step) })
+			})
+	})
+}
+
+// isFrom reports whether a source takes something from a step.
+func (w *Wire) isFrom(step int) bool {
+	return w.From == step || w.From == FromEach && !w.Gathered.Failures && w.Gathered.Items[0].From == step
 }

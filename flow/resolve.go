@@ -21,6 +21,8 @@ type resolver struct {
 	instances []int32  // by step: the instance that contains it
 	providers map[source][]provider
 	masks     map[source]bitset // of symbols with several providers
+	noes      *noes             // nil: not known yet
+	joined    map[int]bool      // by node: it is a join
 }
 
 // source is a symbol in the instance where it is provided.
@@ -67,6 +69,9 @@ func (c *compiler) resolve() {
 		}
 	}
 	r.answer()
+	if c.sizes == nil && len(c.faults) == 0 {
+		r.checkSkips()
+	}
 	for number := range p.consumed {
 		slices.Sort(p.consumed[number])
 		p.consumed[number] = slices.Compact(p.consumed[number])
@@ -74,7 +79,7 @@ func (c *compiler) resolve() {
 }
 
 func newResolver(c *compiler) *resolver {
-	r := &resolver{compiler: c, providers: make(map[source][]provider), masks: make(map[source]bitset)}
+	r := &resolver{compiler: c, providers: make(map[source][]provider), masks: make(map[source]bitset), joined: make(map[int]bool)}
 	r.column = make([]int, c.plan.Vertices())
 	for v := range r.column {
 		r.column[v] = -1
@@ -98,11 +103,17 @@ func newResolver(c *compiler) *resolver {
 			for _, provision := range step.provides {
 				r.add(c.instanceOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
 			}
+			if step.ignoresFailure {
+				r.add(c.instanceOf[v], FailureName(step.base()), provider{vertex: int(c.numbers[v]), part: PartFailure})
+			}
 		case end != nil:
 			for _, g := range end.each.gathers {
 				list := &Gathered{Each: int(c.numbers[end.opener])}
 				lists[end] = append(lists[end], list)
 				r.add(c.instanceOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
+			}
+			if end.each.told != "" {
+				r.add(c.instanceOf[v], end.each.told, provider{vertex: int(c.numbers[v]), gathered: &Gathered{Each: int(c.numbers[end.opener]), Failures: true}})
 			}
 		}
 	}
@@ -172,14 +183,14 @@ func (r *resolver) gather(end *closing, lists []*Gathered) {
 		lists[i].Items = make([]Wire, 0, len(end.instances))
 		for _, instance := range end.instances {
 			wire := Wire{Argument: Argument{Name: g.as, Symbol: g.symbol}, From: FromNowhere}
-			found, rival := r.nearestIn(int(c.numbers[end.vertex]), source{instance: instance, symbol: g.symbol})
+			found, rival := r.sources(int(c.numbers[end.vertex]), source{instance: instance, symbol: g.symbol})
 			switch {
-			case found == nil:
+			case len(found) == 0:
 				c.fault(ErrMissing, "%s gathers %q, which nothing in it provides", each, g.symbol)
 			case rival >= 0:
-				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide, neither after the other", each, g.symbol, r.nameOf(rival), r.nameOf(found.vertex))
+				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide, neither after the other", each, g.symbol, r.nameOf(rival), r.nameOf(found[0].vertex))
 			default:
-				found.lead(&wire)
+				lead(&wire, found, false)
 			}
 			lists[i].Items = append(lists[i].Items, wire)
 		}
@@ -221,6 +232,19 @@ func (r *resolver) reach(words int) {
 	}
 }
 
+// lead makes providers the sources of a wire, and perhaps the store after them.
+func lead(wire *Wire, found []*provider, stored bool) {
+	for _, p := range found[1:] {
+		other := Wire{Argument: wire.Argument}
+		p.lead(&other)
+		wire.Others = append(wire.Others, other)
+	}
+	if stored {
+		wire.Others = append(wire.Others, Wire{Argument: wire.Argument, From: FromStore})
+	}
+	found[0].lead(wire)
+}
+
 func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose string) []Wire {
 	var list []Wire
 	p := r.compiler.plan
@@ -232,12 +256,19 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 			list = append(list, wire)
 			continue
 		}
-		found := r.nearest(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
+		found, stored := r.allSources(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
 		switch {
-		case found != nil:
-			found.lead(&wire)
-			if wire.Field != "" && !wire.Optional {
-				p.consumed[wire.From] = append(p.consumed[wire.From], wire.Field)
+		case len(found) > MaxSources:
+			r.compiler.fault(ErrTooLarge, "step %q requires %s, which more than %d steps may provide", p.steps[step].name, described(argument), MaxSources)
+		case len(found) > 0:
+			lead(&wire, found, stored)
+			for _, provider := range found {
+				if provider.field != "" && !wire.Optional {
+					p.consumed[provider.vertex] = append(p.consumed[provider.vertex], provider.field)
+				}
+			}
+			if len(found) > 1 {
+				r.join(step, found)
 			}
 		case p.inputs[argument.Symbol]:
 			wire.From = FromStore
@@ -250,23 +281,24 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 	return list
 }
 
-// nearest returns the provider that finishes before the vertex and after all other such
-// providers; nil if there is none. The user of the value is for the error.
-func (r *resolver) nearest(vertex int, instance int32, argument Argument, user string) *provider {
+// allSources returns the providers of an argument, the nearest first: the one that finishes before
+// the step and after all other such providers, and those that replace it if it was skipped. stored:
+// the store replaces all of them. The user of the value is for the error.
+func (r *resolver) allSources(step int, instance int32, argument Argument, user string) (found []*provider, stored bool) {
 	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
-		found, rival := r.nearestIn(vertex, source{instance: instance, symbol: argument.Symbol})
+		found, rival := r.sources(step, source{instance: instance, symbol: argument.Symbol})
 		if rival >= 0 {
 			r.compiler.fault(ErrAmbiguous, "%s requires %s, which steps %s and %s provide, neither after the other",
-				user, described(argument), r.nameOf(rival), r.nameOf(found.vertex))
+				user, described(argument), r.nameOf(rival), r.nameOf(found[0].vertex))
 		}
-		if found != nil {
-			return found
+		if len(found) > 0 {
+			return r.outer(step, instance, argument.Symbol, found)
 		}
 	}
-	return nil
+	return nil, false
 }
 
-// nearestIn is nearest within one instance. rival is another provider before the vertex that
+// nearestIn returns the nearest provider within one instance. rival is another provider before the vertex that
 // is not also before the nearest provider; -1: none.
 func (r *resolver) nearestIn(vertex int, at source) (found *provider, rival int) {
 	list := r.providers[at]
@@ -274,17 +306,21 @@ func (r *resolver) nearestIn(vertex int, at source) (found *provider, rival int)
 		// No later provider in the list comes before this one, so either this one is the
 		// nearest or there is no nearest.
 		if r.before[vertex].has(r.column[list[i].vertex]) {
-			return &list[i], r.rival(vertex, list[i].vertex, at)
+			return &list[i], r.rival(vertex, []*provider{&list[i]}, at)
 		}
 	}
 	return nil, -1
 }
 
-func (r *resolver) rival(vertex, chosen int, at source) int {
+// rival returns a provider before the vertex that is neither among the found ones nor before the
+// first of them; -1: none.
+func (r *resolver) rival(vertex int, found []*provider, at source) int {
 	for i, word := range r.masks[at] {
-		left := word & r.before[vertex][i] &^ r.before[chosen][i]
-		if own := r.column[chosen]; own/64 == i {
-			left &^= 1 << (own % 64)
+		left := word & r.before[vertex][i] &^ r.before[found[0].vertex][i]
+		for _, p := range found {
+			if own := r.column[p.vertex]; own/64 == i {
+				left &^= 1 << (own % 64)
+			}
 		}
 		if left != 0 {
 			return slices.Index(r.column, i*64+bits.TrailingZeros64(left))

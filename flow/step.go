@@ -2,6 +2,7 @@ package flow
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -46,6 +47,9 @@ type Step struct {
 	atMostOnce      bool
 	uninterruptible bool
 	repeatable      bool
+	noReturn        bool
+	ignoresFailure  bool
+	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
 	concurrency     concurrency
 	priority        int
@@ -222,6 +226,15 @@ func AtMostOnce() StepOption { return stepOption(func(s *Step) { s.atMostOnce = 
 // Without it, the context of the execution ends: see Interruption. Reverts are never interrupted.
 func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterruptible = true }) }
 
+// PointOfNoReturn declares that a flow does not go back over the step. After the step has succeeded, a
+// failure or a cancellation holds the flow, as with HoldOnFailure. No retry around the step starts its
+// flow again, and operators can only continue the flow forwards.
+//
+// The same applies while the step runs, and when it has failed with an unknown outcome: after a timeout, a
+// panic, a result that cannot be recorded, or a lost process. If the step reports a failure, the flow
+// reverts. The step is never interrupted, and a takeover (UndoLast) does not undo it.
+func PointOfNoReturn() StepOption { return stepOption(func(s *Step) { s.noReturn = true }) }
+
 // Repeatable declares that a second execution after a crash, with other inputs, does no harm. The
 // first attempt then starts before its mark and the results before it are durable: a flow of
 // quick steps needs fewer rounds of the cluster.
@@ -331,7 +344,10 @@ func (s *Step) Again(failures int, last *logbook.Failure) (time.Duration, bool) 
 func (s *Step) AtMostOnce() bool { return s.atMostOnce }
 
 // Uninterruptible reports whether an execution is never interrupted.
-func (s *Step) Uninterruptible() bool { return s.uninterruptible }
+func (s *Step) Uninterruptible() bool { return s.uninterruptible || s.noReturn }
+
+// PointOfNoReturn reports whether the step has the option PointOfNoReturn.
+func (s *Step) PointOfNoReturn() bool { return s.noReturn }
 
 // Repeatable reports whether the step has the option Repeatable.
 func (s *Step) Repeatable() bool { return s.repeatable }
@@ -428,6 +444,9 @@ func (s *Step) checkRepeatable() {
 	}
 	if s.repeatable && s.atMostOnce {
 		s.fault("it is repeatable, and is to run at most once")
+	}
+	if s.repeatable && s.noReturn {
+		s.fault("it is repeatable, and a point of no return; a crash could hide that the flow has passed it")
 	}
 	if s.repeatable && s.retry.Attempts > 1 {
 		s.fault("it is repeatable and has %d attempts; a crash would give it more", s.retry.Attempts)

@@ -143,4 +143,7 @@ func (c *compiler) pruneSpans(kept []bool, rank []int) {
 		spans = append(spans, s)
 	}
 	c.spans = spans
+	for i := range c.nodes {
+		c.nodes[i].from, c.nodes[i].end = rank[c.nodes[i].from], rank[c.nodes[i].end]
+	}
 }

@@ -118,14 +118,18 @@ func intervened(j *jobRecord) *v1.Result {
 }
 
 // intervenable reads the parts of a flow that logbook.FlowDetail.Admit needs: its interventions, its definition, and the
-// atom of the named step.
+// atoms of the named step and of points of no return.
 func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail {
 	detail := record.FlowDetail
 	detail.Interventions, _ = t.interventions(record)
 	detail.Definition, _ = t.definition(record.built)
-	if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
-		atom := decodeAtom(value)
-		detail.Atoms = []logbook.AtomDetail{atom.detail}
+	if len(detail.Definition.Points()) > 0 {
+		t.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) bool {
+			detail.Atoms = append(detail.Atoms, decodeAtom(value).detail)
+			return true
+		})
+	} else if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
+		detail.Atoms = []logbook.AtomDetail{decodeAtom(value).detail}
 	}
 	return &detail
 }

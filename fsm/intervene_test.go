@@ -533,3 +533,31 @@ func whole(job jobs.Job) string {
 	}
 	return string(text)
 }
+
+// TestPointOfNoReturnIsNotRevertedByHand: the atoms of points of no return count, also those that the
+// intervention does not name.
+func TestPointOfNoReturnIsNotRevertedByHand(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(open("bob"))
+	token, flow := r.claimed("bob", flowPosting("a")), "flow of a"
+	began := update(flow, token, 1, "running", task("x", "running", executing(1)), task("x", "success", executed(1, "1")),
+		task("y", "running", executing(1)), task("y", "failure", executed(1, "1")))
+	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "x", NoReturn: true}, {Name: "y"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began.Definition = &v1.Definition{Hash: "h", Packed: packed}
+	r.ok(updateFlow(began))
+	e := ending("a", token)
+	e.Outcome, e.Update = "failed", update(flow, token, 2, "failure")
+	e.Update.Cause = &v1.Failure{Kind: "error", Message: "so it went"}
+	e.Failure, e.Reason = e.Update.Cause, "it failed"
+	r.ok(consume(e))
+	for _, kind := range []string{"revert", "retry-revert", "rerun"} {
+		if said := r.refused(intervene(asked(kind, "")), "conflict"); !strings.Contains(said, `step "x" is a point of no return`) {
+			t.Errorf("the refusal of %s says %q", kind, said)
+		}
+	}
+	r.ok(intervene(asked("rerun", "y")))
+}

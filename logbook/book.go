@@ -110,6 +110,42 @@ func (f *FlowDetail) Held() bool {
 	return f.State == FlowFailure && !slices.ContainsFunc(f.Atoms, func(a AtomDetail) bool { return a.State == AtomRevertFailure })
 }
 
+// Passed returns the first step that is a point of no return, according to the flow's definition, and that
+// has succeeded; empty if there is none, or if the definition has no steps. The flow must have the atoms of
+// these steps.
+func (f *FlowDetail) Passed() string {
+	points := f.Definition.Points()
+	for i := range f.Atoms {
+		if name := f.Atoms[i].Name; len(points) > 0 && f.Atoms[i].Stands() && IsPoint(points, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// IsPoint reports whether a step, or the step of which it is an instance, is among the points of no return.
+func IsPoint(points map[string]bool, step string) bool {
+	for ok := true; ok; step, ok = CutInstance(step) {
+		if points[step] {
+			return true
+		}
+	}
+	return false
+}
+
+// IgnoredFailures returns the failures that the flow ignores, each with its Step. The flow must have its
+// atoms.
+func (f *FlowDetail) IgnoredFailures() (failures []Failure) {
+	for i := range f.Atoms {
+		if failure := f.Atoms[i].Failure(); failure != nil && f.Atoms[i].FailureIgnored() {
+			ignored := *failure
+			ignored.Step = f.Atoms[i].Name
+			failures = append(failures, ignored)
+		}
+	}
+	return failures
+}
+
 // AtomKind is the kind of an atom.
 type AtomKind string
 
@@ -216,7 +252,8 @@ type Attempt struct {
 	// Unbegun: the execution ended before its function or handler was called: see NeverBegan. A revert
 	// with Unbegun had nothing to undo, and was not called.
 	Unbegun bool `json:"unbegun,omitempty"`
-	// Result is the JSON value of a successful attempt.
+	// Result is the JSON value of a successful attempt, or the default result of an execution whose
+	// failure is ignored.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
 	// Stderr is the end of the handler's stderr.
@@ -329,16 +366,30 @@ func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	return nil, false
 }
 
-// Result returns the result of the latest execution, if the execution succeeded and is not undone.
+// Result returns the result of the latest execution, if the execution succeeded and is not undone. If
+// its failure is ignored, Result returns the step's default result, if there is one.
 func (a *AtomDetail) Result() (json.RawMessage, bool) {
-	if a.State != AtomSuccess && a.State != AtomReverting {
+	ignored := a.FailureIgnored()
+	if a.State != AtomSuccess && a.State != AtomReverting && !ignored {
 		return nil, false
 	}
 	last, ok := a.Last(ActionExecute)
-	if !ok || !last.Ended() || last.Failure != nil {
+	if !ok || !last.Ended() || (last.Failure != nil) != ignored || ignored && len(last.Result) == 0 {
 		return nil, false
 	}
 	return last.Result, true
+}
+
+// FailureIgnored reports whether the step has failed permanently, and its flow continues.
+func (a *AtomDetail) FailureIgnored() bool {
+	return a.State == AtomFailure && a.Intention == IntendIgnore
+}
+
+// lacksResult reports whether the step has no result because it was skipped, or because its failure is
+// ignored without a default.
+func (a *AtomDetail) lacksResult() bool {
+	_, ok := a.Result()
+	return a.State == AtomIgnored || a.FailureIgnored() && !ok
 }
 
 // IsKept reports whether the result of a task is still valid although its flow was reverted. Its latest
@@ -348,6 +399,12 @@ func (a *AtomDetail) IsKept() bool {
 	last := len(a.Attempts) - 1
 	return ok && a.Kind == KindTask && execution.Ended() && execution.Failure == nil &&
 		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
+}
+
+// Stands reports whether a task has succeeded and is not undone: its flow does not revert, its revert has
+// failed, or its revert has not begun.
+func (a *AtomDetail) Stands() bool {
+	return a.State == AtomSuccess && a.Kind == KindTask || (a.State == AtomRevertFailure || a.State == AtomReverting) && a.IsKept()
 }
 
 // NothingUndone reports whether the atom counts as reverted although no revert was called: its step has no

@@ -56,7 +56,7 @@ func (p FailurePolicy) check() error {
 
 // Definition is the structure of a flow: its steps with their order, inputs and outputs.
 type Definition struct {
-	// Hash covers all steps with their names, versions, Ports and Places. Flows with equal hashes
+	// Hash covers all steps with their names, versions, Ports, Places and NoReturn. Flows with equal hashes
 	// have equal definitions.
 	Hash string `json:"hash"`
 	// Packed are the steps, encoded by PackSteps. Empty if they were too long to keep. Then only
@@ -73,6 +73,8 @@ type DefinedStep struct {
 	// it waits.
 	Ports string `json:"p,omitempty"`
 	Place string `json:"w,omitempty"`
+	// NoReturn: the step is a point of no return. A change of it alone is always adopted.
+	NoReturn bool `json:"r,omitempty"`
 	// Provides are the values that the step provides to the flow: see FlowDetail.Values.
 	Provides []DefinedValue `json:"o,omitempty"`
 }
@@ -97,6 +99,8 @@ type DefinedSource struct {
 	// Each is for a step of KindEach: the source within each instance. The value is the list of the
 	// instances' values.
 	Each *DefinedSource `json:"l,omitempty"`
+	// Else is the source to use if the step was ignored; nil: none.
+	Else *DefinedSource `json:"a,omitempty"`
 }
 
 const (
@@ -166,6 +170,25 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 		}
 	}
 	return steps, nil
+}
+
+// Points returns the names of the points of no return; nil if there are none, or if there is no definition
+// with steps that can be read.
+func (d *Definition) Points() map[string]bool {
+	if d == nil {
+		return nil
+	}
+	steps, _ := d.Steps()
+	var points map[string]bool
+	for i := range steps {
+		if steps[i].NoReturn {
+			if points == nil {
+				points = make(map[string]bool)
+			}
+			points[steps[i].Name] = true
+		}
+	}
+	return points
 }
 
 func unpacked(packed []byte) ([]byte, error) {

@@ -62,12 +62,13 @@ func (f *FlowDetail) Err() error {
 }
 
 // AlsoFailed returns the failures of all steps whose latest execution failed, each with its Step. It
-// omits interrupted steps, steps that wait or run again, and steps that the cause names.
+// omits interrupted steps, steps that wait or run again, steps whose failure is ignored, and steps that
+// the cause names.
 func (f *FlowDetail) AlsoFailed(cause *Failure) (failures []Failure) {
 	for i := range f.Atoms {
 		atom := &f.Atoms[i]
 		failure := atom.Failure()
-		if failure == nil || failure.Kind == FailureInterrupted || cause.names(atom.Name) || atom.State == AtomPending || atom.State == AtomRunning {
+		if failure == nil || failure.Kind == FailureInterrupted || cause.names(atom.Name) || atom.State == AtomPending || atom.State == AtomRunning || atom.FailureIgnored() {
 			continue
 		}
 		also := *failure

@@ -124,7 +124,7 @@ func Released(interventions []Intervention) bool {
 }
 
 // Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the
-// intervention, its interventions and its definition. If an intervention with the same ID was admitted
+// intervention, the atoms of points of no return, its interventions and its definition. If an intervention with the same ID was admitted
 // before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
 // unknown step, ErrLimit at MaxInterventions.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
@@ -152,6 +152,9 @@ func (f *FlowDetail) admit(i *Intervention) error {
 			takes = "failure or reverted"
 		}
 		return fmt.Errorf("%w: the flow is in the state %s, and must be in %s", ErrConflict, f.State, takes)
+	}
+	if point := f.Passed(); point != "" && (i.Kind != InterveneRerun && i.Kind != InterveneComplete || i.Kind == InterveneRerun && i.Step == "") {
+		return fmt.Errorf("%w: step %q is a point of no return and has succeeded; complete, or rerun from a step behind it", ErrConflict, point)
 	}
 	if i.Step == "" {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -94,6 +95,38 @@ func TestWordsThatAreTakenBack(t *testing.T) {
 		}
 		if !errors.Is(err, row.want) || strings.Join(stays, " ") != row.stays {
 			t.Errorf("after %q: %v; %q is pending, not %q", row.said, err, stays, row.stays)
+		}
+	}
+}
+
+// TestPointOfNoReturn: when a point of no return has succeeded, a flow continues forwards only.
+func TestPointOfNoReturn(t *testing.T) {
+	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "a"}, {Name: "p", NoReturn: true}, {Name: "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, EndedAt: time.Unix(1, 0)}}
+	undo := append(done[:1:1], logbook.Attempt{Action: logbook.ActionRevert, Number: 1, EndedAt: time.Unix(1, 0), Failure: &logbook.Failure{Kind: "error"}})
+	for _, row := range []struct {
+		name     string
+		state    logbook.AtomState
+		attempts []logbook.Attempt
+		passed   bool
+	}{
+		{"p", logbook.AtomSuccess, done, true}, {"p[3]", logbook.AtomSuccess, done, true}, {"p", logbook.AtomRevertFailure, undo, true},
+		{"p", logbook.AtomFailure, done, false}, {"p", logbook.AtomReverted, undo, false}, {"b", logbook.AtomSuccess, done, false},
+	} {
+		detail := logbook.FlowDetail{State: logbook.FlowFailure, Definition: &logbook.Definition{Hash: "h", Packed: packed},
+			Atoms: []logbook.AtomDetail{{Name: "a", Kind: logbook.KindTask, State: logbook.AtomRevertFailure}, {Name: row.name, Kind: logbook.KindTask, State: row.state, Attempts: row.attempts}}}
+		if passed := detail.Passed(); (passed == row.name) != row.passed {
+			t.Errorf("%s is %s, and the flow has passed %q", row.name, row.state, passed)
+		}
+		for kind, backwards := range map[string]bool{"retry-revert:": true, "revert:": true, "skip:a": true, "rerun:": true, "rerun:a": false, "complete:a": false} {
+			word, step, _ := strings.Cut(kind, ":")
+			i := logbook.Intervention{ID: uuid.New(), Kind: logbook.InterventionKind(word), Step: step, By: "ada"}
+			if _, err := detail.Admit(&i); errors.Is(err, logbook.ErrConflict) != (backwards && row.passed) {
+				t.Errorf("%s while %s is %s: %v", kind, row.name, row.state, err)
+			}
 		}
 	}
 }

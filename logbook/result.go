@@ -82,7 +82,7 @@ func (v *DefinedValue) isBeside(others []string) bool {
 type recorded struct{ atoms map[string]*AtomDetail }
 
 // value returns the value of a source in the instance with the indexes at, such as "[3]". It is nil if
-// the instance was ignored or its result lacks the field. known is false if the step has not succeeded.
+// the instance was ignored, failed without a default, or its result lacks the field. known is false if the step has not succeeded.
 func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessage, known bool) {
 	name, index := source.Step+at, -1
 	if source.Element || source.Index { // of the list behind the last index
@@ -93,13 +93,16 @@ func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessag
 		name, index = source.Step+outer, last
 	}
 	atom, ok := r.atoms[name]
-	if !ok || atom.State != AtomSuccess {
+	if ok && atom.lacksResult() && source.Else != nil {
+		return r.value(source.Else, at)
+	}
+	if !ok || atom.State != AtomSuccess && !atom.FailureIgnored() {
 		return nil, ok && atom.State == AtomIgnored && at != ""
 	}
 	result, ok := atom.Result()
 	switch {
 	case !ok:
-		return nil, false
+		return nil, atom.FailureIgnored() && at != ""
 	case source.Each == nil && index < 0:
 		return fieldOf(result, source.Field), true
 	case source.Index:

@@ -69,6 +69,7 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //     change.
 //   - running to pending: the attempt failed, and the step's retry policy allows another.
 //   - running to reverting: the owner was lost, and the outcome of the execution is unknown.
+//   - failure: with IntendIgnore, the failure is ignored, and the flow continues.
 //   - pending or retrying to reverting (not in the diagram): the atom waited for another
 //     attempt when its flow started to revert.
 type AtomState string
@@ -126,5 +127,6 @@ const (
 	IntendExecute Intention = "execute"
 	IntendRevert  Intention = "revert"
 	IntendRetry   Intention = "retry" // the step is undone, and then executed again (flow.UndoLast)
-	IntendIgnore  Intention = "ignore"
+	// IntendIgnore: the step is left out, or it has failed and its failure is ignored.
+	IntendIgnore Intention = "ignore"
 )

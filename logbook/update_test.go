@@ -269,6 +269,8 @@ func TestNewAtom(t *testing.T) {
 func TestAtomResult(t *testing.T) {
 	failed := ended(2, "")
 	failed.Failure = &logbook.Failure{Kind: "exit"}
+	failedWith := ended(1, "8")
+	failedWith.Failure = failed.Failure
 	for _, row := range []struct {
 		name     string
 		state    logbook.AtomState
@@ -283,6 +285,7 @@ func TestAtomResult(t *testing.T) {
 		{"done, to be undone", logbook.AtomReverting, []logbook.Attempt{ended(1, "7"), {Action: logbook.ActionRevert, Number: 1}}, "7", true, false},
 		{"undone", logbook.AtomReverted, []logbook.Attempt{ended(1, "7")}, "", false, false},
 		{"failed at last", logbook.AtomFailure, []logbook.Attempt{ended(1, "7"), failed}, "", false, true},
+		{"a default after a failure that is not ignored", logbook.AtomFailure, []logbook.Attempt{failedWith}, "", false, true},
 		{"failed, to be undone", logbook.AtomReverting, []logbook.Attempt{failed}, "", false, true},
 		{"outcome unknown", logbook.AtomReverting, []logbook.Attempt{running(1)}, "", false, false},
 	} {
@@ -291,5 +294,31 @@ func TestAtomResult(t *testing.T) {
 		if string(result) != row.result || ok != row.ok || (atom.Failure() != nil) != row.failure {
 			t.Errorf("%s: got %s, %t, failure %v", row.name, result, ok, atom.Failure())
 		}
+	}
+}
+
+// TestIgnoredFailure: the default is the result until the step is undone, and the failure can be read.
+func TestIgnoredFailure(t *testing.T) {
+	failed := ended(1, "8")
+	failed.Failure = &logbook.Failure{Kind: "exit"}
+	without := failed
+	without.Result = nil
+	atom := func(name string, attempt logbook.Attempt) logbook.AtomDetail {
+		return logbook.AtomDetail{Name: name, Kind: logbook.KindTask, State: logbook.AtomFailure, Intention: logbook.IntendIgnore, Attempts: []logbook.Attempt{attempt}}
+	}
+	detail := logbook.FlowDetail{State: logbook.FlowReverted, Atoms: []logbook.AtomDetail{atom("a", failed), atom("b", without)}}
+	if result, ok := detail.Atoms[0].Result(); !ok || string(result) != "8" {
+		t.Errorf("the result is %s, %t", result, ok)
+	}
+	if result, ok := detail.Atoms[1].Result(); ok {
+		t.Errorf("the result is %s, and there is no default", result)
+	}
+	if ignored := detail.IgnoredFailures(); len(ignored) != 2 || ignored[1].Step != "b" || len(detail.AlsoFailed(nil)) > 0 {
+		t.Errorf("ignored are %v, and also failed %v", ignored, detail.AlsoFailed(nil))
+	}
+	undone := detail.Atoms[0]
+	undone.State, undone.Intention = logbook.AtomReverting, logbook.IntendRevert
+	if result, ok := undone.Result(); ok || undone.FailureIgnored() {
+		t.Errorf("a step that is undone has the result %s", result)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/internal/longtest"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/test/attack"
 )

@@ -277,7 +277,7 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		"rerun ID --from tell": "runs again: tell runs: sweep", "rerun ID": "runs again: copy switch tell count runs: sweep", "complete ID tell": "runs: sweep",
-		"retry-revert ID": "reverts: switch copy", "skip ID switch": "reverts: copy",
+		"retry-revert ID": "reverts: switch copy", "skip ID switch": "reverts: copy skips: switch",
 	} {
 		args := strings.Fields("flow " + strings.ReplaceAll(arguments, "ID", id) + " --dry-run")
 		if said := strings.Join(strings.Fields(d.says("", args...)), " "); said != want {
@@ -295,6 +295,60 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	}
 	if done, _ := os.ReadFile(ledger); string(done) != "tell\nsweep\n" {
 		t.Errorf("it has done:\n%s", done)
+	}
+}
+
+// TestPointOfNoReturnIsNotRepeated: behind a point of no return, neither a failure, a cancellation nor a
+// repair undoes a step or runs the point again.
+func TestPointOfNoReturnIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	handlers, ledger, mended := filepath.Join(dir, "handlers"), filepath.Join(dir, "done"), filepath.Join(dir, "mended")
+	writeHandler(t, handlers, "work", `echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION" >> '`+ledger+`'`)
+	writeHandler(t, handlers, "tell", `sleep 0.5; [ -e '`+mended+`' ] || { echo 'the cache does not answer' >&2; exit 1; }; echo tell >> '`+ledger+`'`)
+	step := func(text string) string { return "[[steps]]\n" + text + "\n" }
+	document := "name = \"switch-over\"\n" + step("name = \"copy\"\nhandler = \"work\"\nrevert = \"work\"") +
+		step("name = \"switch\"\nhandler = \"work\"\npoint_of_no_return = true\nafter = [\"copy\"]") +
+		step("name = \"tell\"\nafter = [\"switch\"]") + step("name = \"count\"\nhandler = \"work\"\nrevert = \"work\"\nafter = [\"switch\"]")
+	d := atDesk(t, handlers)
+	for _, row := range []struct{ args, done string }{
+		{"flow rerun ID --from tell", "tell\n"},
+		{"flow complete ID tell", ""},
+	} {
+		for _, file := range []string{mended, ledger} {
+			if err := os.RemoveAll(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := d.says(document, "flow", "run", "-")
+		if row.done == "" {
+			eventually(t, "count is done", func() bool { done, _ := os.ReadFile(ledger); return strings.Contains(string(done), "count") })
+			command(t, "", "job", "cancel", id, "--wait-for-steps", "--server", d.address) // unless tell has failed before
+		}
+		if job := d.waits(id); job.Outcome != jobs.OutcomeFailed {
+			t.Fatalf("%s: the job is %s, %q", row.args, job.State, job.Outcome)
+		}
+		if done, _ := os.ReadFile(ledger); strings.Contains(string(done), "revert") {
+			t.Errorf("undone:\n%s", done)
+		}
+		for _, refused := range []string{"rerun ID", "rerun ID --from copy", "revert ID", "retry-revert ID"} {
+			got := command(t, "", append(strings.Fields("flow "+strings.ReplaceAll(refused, "ID", id)), "--server", d.address)...)
+			if got.code != 4 || !strings.Contains(got.err, `step "switch" is a point of no return`) {
+				t.Errorf("%s: %+v", refused, got)
+			}
+		}
+		for _, file := range []string{mended, ledger} {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.says("", strings.Fields(strings.ReplaceAll(row.args, "ID", id))...)
+		if job := d.waits(id); job.Outcome != jobs.OutcomeSuccess {
+			t.Errorf("%s: the job is %s, %q", row.args, job.State, job.Outcome)
+		}
+		if done, _ := os.ReadFile(ledger); string(done) != row.done {
+			t.Errorf("%s has done:\n%s", row.args, done)
+		}
 	}
 }
 

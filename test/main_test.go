@@ -42,11 +42,9 @@ func TestMain(m *testing.M) {
 	}
 	binary = filepath.Join(dir, "conductord")
 	_ = os.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config")) // without the profiles of who runs the tests
-	build := exec.Command("go", "build", "-o", binary, modulePath+"/cmd/conductord")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	status := 1
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot build conductord:", err)
+	if err := local.Build(context.Background(), binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		status = m.Run()
 	}

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/conductord/conductord/bench/bareraft"
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/internal/longtest"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // TestMain looks for leaked goroutines. It ignores raft's transport, which reads from a peer's

@@ -10,7 +10,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // Request is a line of a process's standard input.

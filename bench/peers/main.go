@@ -29,7 +29,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 const (
@@ -129,7 +130,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if o.binary == "" {
 		o.binary = filepath.Join(dir, "conductord")
-		if err := build(ctx, o.binary); err != nil {
+		progress("building conductord")
+		if err := local.Build(ctx, o.binary); err != nil {
 			return err
 		}
 	}
@@ -154,22 +156,6 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if r.failed {
 		return errors.New("something could not be measured; see above")
-	}
-	return nil
-}
-
-// build builds conductord in the folder of its own module, with the dependency versions of that
-// module.
-func build(ctx context.Context, binary string) error {
-	progress("building conductord")
-	folder, err := command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/conductord/conductord").Output()
-	if err != nil {
-		return fmt.Errorf("cannot find conductord's module: run this in bench/peers, or give -binary: %w", err)
-	}
-	compile := command(ctx, "go", "build", "-o", binary, "./cmd/conductord")
-	compile.Dir = strings.TrimSpace(string(folder))
-	if err := compile.Run(); err != nil {
-		return fmt.Errorf("cannot build conductord: %w", err)
 	}
 	return nil
 }

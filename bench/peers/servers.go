@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // servers are the processes of one side, in their own directory.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // result is what one work came to on one side.

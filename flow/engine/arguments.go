@@ -37,7 +37,7 @@ func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *log
 			continue
 		}
 		if !wires[i].Optional {
-			return nil, argumentFailure(fmt.Sprintf("its argument %q cannot be had%s", wires[i].Name, why))
+			return nil, f.missing(&wires[i], why)
 		}
 	}
 	if action == logbook.ActionExecute {
@@ -55,6 +55,7 @@ func argumentFailure(message string) *logbook.Failure {
 // inner is the value at the path of a wire. A path does not lead into a reference to a secret: the
 // value of the secret is known only to the attempt.
 func (f *facts) inner(wire *flow.Wire, value json.RawMessage) (json.RawMessage, error) {
+	wire = f.source(wire)
 	if name, is := secretIn(wire, value); is && name != wire.Reference() {
 		return nil, fmt.Errorf("there is no %.120q: %.120q is a secret", wire.Reference(), name)
 	}
@@ -93,7 +94,48 @@ func isReference(value json.RawMessage) bool {
 	return is
 }
 
+// missing is the failure of a step without a required argument. why says why its path leads nowhere.
+func (f *facts) missing(wire *flow.Wire, why string) *logbook.Failure {
+	message := fmt.Sprintf("its argument %q cannot be had", wire.Name) + why
+	if skipped := f.plan.SkippedProviders(wire); skipped != "" && f.isSkipped(f.source(wire)) {
+		message += ": " + skipped
+	}
+	return argumentFailure(message)
+}
+
+// source returns the source that supplies an argument: the first one that was not skipped. All
+// providers are done before the step starts, so a resumed flow takes the same one.
+func (f *facts) source(wire *flow.Wire) *flow.Wire {
+	chosen := wire
+	for i := 0; i < len(wire.Others) && f.isSkipped(chosen); i++ {
+		chosen = &wire.Others[i]
+	}
+	return chosen
+}
+
+// storedInstead returns the arguments that the store supplies because their providers were skipped.
+func (f *facts) storedInstead(step int, action logbook.Action) (names []string) {
+	wires := f.plan.Arguments(step)
+	if action == logbook.ActionRevert {
+		wires = f.plan.RevertArguments(step)
+	}
+	for i := range wires {
+		if wire := &wires[i]; len(wire.Others) > 0 && f.source(wire).From == flow.FromStore {
+			names = append(names, wire.Name)
+		}
+	}
+	return names
+}
+
+// isSkipped reports whether the provider of a source was skipped, or has failed without a default and its
+// failure is ignored.
+func (f *facts) isSkipped(source *flow.Wire) bool {
+	step, ok := source.Provider()
+	return ok && (f.vertices[step].phase == ignored || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
+}
+
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
+	wire = f.source(wire)
 	switch {
 	case wire.From == flow.FromNowhere, wire.From == flow.FromStep:
 		return nil, false
@@ -105,7 +147,10 @@ func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
 		return f.gathered(wire.Gathered)
 	}
 	v := &f.vertices[wire.From]
-	if v.phase != succeeded {
+	if wire.Part == flow.PartFailure {
+		return f.ignoredFailure(wire.From), true
+	}
+	if v.phase != succeeded && (v.phase != tolerated || v.hasNoDefault()) {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {

@@ -14,6 +14,7 @@ import (
 type auditor struct {
 	plan   *flow.Plan
 	flow   logbook.FlowState
+	before logbook.FlowState // the update
 	atoms  []auditedAtom
 	last   logbook.Update // the one before
 	number int            // of the present one, in all runs
@@ -25,7 +26,8 @@ type auditedAtom struct {
 	state    logbook.AtomState
 	begun    bool // there is something to undo
 	open     bool // its last attempt is an execution that has not ended
-	recorded bool // a result, of this round
+	recorded bool // a result, or an ignored failure, of this round
+	ignored  bool // its failure
 	began    int  // in the update of this number, the last time
 	undone   int  // the same
 	attempts map[logbook.Action]int
@@ -52,7 +54,7 @@ func (a *auditor) update(u *logbook.Update) {
 		a.fault("update %d under %s follows on %d under %s", u.Sequence, u.Token, a.last.Sequence, a.last.Token)
 	}
 	a.last = *u
-	if u.State != "" {
+	if a.before = a.flow; u.State != "" {
 		if err := a.flow.Move(u.State); err != nil {
 			a.fault("%w", err)
 		}
@@ -62,9 +64,47 @@ func (a *auditor) update(u *logbook.Update) {
 	for i := range u.Atoms {
 		a.change(&u.Atoms[i], u.Token)
 	}
+	// A flow whose revert has failed undoes nothing more, and is recorded as reverting before it ends.
+	broken := slices.ContainsFunc(a.atoms, func(atom auditedAtom) bool { return atom.state == logbook.AtomRevertFailure })
+	for step := range a.atoms {
+		if u.State == logbook.FlowReverting && !broken && a.atoms[step].recorded && !a.atoms[step].ignored && a.plan.Step(step).PointOfNoReturn() {
+			a.fault("the flow reverts behind %s, a point of no return", a.plan.Step(step).Name())
+		}
+	}
 	// Only now, because all changes of one update happened together.
 	for _, step := range a.undoes {
 		a.nothingBehind(step)
+	}
+	for i := range a.plan.Turns() {
+		a.inTurn(&a.plan.Turns()[i])
+	}
+}
+
+// inTurn holds of the instances of an each with a limit: no more are in progress, forwards or
+// backwards. A takeover that undoes steps has some of both.
+func (a *auditor) inTurn(turns *flow.Turns) {
+	running, undoing, undone := 0, 0, a.plan.UndoesAnyLast()
+	for _, turn := range turns.Elements {
+		begun, done, reverting := false, true, false
+		for step := turn.Steps.First; step < turn.Steps.End; step++ {
+			state := a.atoms[step].state
+			begun = begun || state != logbook.AtomPending
+			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored)
+			reverting = reverting || state == logbook.AtomReverting
+			undone = undone || state == logbook.AtomReverted
+		}
+		if begun && !done {
+			running++
+		}
+		if reverting {
+			undoing++
+		}
+	}
+	if undoing > turns.AtOnce && !a.plan.UndoesAnyLast() {
+		a.fault("%d elements of %s are undone at once", undoing, a.plan.Step(turns.Opening).Name())
+	}
+	if undoing == 0 && !undone && running > turns.AtOnce {
+		a.fault("%d elements of %s run at once", running, a.plan.Step(turns.Opening).Name())
 	}
 }
 
@@ -90,9 +130,19 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 	if err := atom.state.Move(c.State); err != nil {
 		a.fault("%s: %w", c.Name, err)
 	}
+	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
+		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting {
+			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
+		}
+	}
 	if atom.state = c.State; c.State == logbook.AtomReverted {
 		atom.begun, atom.recorded, atom.undone = false, false, a.number
 	}
+}
+
+func (a *auditor) mayIgnore(number int) bool {
+	_, inElement := a.plan.ElementOf(number)
+	return inElement || a.plan.Step(number).IgnoresFailure()
 }
 
 func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.Token) {
@@ -127,7 +177,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		a.mayUndo(number)
 		return
 	}
-	if _, reverts := a.plan.Step(number).Reverter(); atom.open && reverts && a.plan.UndoesLast(number) {
+	if _, reverts := a.plan.Step(number).Reverter(); atom.open && reverts && a.plan.UndoesLast(number) && !a.plan.Step(number).PointOfNoReturn() {
 		a.fault("%s was cut off, and is executed again before it is undone", name)
 	}
 	if atom.recorded {
@@ -138,7 +188,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	}
 	atom.begun, atom.open, atom.began = true, true, a.number
 	for _, before := range a.plan.Predecessors(number) {
-		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.isMissing(before) {
+		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.atoms[before].ignored && !a.isMissing(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}
@@ -167,6 +217,9 @@ func (a *auditor) isMissing(step int) bool {
 func (a *auditor) mayUndo(number int) {
 	if !a.atoms[number].begun {
 		a.fault("%s is undone, and has not begun or is undone already", a.plan.Step(number).Name())
+	}
+	if a.atoms[number].recorded && a.plan.Step(number).PointOfNoReturn() {
+		a.fault("%s is undone, and is a point of no return", a.plan.Step(number).Name())
 	}
 	a.undoes = append(a.undoes, number)
 }

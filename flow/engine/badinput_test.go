@@ -100,6 +100,7 @@ func TestBadRunsAreResolved(t *testing.T) {
 	decided := func(decider flow.Decider) *flow.Flow {
 		return flow.Graph("g", flow.NewStep("b", undoable{}), flow.NewStep("bad", nothing{})).Link("b", "bad", flow.Decide("d", decider))
 	}
+	no := []flow.LinkOption{flow.Reaching(flow.DepthAtom), flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })}
 	result := func(task flow.Task, options ...flow.StepOption) flow.Node {
 		return flow.NewStep("bad", task, options...)
 	}
@@ -131,8 +132,8 @@ func TestBadRunsAreResolved(t *testing.T) {
 		{"a step that panics", result(anyTask(func() (any, error) { panic("aargh") })), "bad", logbook.FailurePanic},
 		{"an error that panics", result(anyTask(func() (any, error) { return nil, panicking{} })), "bad", logbook.FailurePanic},
 		{"an argument that was ignored", flow.Graph("g", flow.NewStep("a", nothing{}), flow.NewStep("b", nothing{}, flow.Provides("x")),
-			flow.NewStep("bad", nothing{}, flow.Requires("x"))).Link("a", "b", flow.Reaching(flow.DepthAtom),
-			flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })), "bad", logbook.FailureArgument},
+			flow.NewStep("c", nothing{}, flow.Provides("x")), flow.NewStep("bad", nothing{}, flow.Requires("x"))).Link("a", "b", no...).Link("a", "c", no...),
+			"bad", logbook.FailureArgument},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			root := flow.Linear("f", flow.NewStep("first", undoable{}), row.bad)

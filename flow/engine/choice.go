@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -48,29 +49,68 @@ func (c *core) choose(gate int, now time.Time) bool {
 		return true
 	}
 	choice := &c.plan.Choices()[index]
-	depth, yes, no := flow.DepthAtom, false, false
+	depth, no := flow.DepthAtom, false
 	for i := range choice.Deciders {
 		decider := &choice.Deciders[i]
-		if c.allIgnored(decider) {
-			continue // it has no say
-		}
-		found := flow.Found{Steps: c.resultsFor(choice)}
-		var err error
-		if found.Values, err = c.valuesFor(decider); err == nil {
-			yes, err = decider.Ask(found)
-		}
+		answer, err := c.answer(choice, decider)
 		if err != nil {
 			c.decisionFailed(choice.Target.First, decider.Name, err, now)
 			return false
 		}
-		if !yes {
+		if answer == answerNo {
 			depth, no = min(depth, decider.Depth), true
 		}
 	}
 	if no {
-		c.ignore(c.plan.Ignored(index, depth), now)
+		c.ignore(c.plan.IgnoredBeside(index, depth, func(step int) bool { return c.vertices[step].phase == ignored }), now)
 	}
 	return true
+}
+
+// answer is what a decider says.
+type answer int
+
+const (
+	answerNone answer = iota // all its steps and values were ignored: it does not count
+	answerYes
+	answerNo
+)
+
+// answer asks a decider, or those of the node to which it is the alternative.
+func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
+	if len(decider.Of) == 0 {
+		return f.asked(choice, decider)
+	}
+	otherwise := answerNo
+	for i := range decider.Of {
+		said, err := f.asked(choice, &decider.Of[i])
+		if err != nil {
+			return answerNone, err
+		}
+		if said == answerNo {
+			otherwise = answerYes
+		}
+	}
+	return otherwise, nil
+}
+
+// asked asks one decider.
+func (f *facts) asked(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
+	if f.allIgnored(decider) {
+		return answerNone, nil
+	}
+	found := flow.Found{Steps: f.resultsFor(choice)}
+	var err error
+	if found.Values, err = f.valuesFor(decider); err != nil {
+		return answerNone, err
+	}
+	yes, err := decider.Ask(found)
+	return map[bool]answer{false: answerNo, true: answerYes}[yes], err
+}
+
+// mayBeUndecided reports whether the recorded failure of a step can be that of a decider.
+func (f *facts) mayBeUndecided(step int) bool {
+	return !f.vertices[step].touched && slices.ContainsFunc(f.plan.Choices(), func(c flow.Choice) bool { return c.Target.First == step })
 }
 
 // allIgnored reports whether all steps whose results or values a decider takes were ignored.
@@ -84,11 +124,8 @@ func (f *facts) allIgnored(decider *flow.LinkDecider) bool {
 		}
 	}
 	for i := range decider.Values {
-		step := decider.Values[i].From
-		if step == flow.FromEach {
-			step = decider.Values[i].Gathered.Each
-		}
-		if any = true; step < 0 || f.vertices[step].phase != ignored {
+		step, ok := f.source(&decider.Values[i]).Provider()
+		if any = true; !ok || f.vertices[step].phase != ignored {
 			return false
 		}
 	}
@@ -105,7 +142,7 @@ func (f *facts) valuesFor(decider *flow.LinkDecider) (logbook.Values, error) {
 		if !ok {
 			continue
 		}
-		if name, is := secretIn(wire, value); is {
+		if name, is := secretIn(f.source(wire), value); is {
 			return nil, flow.Fail(logbook.FailureArgument, fmt.Errorf("%.120q is a secret, which nothing is decided by", name))
 		}
 		if inner, err := flow.Inner(wire.Symbol, value, wire.Path); err == nil {
@@ -118,12 +155,21 @@ func (f *facts) valuesFor(decider *flow.LinkDecider) (logbook.Values, error) {
 // resultsFor are the results that deciders see, in a map that they may keep.
 func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
+	add := func(from flow.Steps) {
+		for step := from.First; step < from.End; step++ {
+			v, name := &f.vertices[step], choice.NameOf(f.plan.Step(step))
+			if v.phase == succeeded || v.phase == tolerated && v.result != nil {
+				results[name] = v.result
+			}
+			if v.phase == tolerated {
+				results[flow.FailureName(name)] = f.ignoredFailure(step)
+			}
+		}
+	}
 	for i := range choice.Deciders {
-		for _, from := range choice.Deciders[i].From {
-			for step := from.First; step < from.End; step++ {
-				if v := &f.vertices[step]; v.phase == succeeded {
-					results[choice.NameOf(f.plan.Step(step))] = v.result
-				}
+		for _, decider := range choice.Deciders[i].Leaves() {
+			for _, from := range decider.From {
+				add(from)
 			}
 		}
 	}
@@ -148,5 +194,5 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	failure.Permanent = true
 	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
 	c.executeHere(step, now)
-	c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
+	c.finish(outcome{step: step, failure: failure, unbegun: true, undecided: true, ended: now}, now)
 }

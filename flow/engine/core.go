@@ -23,10 +23,12 @@ type core struct {
 	call     flow.Call // the fields that all calls share
 	owner    string
 
-	done    int // steps that are succeeded or ignored
-	gone    int // while reverting: steps that are undone or never began
-	running int // attempts that this run has begun and not ended
-	untaken int // of those, offered ones that no worker has
+	done     int  // steps that are succeeded, tolerated or ignored
+	gone     int  // while reverting: steps that are undone or never began
+	running  int  // attempts that this run has begun and not ended
+	heldKeys int  // steps that wait with the permit of their key
+	holding  bool // those of earlier runs have it again
+	untaken  int  // of those, offered ones that no worker has
 
 	broken     bool                  // a revert has failed permanently, or the flow is held: nothing more starts
 	held       bool                  // a step has failed, and nothing is undone: see hold
@@ -46,6 +48,7 @@ type start struct {
 	step   int
 	call   *flow.Call
 	permit *permit
+	stored []string // arguments that the store supplies in place of skipped steps
 
 	deadline time.Time     // zero: none
 	spent    time.Duration // of the step's timeout, since a worker has the attempt
@@ -58,6 +61,7 @@ type outcome struct {
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of result and failure
 	unbegun         bool              // it failed before its function or handler was called
+	undecided       bool              // a decider in front of the step has failed: nothing ignores that
 	progress        *logbook.Progress // its last report, if that is not recorded yet; else nil
 	stderr          string
 	stderrTruncated bool
@@ -82,6 +86,9 @@ func (c *core) begin(now time.Time) {
 	}
 	c.undoLast(now)
 	c.queueReady(now)
+	for turns := range c.plan.Turns() {
+		c.takeTurns(turns, now)
+	}
 	for _, step := range c.found.interrupted {
 		v := &c.vertices[step]
 		v.phase = v.phase.must(onBegin)
@@ -96,7 +103,7 @@ func (c *core) begin(now time.Time) {
 	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
 		if !c.reverting && !c.broken && c.restartingScope(step) < 0 {
-			c.resolve(step, now)
+			c.resolve(step, c.mayBeUndecided(step), now)
 		}
 	}
 }
@@ -104,6 +111,7 @@ func (c *core) begin(now time.Time) {
 // next begins attempts at ready steps until the limit of parallel steps is reached or no
 // permit is left. The slice is valid until the next call.
 func (c *core) next(now time.Time, workers int, p permitSource) []start {
+	c.holdKeys(p)
 	c.agenda.wake(now)
 	c.unblock(p)
 	c.starts = c.starts[:0]
@@ -143,7 +151,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	c.move(now)
 	repeats := c.repeats(step)
 	begins, action, number, failures := onBegin, logbook.ActionExecute, &v.executions, &v.failedExecutions
-	if repeats || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
+	if repeats || (v.intention == logbook.IntendRevert || v.phase == tolerated) && !c.isWithWorker(step) {
 		begins, action, number, failures = onUndo, logbook.ActionRevert, &v.reverts, &v.failedUndo
 		v.isUndone = true
 	} else {
@@ -163,7 +171,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		begun[0].Number = *number
 	}
 	v.attempt, v.retryAt = &begun[0], time.Time{}
-	change := logbook.AtomChange{Attempts: begun}
+	change := logbook.AtomChange{Attempts: begun, Intention: v.undoIntention()}
 	if v.intention == logbook.IntendRetry && !repeats {
 		change.Intention = logbook.IntendExecute // it was undone at a takeover
 	}
@@ -188,10 +196,13 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
-		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
-		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
+		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
+		if v.failure == nil {
+			call.Result = v.result
+		}
+		return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), spent: v.spent(now)}, true
 	}
-	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
+	return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
 // deadline is when the executions of a step that has begun must end; zero: never. A start in
@@ -263,7 +274,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	case attempt.Action == logbook.ActionExecute && o.failure == nil:
 		c.executed(o.step, attempt, now)
 	case attempt.Action == logbook.ActionExecute:
-		c.executionFailed(o.step, attempt, now)
+		c.executionFailed(o.step, attempt, o.undecided, now)
 	case o.failure == nil:
 		c.reverted(o.step, attempt, now)
 	default:
@@ -275,7 +286,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
 	if failure := missingField(c.plan, step, attempt.Result); failure != nil {
 		attempt.Result, attempt.Failure = nil, failure
-		c.executionFailed(step, attempt, now)
+		c.executionFailed(step, attempt, false, now)
 		return
 	}
 	v.result, v.failure, v.doneBy = attempt.Result, nil, doneBy(&attempt)
@@ -293,7 +304,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	c.release(step, now)
 }
 
-func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
+func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
 	v.failure = attempt.Failure
@@ -313,6 +324,10 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		c.postpone(step, delay, now)
 		return
 	}
+	if !again && !undecided && (c.tolerates(step) || c.toleratesElement(step) && !c.hasRetryInElement(step)) {
+		c.tolerate(step, &attempt, now)
+		return
+	}
 	c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: attempts}, now)
 	c.noteFailure(step)
 	switch {
@@ -320,7 +335,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	case c.reverting:
 		c.addFailure(step, attempt.Failure)
 		c.tryRevert(step, now)
-	case !again && c.resolve(step, now):
+	case !again && c.resolve(step, undecided, now):
 	default:
 		// The step is undone with its scope. If it could have been tried again, it has not failed
 		// permanently, so no retry decides about it.
@@ -332,19 +347,24 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 // release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
-	var choices []int
+	var choices, turns []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		c.order[top].released = true
+		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
+			turns = append(turns, place.Turns)
+		}
 		for _, next := range c.plan.Next(top) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !c.isDone(int(next)) {
+			if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
+			} else if place, ok := c.plan.TurnAt(int(next)); ok && place.Begins {
+				turns = append(turns, place.Turns)
 			} else { // a gate, or a step that was ignored or completed by an operator
 				stack = append(stack, int(next))
 			}
@@ -352,12 +372,17 @@ func (c *core) release(vertex int, now time.Time) {
 	}
 	// Last, because the flow reverts when a decider fails.
 	c.decide(choices, now)
+	for i, number := range turns {
+		if i == 0 || number != turns[i-1] {
+			c.takeTurns(number, now)
+		}
+	}
 }
 
 // isDone reports whether successors no longer wait for a step.
 func (f *facts) isDone(step int) bool {
 	phase := f.vertices[step].phase
-	return phase == succeeded && !f.repeats(step) || phase == ignored
+	return phase == succeeded && !f.repeats(step) || phase == tolerated || phase == ignored
 }
 
 // postpone queues a step for its next attempt.
@@ -387,7 +412,7 @@ func (c *core) nextDue() (time.Time, bool) {
 
 // idle returns the next step that is due, and whether nothing happens before then.
 func (c *core) idle() (dueStep, bool) {
-	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.suspended || c.broken || len(c.due) == 0 {
+	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.heldKeys > 0 || c.suspended || c.broken || len(c.due) == 0 {
 		return dueStep{}, false
 	}
 	return c.due[0], true
@@ -450,6 +475,7 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 		change.Progress = v.progress
 	}
 	v.progress = nil
+	c.dropKey(step)
 	c.out.change(step, change, was, now)
 }
 

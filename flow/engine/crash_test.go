@@ -66,21 +66,23 @@ func crashAtEveryWrite(t timeless) {
 
 // world is one generated flow and what its steps find out about each other.
 type world struct {
-	plan     *flow.Plan
-	workers  int
-	begins   bool         // the claims stand for the first marks
-	pool     *engine.Pool // shared by all runs of the flow, as in a daemon
-	count    int
-	fails    bool   // some step fails for good, so the flow cannot succeed
-	broken   bool   // some revert fails for good, so the flow may end in failure
-	once     bool   // some step is at most once: an interruption may make it fail
-	decides  bool   // some decider says no: steps that fail may never run
-	walled   bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
-	retried  bool   // some step fails for good in a round that is not the last
-	holds    bool   // a failure holds the flow
-	undoLast bool   // a takeover undoes the last finished steps
-	values   []int  // of the retries around the node that is drawn: their rounds
-	ends     []bool // of these retries: a failure for good ends their rounds
+	plan      *flow.Plan
+	workers   int
+	begins    bool         // the claims stand for the first marks
+	pool      *engine.Pool // shared by all runs of the flow, as in a daemon
+	count     int
+	fails     bool   // some step fails for good, so the flow cannot succeed
+	broken    bool   // some revert fails for good, so the flow may end in failure
+	once      bool   // some step is at most once: an interruption may make it fail
+	decides   bool   // some decider says no: steps that fail may never run
+	walled    bool   // some retry undoes the whole flow, so the end may depend on which of two steps fails first
+	retried   bool   // some step fails for good in a round that is not the last
+	holds     bool   // a failure holds the flow
+	points    bool   // some step is a point of no return: a failure may hold the flow
+	tolerates bool   // some elements may fail
+	undoLast  bool   // a takeover undoes the last finished steps
+	values    []int  // of the retries around the node that is drawn: their rounds
+	ends      []bool // of these retries: a failure for good ends their rounds
 
 	interrupted bool        // the present series of runs has been, so far
 	cancelled   atomic.Bool // and was told to revert
@@ -122,6 +124,9 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 		return under(flow.Unordered(name, children...))
 	}
 	graph := under(flow.Graph(name, children...))
+	if rapid.IntRange(0, 3).Draw(rt, "join") == 0 {
+		w.drawJoin(rt, name, graph)
+	}
 	for i := range children {
 		for j := range i {
 			if rapid.Bool().Draw(rt, "link") {
@@ -133,6 +138,19 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	return graph
 }
 
+// drawJoin adds two ways to one value, of which the flow takes one, and a step that requires it.
+func (w *world) drawJoin(rt *rapid.T, name string, graph *flow.Flow) {
+	w.decides = true
+	way, first := w.drawStep(rt), rapid.Bool().Draw(rt, "first way")
+	graph.Add(way)
+	for i := range 2 {
+		to := w.drawStep(rt, flow.Provides("j"+name))
+		graph.Add(to).Link(way.Name(), to.Name(), flow.Reaching(flow.Depth(rapid.IntRange(0, 3).Draw(rt, "depth"))),
+			flow.Decide("taken", func(logbook.Values) (bool, error) { return first == (i == 0), nil }))
+	}
+	graph.Add(w.drawStep(rt, flow.Requires("j"+name)))
+}
+
 // drawEach runs its children for a list of the store, or for a list of a step. The step's list
 // has another length in another round of the outer retry.
 func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.Flow {
@@ -140,6 +158,10 @@ func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.F
 	var options []flow.EachOption
 	if n := rapid.IntRange(0, 2).Draw(rt, "at once"); n > 0 {
 		options = append(options, flow.AtOnce(n))
+	}
+	if !w.tolerates && rapid.Bool().Draw(rt, "elements may fail") {
+		w.tolerates = true
+		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(rt, "most failures")))
 	}
 	over := rapid.SampledFrom([]string{"none", "two", "given", "given"}).Draw(rt, "over")
 	var before []flow.Node
@@ -271,26 +293,35 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 // last steps, and dies, the attempts of one step are hundreds.
 const always = math.MaxInt
 
-func (w *world) drawStep(rt *rapid.T) *flow.Step {
+func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
-	var options []flow.StepOption
+	ignored := rapid.IntRange(0, 4).Draw(rt, "ignored") == 0
+	if ignored {
+		w.decides = true // an each whose list it gives is left out, with steps that fail
+		def := rapid.SampledFrom([][]any{nil, {[]int{}}, {[]int{1, 2}}}).Draw(rt, "default")
+		options = append(options, flow.IgnoreFailure(def...))
+	}
 	if n := len(w.values); n > 0 {
 		// It fails permanently in a number of rounds of the outer retry.
 		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")
 		task.value = fmt.Sprintf("v%d", n-1)
 		task.spoilt = rapid.Bool().Draw(rt, "spoilt")
 		options = append(options, flow.RetryNever("spoilt"))
-		w.fails = w.fails || task.rounds >= w.values[n-1] || w.ends[n-1] && task.rounds > 0
-		w.retried = w.retried || task.rounds > 0
+		w.fails = w.fails || !ignored && (task.rounds >= w.values[n-1] || w.ends[n-1] && task.rounds > 0)
+		w.retried = w.retried || task.rounds > 0 && !ignored
 		options = append(options, flow.Requires(task.value))
 	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
-		task.once, w.once, attempts = true, true, 1
+		task.once, w.once, attempts = true, w.once || !ignored, 1
 		options = append(options, flow.AtMostOnce())
 	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 {
 		task.repeatable, attempts = true, 1
 		options = append(options, flow.Repeatable())
+	}
+	if !task.repeatable && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
+		w.points = true
+		options = append(options, flow.PointOfNoReturn())
 	}
 	if !task.once {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
@@ -306,7 +337,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 		task.fail = always // or an execution after a crash would succeed
 	}
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "undo fail")
-	w.fails = w.fails || task.fail >= attempts
+	w.fails = w.fails || task.fail >= attempts && !ignored
 	if w.count > 1 && rapid.IntRange(0, 3).Draw(rt, "inner value") == 0 { // the list is shorter in another round
 		options = append(options, flow.Optional("inner"), flow.Rebind(map[string]string{"inner": "rs1.1"}))
 	}
@@ -555,7 +586,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	either := w.walled && w.decides
 	fails := w.fails || w.once && w.interrupted || w.cancelled.Load() || either
 	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails || either, logbook.FlowReverted: fails && (!w.holds || w.cancelled.Load()),
-		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds}
+		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds || (fails || w.retried) && w.points}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}
@@ -567,7 +598,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 			continue // of an earlier round, in which the list was longer
 		}
 		want := map[logbook.FlowState]logbook.AtomState{logbook.FlowSuccess: logbook.AtomSuccess, logbook.FlowReverted: logbook.AtomReverted}
-		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored &&
+		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored && !(end.State == logbook.FlowSuccess && atom.FailureIgnored()) &&
 			!(end.State == logbook.FlowReverted && setBack(&atom)) {
 			rt.Errorf("step %s is %s in a flow that is %s", atom.Name, atom.State, end.State)
 		}
@@ -624,6 +655,10 @@ func (w *world) allow(call *flow.Call) {
 		}
 		return ""
 	}
+	ignores := func(step int) bool {
+		atom, ok := detail.Atom(plan.Step(step).Name())
+		return ok && atom.FailureIgnored()
+	}
 	if call.Action == logbook.ActionRevert {
 		w.mu.Lock()
 		if atom, ok := detail.Atom(call.Step); ok && neverBegan(atom, w.seen) {
@@ -645,7 +680,7 @@ func (w *world) allow(call *flow.Call) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range plan.Predecessors(number) {
-			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored {
+			if before := state(step); before != logbook.AtomSuccess && before != logbook.AtomReverting && before != logbook.AtomIgnored && !ignores(step) {
 				faults = append(faults, fmt.Errorf("step %s is executed while %s is %s", call.Step, plan.Step(step).Name(), before))
 			}
 		}

@@ -30,8 +30,12 @@
 //     that follow it are undone. The failed step reverts too.
 //   - A failure reverts the flow unless a retry around the step decides to try again. Then only
 //     that retry's flow is undone, in the same order, and begun again.
+//   - A failure that is ignored (flow.IgnoreFailure) is recorded with the steps that it makes ready. After
+//     a crash the flow continues, and the failed step is not executed again.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
 //     decision is recorded with the failure. Only a request to revert is stronger.
+//   - Behind a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
+//     request to revert holds the flow, and no retry around that step begins again.
 //   - A retry's decision and the time of the next round are recorded with the failure, and the
 //     retry is not asked again. Every round that has begun counts, so a crash gives a retry no
 //     more rounds.

@@ -18,13 +18,16 @@ type facts struct {
 	// logbook would refuse an oversized update.
 	limits logbook.Limits
 
-	vertices []vertex          // the steps of the plan
-	order    order             // of the steps and the gates
-	scopes   []scope           // one for each scope of the plan
-	absent   map[string]vertex // recorded instances that the plan lacks in this round, by step
+	vertices  []vertex          // the steps of the plan
+	order     order             // of the steps and the gates
+	scopes    []scope           // one for each scope of the plan
+	undoTurns map[turnID]bool   // the instances that an undo has begun to undo: see takeUndoTurns
+	absent    map[string]vertex // recorded instances that the plan lacks in this round, by step
 
 	reverting bool                        // the flow is being undone
 	failures  map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
+
+	lacking map[int]bool // cache of lacksValue, by step
 
 	lists map[*flow.Gathered]json.RawMessage // cache of gathered lists
 	taken map[string][]json.RawMessage       // cache of the elements of openings, by step

@@ -45,7 +45,12 @@ type drawing struct {
 	walls    bool // some retry answers otherwise than its neighbours
 	late     bool // some step waits for its deadline
 	holds    bool // some failure holds the flow
+	tolerant bool // the node that is drawn is in an each whose elements may fail
 	notes    []string
+	also     string   // what the next step provides besides
+	joined   []string // what the next step is given by a join, from the step from
+	from     string
+	counts   map[string]int // the elements of each, by name
 	around   []string       // the openings of the each around the node that is drawn
 	elements map[string]int // of all openings, in all instances
 }
@@ -65,6 +70,9 @@ func (d *drawing) oneIn(n int, label string) bool {
 func (d *drawing) node(name string, depth int) flow.Node {
 	if name != "f" && (depth == 0 || d.steps >= maxDrawnSteps || rapid.IntRange(0, 2).Draw(d.rt, "leaf of "+name) == 0) {
 		return d.step()
+	}
+	if depth > 0 && d.steps+4 <= maxDrawnSteps && d.oneIn(10, "join of "+name) {
+		return d.join(name)
 	}
 	if depth > 0 && len(d.around) < 2 && d.oneIn(6, "each of "+name) {
 		return d.each(name, depth-1)
@@ -115,7 +123,7 @@ func (d *drawing) policy(f *flow.Flow) *flow.Flow {
 	return f.OnFailure(policy)
 }
 
-// each draws a part that is run for each of two elements, or of none. Steps
+// each draws a part that is run for each of two elements, of three in turns, or of none. Steps
 // behind it do not see its values.
 func (d *drawing) each(name string, depth int) flow.Node {
 	retry, leave := d.retry(name)
@@ -123,13 +131,19 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	list, elements := "pair", 2
 	if d.oneIn(6, "nobody to run it for") {
 		list, elements = "none", 0
+	} else if d.oneIn(3, "turns") {
+		d.has("turns")
+		list, elements = "list", 3
 	}
+	d.counts[name] = elements
 	d.has("each")
 	openings := []string{name}
-	for range d.around {
+	for _, outer := range d.around {
 		var deeper []string
 		for _, opening := range openings {
-			deeper = append(deeper, opening+"[0]", opening+"[1]")
+			for i := range d.counts[outer] {
+				deeper = append(deeper, fmt.Sprintf("%s[%d]", opening, i))
+			}
 		}
 		openings = deeper
 		d.has("each in an each")
@@ -138,10 +152,19 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		d.elements[opening] = elements
 	}
 	var options []flow.EachOption
-	if rapid.Bool().Draw(d.rt, "in order") {
+	if elements == 3 {
+		d.parallel = true
+		options = append(options, flow.AtOnce(2))
+	} else if rapid.Bool().Draw(d.rt, "in order") {
 		options = append(options, flow.InOrder())
 	} else {
 		d.parallel = true
+	}
+	if !d.tolerant && d.oneIn(2, "elements may fail") {
+		d.has("elements may fail")
+		d.tolerant = true
+		defer func() { d.tolerant = false }()
+		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(d.rt, "most failures")))
 	}
 	seen, outer := len(d.gives), d.around
 	d.around = append(outer[:len(outer):len(outer)], name)
@@ -160,6 +183,41 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		f.WithRetry(retry)
 	}
 	return f
+}
+
+// join draws two ways to one value, and a step that takes it. A step behind it sees none of the
+// values.
+func (d *drawing) join(name string) flow.Node {
+	d.has("join")
+	d.parallel = true
+	seen, symbol := len(d.gives), "j"+name
+	way := d.step()
+	graph := flow.Graph(name, way)
+	from, otherwise := "", rapid.Bool().Draw(d.rt, "otherwise")
+	var first *flow.Step
+	for range 2 {
+		d.also = symbol
+		to, taken := d.step(), rapid.Bool().Draw(d.rt, "taken")
+		d.gives = d.gives[:seen]
+		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
+		if graph.Add(to); first != nil && otherwise {
+			d.has("otherwise")
+			taken = from == ""
+			graph.Link(first.Name(), to.Name(), flow.Reaching(depth), flow.Otherwise())
+		} else {
+			graph.Link(way.Name(), to.Name(), flow.Reaching(depth), flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil }))
+		}
+		if first = to; taken {
+			from = to.Name()
+		}
+		d.notes = append(d.notes, fmt.Sprintf("decider behind %s: %v, to depth %s", way.Name(), taken, depth))
+	}
+	if d.joined, d.from = []string{symbol}, from; from == "" {
+		d.has("no way is taken")
+	}
+	graph.Add(d.step())
+	d.gives = d.gives[:seen]
+	return graph
 }
 
 // links puts later children of a graph behind earlier ones, and deciders on
@@ -310,16 +368,24 @@ func (d *drawing) selects() []flow.RetryOption {
 
 func (d *drawing) step() *flow.Step {
 	d.steps++
-	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
+	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1, also: d.also, from: d.from, given: slices.Clone(d.joined)}
+	d.also, d.joined, d.from = "", nil, ""
 	options := []flow.StepOption{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
+	if a.also != "" {
+		options = append(options, flow.ProvidesFields(a.also))
+	}
+	if len(a.given) > 0 {
+		options = append(options, flow.Optional(a.given...))
+	}
 	for _, retry := range d.retries {
 		a.values = append(a.values, retry.symbol)
 		options = append(options, flow.Requires(retry.symbol))
 	}
 	options = append(options, d.arguments(a)...)
+	options = append(options, d.ignoring(a)...)
 	switch {
 	case len(d.retries) == 0 && d.oneIn(7, "at most once"):
-		d.once = true
+		d.once = d.once || !a.ignored
 		d.has("at most once")
 		options = append(options, flow.AtMostOnce())
 		a.once = true
@@ -350,6 +416,10 @@ func (d *drawing) step() *flow.Step {
 	if a.repeatable = len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
 		d.has("repeatable")
 		options = append(options, flow.Repeatable())
+	} else if d.oneIn(8, "point of no return") {
+		d.holds = true
+		d.has("point of no return")
+		options = append(options, flow.PointOfNoReturn())
 	}
 	a.undo = !a.repeatable && !d.oneIn(4, "no revert")
 	d.undoing(a)
@@ -360,6 +430,22 @@ func (d *drawing) step() *flow.Step {
 		return flow.NewStep(a.name, a, options...)
 	}
 	return flow.NewStep(a.name, &undoingActor{a}, options...)
+}
+
+// ignoring lets the flow continue after the failure of a step, with a default result or without.
+func (d *drawing) ignoring(a *actor) []flow.StepOption {
+	if a.ignored = d.oneIn(5, "failure is ignored"); !a.ignored {
+		return nil
+	}
+	d.has("failure is ignored")
+	if a.also == "" && rapid.Bool().Draw(d.rt, "no default") {
+		return []flow.StepOption{flow.IgnoreFailure()}
+	}
+	result := map[string]any{"r" + a.name: a.name + "@default"}
+	if a.also != "" {
+		result[a.also] = result["r"+a.name]
+	}
+	return []flow.StepOption{flow.IgnoreFailure(result)}
 }
 
 // drawnDeadline is longer than all that a step may wait for, but for another that has a deadline.
@@ -414,7 +500,7 @@ func (d *drawing) arguments(a *actor) []flow.StepOption {
 // failures sets how often an actor fails: a number of times in each of the first rounds of one
 // of its outer retries.
 func (d *drawing) failures(a *actor) {
-	if !d.oneIn(2, "fails") {
+	if !d.oneIn(2, "fails") && !a.ignored {
 		return
 	}
 	flaws := []string{"error", "permanent", "panic", "timeout", "not JSON", "too large", "no object", "goexit"}
@@ -483,9 +569,12 @@ type actor struct {
 	name     string
 	values   []string // of the retries around it
 	given    []string // values that it may get from other steps
+	also     string   // another symbol of its result, for a join
+	from     string   // the step that supplies the value of its join; empty: none
 	attempts int
 	ends     bool // a panic is not tried again
 	once     bool
+	ignored  bool // its failure
 	undo     bool
 	asks     int // so often it says "not yet", before anything else
 	key      string
@@ -505,6 +594,9 @@ func (a *actor) String() string {
 	text := fmt.Sprintf("%s: tried %d times", a.name, a.attempts)
 	if a.once {
 		text += ", at most once"
+	}
+	if a.ignored {
+		text += ", its failure is ignored"
 	}
 	if a.asks > 0 {
 		text += fmt.Sprintf(", says \"not yet\" %d times", a.asks)
@@ -579,13 +671,13 @@ func (a *actor) tell(call *flow.Call) {
 }
 
 // isOf reports whether a value can be under a symbol: the result of the symbol's step or, if
-// an each has gathered it, a list of such results for two elements or none.
+// an each has gathered it, a list of such results for two or three elements or none.
 func isOf(value json.RawMessage, symbol string) bool {
 	if symbol[0] != 'g' {
 		return strings.HasPrefix(string(value), `"`+symbol[1:]+`@`)
 	}
 	var items []json.RawMessage
-	if err := json.Unmarshal(value, &items); err != nil || len(items)%2 != 0 {
+	if err := json.Unmarshal(value, &items); err != nil || len(items) == 1 || len(items) > 3 {
 		return false
 	}
 	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return string(item) != "null" && !isOf(item, symbol[1:]) })
@@ -625,7 +717,12 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	a.world.event()
 	a.tell(call)
 	for _, symbol := range a.given {
-		if value, ok := call.Arguments[symbol]; ok && !isOf(value, symbol) {
+		value, ok := call.Arguments[symbol]
+		if symbol[0] == 'j' {
+			if ok != (a.from != "") || ok && !isOf(value, "r"+a.from) {
+				a.world.fault("step %s was given %s as %s, and should that of %q", a.name, value, symbol, a.from)
+			}
+		} else if ok && !isOf(value, symbol) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
 	}
@@ -637,6 +734,9 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	}
 	rounds := a.rounds(call)
 	good := map[string]any{"r" + a.name: fmt.Sprintf("%s@%v", a.name, strings.Trim(fmt.Sprint(rounds), "[]"))}
+	if a.also != "" {
+		good[a.also] = good["r"+a.name]
+	}
 	if a.flaw == "" || a.bad > 0 && rounds[a.level] > a.bad || failuresIn(atom, logbook.ActionExecute) >= a.fails {
 		return good, nil
 	}
@@ -672,7 +772,7 @@ func (a *undoingActor) Revert(ctx context.Context, call *flow.Call) error {
 	atom := a.begin(call, logbook.AtomReverting)
 	defer a.over()
 	a.world.event()
-	if last, ok := atom.Last(logbook.ActionExecute); ok && string(last.Result) != string(call.Result) {
+	if last, ok := atom.Last(logbook.ActionExecute); ok && (last.Failure == nil && string(last.Result) != string(call.Result) || last.Failure != nil && call.Result != nil) {
 		a.world.fault("the revert of step %s was given %s, and %s is recorded", call.Step, call.Result, last.Result)
 	}
 	if call.Asked < a.asks {

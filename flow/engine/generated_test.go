@@ -80,8 +80,8 @@ func inFakeTime(t *testing.T, f func()) {
 // in a hundred runs.
 var least = map[string]int{
 	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
-	"each": 80, "each in an each": 2, "each under a retry": 40, "each begins again after its undo": 2,
-	"gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
+	"each": 80, "each in an each": 2, "each under a retry": 40, "turns": 20, "each begins again after its undo": 2,
+	"join": 30, "otherwise": 10, "no way is taken": 5, "gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
 	"requires another's result": 70, "optional": 100, "inner value": 90, "revert arguments": 90, "no revert": 90,
 	"decider says yes": 3, "decider says no": 6, "decider says later": 2, "decider says error": 2, "decider says panic": 2,
 	"depth all": 1, "depth flow": 1, "depth neighbors": 1, "depth atom": 1, "leaves task ignore": 1,
@@ -92,7 +92,8 @@ var least = map[string]int{
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
-	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"failure is ignored": 100, "ends with an ignored failure": 10, "left out for lack of a value": 1, "elements may fail": 30, "ends with a failed element": 1,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -145,13 +146,16 @@ type trial struct {
 }
 
 func drawCase(rt *rapid.T) *trial {
-	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool), elements: make(map[string]int)}
+	d := &drawing{rt: rt, world: &actors{}, features: make(map[string]bool), elements: make(map[string]int), counts: make(map[string]int)}
 	root := d.node("f", 3)
 	undoLast := rapid.Bool().Draw(rt, "undo last")
 	if f, is := root.(*flow.Flow); is && undoLast {
 		f.OnTakeover(flow.UndoLast)
 	}
 	plan, err := flow.Compile(root, slices.Sorted(maps.Keys(drawnStore))...)
+	if errors.Is(err, flow.ErrMissing) && strings.Contains(err.Error(), "only skippable steps") {
+		rt.Skip(err)
+	}
 	if err != nil {
 		rt.Fatalf("cannot compile: %v", err)
 	}
@@ -492,6 +496,83 @@ func (c *trial) held(rt *rapid.T, f finish) {
 	}
 }
 
+// ignored holds of the failures in a flow: no cause is one that must be ignored. A step has run if it has all
+// values that it requires, unless a decider has left it out.
+func (c *trial) ignored(rt *rapid.T, f finish) {
+	if cause := f.detail.Cause.Origin(); cause != nil && f.end.State == logbook.FlowReverted {
+		step, found := c.grown.Find(cause.Step)
+		if found && c.grown.Step(step).IgnoresFailure() && !strings.Contains(cause.Message, "cannot decide") {
+			rt.Errorf("the flow is reverted because of %s, whose failure is ignored", cause.Step)
+		}
+	}
+	if f.end.State != logbook.FlowSuccess {
+		return
+	}
+	for step := range c.grown.Len() {
+		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+		if !ok || atom.Kind != logbook.KindTask {
+			continue
+		}
+		if atom.FailureIgnored() {
+			c.has("ends with an ignored failure")
+		}
+		lacking := ""
+		for _, wire := range c.grown.Arguments(step) {
+			if wire.From < 0 || wire.Optional {
+				continue
+			}
+			from, ok := f.detail.Atom(c.grown.Step(wire.From).Name())
+			if ok {
+				_, ok = from.Result()
+			}
+			if !ok {
+				lacking = wire.Symbol
+			}
+		}
+		leftOut := len(c.grown.Choices()) > 0 || len(c.grown.TolerantElements()) > 0
+		if lacking != "" && !leftOut {
+			c.has("left out for lack of a value")
+		}
+		if ran := atom.State != logbook.AtomIgnored; ran == (lacking != "") && (ran || !leftOut) {
+			rt.Errorf("%s is %s, and lacks the value %q", atom.Name, atom.State, lacking)
+		}
+	}
+	c.elementsFailed(rt, f)
+}
+
+// elementsFailed holds of the elements that may fail: no more have failed, and what waits for a failed step in
+// an element has not run.
+func (c *trial) elementsFailed(rt *rapid.T, f finish) {
+	failed := make(map[int]map[int]bool) // by each, the elements
+	state := func(step int) (*logbook.AtomDetail, bool) {
+		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+		return atom, ok && atom.FailureIgnored() && !c.grown.Step(step).IgnoresFailure()
+	}
+	for step := range c.grown.Len() {
+		element, inElement := c.grown.ElementOf(step)
+		if _, hasFailed := state(step); !hasFailed {
+			continue
+		}
+		if !inElement {
+			rt.Errorf("the failure of %s is ignored", c.grown.Step(step).Name())
+			continue
+		}
+		c.has("ends with a failed element")
+		e := &c.grown.TolerantElements()[element]
+		if failed[e.Each] == nil {
+			failed[e.Each] = make(map[int]bool)
+		}
+		if failed[e.Each][element] = true; len(failed[e.Each]) > e.Most {
+			rt.Errorf("%d elements of %s have failed, and %d may", len(failed[e.Each]), c.grown.Step(e.Each).Name(), e.Most)
+		}
+		for _, behind := range c.grown.Successors(step) {
+			if atom, _ := state(behind); e.Bounds.Holds(behind) && atom != nil && atom.State != logbook.AtomIgnored {
+				rt.Errorf("%s is %s behind a failed step", atom.Name, atom.State)
+			}
+		}
+	}
+}
+
 // ended holds of every flow that has ended.
 func (c *trial) ended(rt *rapid.T, f finish) {
 	if bad := f.end.State != logbook.FlowSuccess; bad != (f.detail.Cause != nil) {
@@ -506,7 +587,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		atom := &f.detail.Atoms[i]
 		failed = failed || atom.State == logbook.AtomRevertFailure
 		f.holes = f.holes || atom.Kind == logbook.KindEach && atom.State == logbook.AtomIgnored
-		if allowed != nil && !slices.Contains(allowed, atom.State) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
+		if allowed != nil && !slices.Contains(allowed, atom.State) && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
 			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}
 		if allowed != nil && atom.State != logbook.AtomPending && !atom.RetryAt.IsZero() {
@@ -516,6 +597,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 			rt.Errorf("what %s has done is not undone", atom.Name)
 		}
 	}
+	c.ignored(rt, f)
 	if held := f.detail.Held(); (failed || held) != (f.end.State == logbook.FlowFailure) || held && !c.holds {
 		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
 	} else if held {

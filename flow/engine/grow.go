@@ -219,12 +219,17 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 			decided[choice.ID()] = true
 		}
 	}
-	c.plan, c.lists = plan, nil
+	begun := c.begunTurns()
+	c.plan, c.lists, c.lacking = plan, nil, nil
 	adopted := c.moveVertices(old, to)
 	c.moveScopes(old, to)
 	c.renumber(plan, to)
 	c.out.renumber(plan, to)
 	c.order.count(plan, func(vertex int) bool {
+		if place, ok := plan.TurnAt(vertex); ok && place.Begins {
+			turns := &plan.Turns()[place.Turns]
+			return begun[c.turnID(turns, place.Element)] || c.hasTurn(&turns.Elements[place.Element])
+		}
 		choice, decides := plan.ChoiceAt(vertex)
 		return c.order[vertex].released || vertex >= plan.Len() && (!decides || decided[plan.Choices()[choice].ID()])
 	})
@@ -305,6 +310,9 @@ func (f *facts) gathered(g *flow.Gathered) (json.RawMessage, bool) {
 	}
 	if list, ok := f.lists[g]; ok {
 		return list, true
+	}
+	if g.Failures {
+		return f.failuresOf(g)
 	}
 	list := json.RawMessage("[")
 	for i := range g.Items {

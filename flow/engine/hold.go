@@ -6,7 +6,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A flow with the policy logbook.HoldOnFailure is held when a step has failed permanently: nothing more
+// A flow with the policy logbook.HoldOnFailure, or behind a point of no return, is held when a step has failed permanently: nothing more
 // starts, running steps finish, and nothing is undone. Then the flow ends in the state failure, and waits
 // for an operator, as after a failed revert.
 //
@@ -15,6 +15,9 @@ import (
 
 // holdsAt reports whether the failure of a step holds the flow.
 func (c *core) holdsAt(step int) bool {
+	if c.passed(c.whole()) >= 0 {
+		return true
+	}
 	if c.holds != "" {
 		return c.holds == logbook.HoldOnFailure
 	}

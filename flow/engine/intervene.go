@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -32,6 +33,7 @@ type correction struct {
 type refusalError struct {
 	intervention *logbook.Intervention
 	reason       string
+	noReturn     bool // because of a flow.PointOfNoReturn
 }
 
 func (e *refusalError) Error() string {
@@ -41,6 +43,10 @@ func (e *refusalError) Error() string {
 		what += " " + i.Step
 	}
 	return fmt.Sprintf("cannot %s, as %s wants: %s", what, i.By, e.reason)
+}
+
+func (e *refusalError) Is(target error) bool {
+	return e.noReturn && (target == ErrNoReturn || target == logbook.ErrConflict)
 }
 
 // intervene applies the interventions that have not been carried out yet to the
@@ -119,7 +125,8 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		}
 	}
 	for i := range w.batch {
-		reason := w.objection(&w.batch[i])
+		reason, point := w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i])
+		reason = cmp.Or(reason, point)
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
 			reason = w.objectionOfEach(detail, w.batch[i].Step, rerun)
 		}
@@ -127,7 +134,7 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		case reason == "":
 			kept = append(kept, w.batch[i])
 		case w.from.Finished():
-			return &refusalError{&w.batch[i], reason}
+			return &refusalError{&w.batch[i], reason, reason == point}
 		default:
 			kept = kept[:0]
 		}
@@ -263,8 +270,9 @@ func (w *correction) correctRevert() error {
 }
 
 // correctForward resets every step that has not succeeded or must rerun, and completes the steps
-// that have a result from an operator. Completing wins over rerunning. A step that was not undone
-// keeps its result (IsKept), unless it must rerun or follows a step that runs again.
+// that have a result from an operator. Completing wins over rerunning. A step whose revert failed keeps
+// its result, unless it must rerun. A step that had nothing to undo (IsKept) keeps its result, unless it
+// must rerun or follows a step that runs again.
 func (w *correction) correctForward() error {
 	completed, rerun := make(map[string]*logbook.Intervention), make([]bool, w.plan.Vertices())
 	for i := range w.batch {
@@ -275,7 +283,7 @@ func (w *correction) correctForward() error {
 			w.markRerun(rerun, w.batch[i].Step)
 		}
 	}
-	again, anew := w.runAgain(rerun)
+	again, anew := w.runAgain(completed, rerun)
 	// From last to first: an opening keeps its list until its instances are reset,
 	// because the list says which instances there are.
 	for i := len(w.detail.Atoms) - 1; i >= 0; i-- {
@@ -328,13 +336,13 @@ func (w *correction) markSuccessors(marked []bool, stack []int) {
 // runAgain returns the steps that run again, and reports whether an ignored step follows them. Then
 // every decider that said no is evaluated again, because the record does not name the decider that
 // ignored a step. A decider that sees the same results gives the same answer.
-func (w *correction) runAgain(rerun []bool) (again []bool, anew bool) {
+func (w *correction) runAgain(completed map[string]*logbook.Intervention, rerun []bool) (again []bool, anew bool) {
 	again = slices.Clone(rerun)
 	var stack []int
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || again[step] || atom.IsKept() {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
 			continue
 		}
 		again[step] = true
@@ -359,14 +367,14 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
-	case atom.State == logbook.AtomIgnored && !anew:
+	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
 	case atom.State == logbook.AtomSuccess && !rerun[step]:
 		if atom.Intention == logbook.IntendExecute {
 			return nil
 		}
 		return w.change(atom, logbook.AtomChange{Intention: logbook.IntendExecute})
-	case atom.IsKept() && !again[step]:
+	case atom.IsKept() && !again[step], atom.Stands() && !rerun[step]:
 		if err := w.makeResettable(atom); err != nil {
 			return err
 		}

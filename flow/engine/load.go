@@ -19,7 +19,7 @@ import (
 //	                In a flow that reverts: reverted, without a result
 //	success         kept; in a flow that reverts: reverted when ready
 //	failure         the flow reverts, even if that was not recorded; with the intention
-//	                execute, it is held
+//	                execute, it is held; with the intention ignore, it continues
 //	reverting       reverted again, but not before RetryAt
 //	reverted        kept
 //	revert_failure  the flow is failure
@@ -53,7 +53,7 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	if err := c.checkStore(); err != nil {
 		return nil, err
 	}
-	l := loader{c}
+	l := loader{c, len(o.Plan.Choices()) > 0 || len(o.Plan.Template().TolerantElements()) > 0 || slices.ContainsFunc(o.Plan.Steps(), (*flow.Step).IgnoresFailure)}
 	for i := range o.Detail.Atoms {
 		if c.forgets(&o.Detail.Atoms[i]) {
 			continue
@@ -72,7 +72,10 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 }
 
 // loader brings a core into the state of a record.
-type loader struct{ *core }
+type loader struct {
+	*core
+	mayLeaveOut bool // a decider, or the lack of a value, can leave out steps
+}
 
 // checkStore reports the values that the plan requires and the store lacks.
 func (f *facts) checkStore() error {
@@ -107,9 +110,10 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, l.plan.Step(step).Kind())
 	case l.vertices[step].record != unrecorded:
 		return errors.New("it is recorded twice")
-	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored):
+	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored || atom.FailureIgnored()):
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
-	case atom.Intention == logbook.IntendIgnore && len(l.plan.Choices()) > 0:
+	case atom.FailureIgnored():
+	case atom.State == logbook.AtomIgnored && l.mayLeaveOut:
 	case atom.Intention == logbook.IntendRetry && (l.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
@@ -130,6 +134,9 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	}
 	if v.phase, err = l.replay(step, atom.State, last, past); err != nil {
 		return err
+	}
+	if atom.FailureIgnored() {
+		v.phase = tolerated
 	}
 	if last != nil && !l.found.intervened.counts(last) {
 		l.found.intervened.spared[step] = true
@@ -307,7 +314,7 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		return
 	}
 	for step := range l.plan.Len() {
-		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && !wasInterrupted(v.failure) {
+		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && v.phase != tolerated && !wasInterrupted(v.failure) {
 			l.cause = l.blame(step, v.failure)
 			return
 		}
@@ -333,6 +340,9 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 	l.order.count(l.plan, func(vertex int) bool {
 		if vertex < l.plan.Len() {
 			return l.isDone(vertex)
+		}
+		if place, ok := l.plan.TurnAt(vertex); ok && place.Begins {
+			return l.hasTurn(&l.plan.Turns()[place.Turns].Elements[place.Element])
 		}
 		chosen := l.chosen(vertex)
 		if !chosen {
@@ -365,10 +375,23 @@ func (c *core) queueReady(now time.Time) {
 			c.enqueue(step)
 		}
 	}
+	var lacking []int
+	c.failElements(now)
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; (v.phase == unbegun || v.phase == waiting) && c.order[step].before == 0 && c.restartingScope(step) < 0 {
+		v := &c.vertices[step]
+		switch {
+		case v.phase == ignored && c.order[step].before == 0 && !c.order[step].released:
+			lacking = append(lacking, step)
+		case v.phase != unbegun && v.phase != waiting || c.order[step].before > 0 || c.restartingScope(step) >= 0:
+		case v.phase == unbegun && c.lacksValue(step):
+			lacking = append(lacking, step)
+		default:
 			c.queueWhenDue(step, v.failedExecutions, now)
 		}
+	}
+	for _, step := range lacking {
+		c.leaveOut(step, now)
+		c.release(step, now)
 	}
 }
 

@@ -48,6 +48,7 @@ type loop struct {
 	recorded       uint64
 	ahead          ahead
 	held           queue[heldStart] // in the order of their updates
+	notYet         *permit          // of the last report of NotYet
 }
 
 // report is the outcome of an attempt, or the gate's refusal to let it start.
@@ -303,7 +304,12 @@ func (l *loop) nextDue() (time.Time, bool) {
 func (l *loop) takeReports(r report) error {
 	for {
 		l.inFlight--
-		r.permit.release()
+		if r.notYet == nil || r.refused != nil {
+			r.permit.release()
+		} else {
+			r.permit.releaseWorker()
+			l.notYet = r.permit
+		}
 		if r.refused != nil {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
@@ -311,6 +317,10 @@ func (l *loop) takeReports(r report) error {
 		r.step = l.core.numberOf(r.plan, r.step)
 		l.log(&r.outcome)
 		l.core.finish(r.outcome, l.now)
+		if r.notYet != nil {
+			l.core.keep(r.step, r.permit)
+			l.notYet = nil
+		}
 		select {
 		case r = <-l.reports:
 		default:
@@ -397,6 +407,10 @@ func (l *loop) leavePool() {
 		held, _ := l.held.pop()
 		held.permit.release()
 	}
+	for step := range l.core.vertices {
+		l.core.vertices[step].key.release()
+	}
+	l.notYet.release() // after a panic; otherwise it is nil
 	l.inPool.leave()
 }
 

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // permitSource grants permits to start steps. The core asks for a permit before it writes the
@@ -11,6 +13,8 @@ import (
 type permitSource interface {
 	// obtain takes a permit for a step; with an empty key, only a worker.
 	obtain(key string, limit int) (*permit, permission)
+	// hold takes a permit of a key without a worker, whatever the limit.
+	hold(key string) *permit
 	// newKeys returns the keys under which a blocked step may start now.
 	newKeys() []string
 	// queueFor queues the run for the next permit of a key.
@@ -35,6 +39,13 @@ func (c *core) admit(step int, p permitSource) (granted *permit, answer permissi
 	if s.Task() == nil {
 		return nil, permitted // decided by the loop itself
 	}
+	if held := c.vertices[step].key; held != nil {
+		if granted, answer = p.obtain("", 0); answer == permitted {
+			granted.key = held.key
+			c.vertices[step].key, c.heldKeys = nil, c.heldKeys-1
+		}
+		return granted, answer
+	}
 	key := ""
 	_, limit := s.Concurrency()
 	if limit > 0 {
@@ -44,6 +55,46 @@ func (c *core) admit(step int, p permitSource) (granted *permit, answer permissi
 		c.block(key, blockedStep{step: step, limit: limit})
 	}
 	return granted, answer
+}
+
+// keepsKey reports whether a step waits after NotYet with the permit of its key. An execution that
+// will be reverted is not called again, and keeps nothing.
+func (f *facts) keepsKey(step int) bool {
+	v := &f.vertices[step]
+	waits := v.phase == waiting && v.intention != logbook.IntendRevert || v.phase == toUndo
+	return waits && v.attempt != nil && v.attempt.Asked > 0 && f.plan.Step(step).KeepsKey()
+}
+
+// keep keeps the key of an attempt that has ended or returned NotYet, or releases it.
+func (c *core) keep(step int, held *permit) {
+	if held == nil || held.key == "" || !c.keepsKey(step) {
+		held.release()
+		return
+	}
+	held.releaseWorker()
+	c.vertices[step].key, c.heldKeys = held, c.heldKeys+1
+}
+
+// dropKey releases the key of a step that does not wait any more.
+func (c *core) dropKey(step int) {
+	if v := &c.vertices[step]; v.key != nil && !c.keepsKey(step) {
+		v.key.release()
+		v.key, c.heldKeys = nil, c.heldKeys-1
+	}
+}
+
+// holdKeys takes the keys of the steps that waited when this run began. What they have begun goes on
+// meanwhile, so the limits may be exceeded.
+func (c *core) holdKeys(p permitSource) {
+	if c.holding {
+		return
+	}
+	c.holding = true
+	for step := range c.plan.Len() {
+		if c.keepsKey(step) && c.vertices[step].key == nil {
+			c.keep(step, p.hold(c.keyOf(step)))
+		}
+	}
 }
 
 // concurrencyKey is the concurrency key of a step with the values of its arguments. The error is
@@ -97,6 +148,13 @@ func (l *loop) obtain(key string, limit int) (*permit, permission) {
 		return nil, answer
 	}
 	return &permit{pool: l.inPool.pool, key: key}, answer
+}
+
+func (l *loop) hold(key string) *permit {
+	if l.inPool == nil {
+		l.inPool = NewPool(l.options.Workers).join()
+	}
+	return l.inPool.hold(key)
 }
 
 func (l *loop) newKeys() []string {

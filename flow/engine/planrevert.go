@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/conductord/conductord/logbook"
 )
+
+// ErrNoReturn: a revert or an intervention would go back over a flow.PointOfNoReturn. A revert would hold
+// the flow instead.
+var ErrNoReturn = errors.New("the flow does not go back over a point of no return")
 
 // Undo is a step that a revert undoes.
 type Undo struct {
@@ -25,17 +30,17 @@ type Undo struct {
 // in which one worker would undo them. It decides as Run does, assumes that all reverts succeed,
 // and calls no task. It uses only the options Plan, Detail, Store and Limits.
 //
-// Errors: ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing, as from Run.
+// Errors: ErrNoReturn, and ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing, as from Run.
 func PlanRevert(o Options) ([]Undo, error) {
 	o = o.withDefaults()
 	if o.Detail.State.Finished() {
 		return nil, nil
 	}
-	_, undos, err := o.foresee()
+	foreseen, err := o.foresee()
 	if err != nil {
 		return nil, fmt.Errorf("cannot plan the revert of flow %s: %w", o.Detail.ID, err)
 	}
-	return undos, nil
+	return foreseen.Undos, nil
 }
 
 // Execution is a step that a flow executes when it goes forwards.
@@ -44,11 +49,20 @@ type Execution struct {
 	Again bool // it has been executed before
 }
 
-// PlanIntervention returns the steps that a flow executes after an intervention, in the order of
-// the plan, or the steps that it undoes. Pending interventions are carried out first. Deciders
-// can still leave out some executions. An intervention that cannot be carried out is an error.
-// See PlanRevert.
-func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, error) {
+// Forecast has the steps that an intervention concerns. A flow that goes forwards has Executions, in the
+// order of the plan. Another one has Undos.
+type Forecast struct {
+	Executions []Execution
+	Undos      []Undo
+	// Skips are steps that count as ended without a call: a condition has skipped their execution, or an
+	// operator skips their revert.
+	Skips []string
+}
+
+// PlanIntervention returns the consequence of an intervention. Pending interventions are carried out
+// first. Deciders can still leave out some executions. An intervention that cannot be carried out is an
+// error: ErrNoReturn if a flow.PointOfNoReturn is the reason. See PlanRevert.
+func PlanIntervention(o Options, i logbook.Intervention) (Forecast, error) {
 	o = o.withDefaults()
 	_, err := o.Detail.Admit(&i)
 	if err == nil {
@@ -58,37 +72,35 @@ func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, e
 		}
 		i.Token.Index++
 		o.Detail.Interventions = append(slices.Clip(o.Detail.Interventions), i)
-		var executions []Execution
-		var undos []Undo
-		if executions, undos, err = o.foresee(); err == nil {
-			return executions, undos, nil
+		var foreseen Forecast
+		if foreseen, err = o.foresee(); err == nil {
+			return foreseen, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
+	return Forecast{}, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
 }
 
-// foresee returns what Run would do to a flow if every call succeeded: executions if interventions
-// send the flow forwards, otherwise undos.
-func (o *Options) foresee() ([]Execution, []Undo, error) {
+// foresee returns what Run would do to a flow if every call succeeded.
+func (o *Options) foresee() (Forecast, error) {
 	revision, err := revise(o)
 	if err != nil {
-		return nil, nil, err
+		return Forecast{}, err
 	}
 	if err := o.grow(); err != nil {
-		return nil, nil, revision.explain(err)
+		return Forecast{}, revision.explain(err)
 	}
 	work, refusal, err := intervene(o, o.Now())
 	if refusal != nil {
-		return nil, nil, refusal
+		return Forecast{}, refusal
 	}
 	if err != nil {
-		return nil, nil, revision.explain(err)
+		return Forecast{}, revision.explain(err)
 	}
 	if work != nil && work.to == logbook.FlowRunning {
 		if err := o.grow(); err != nil { // an opening may run again, without its instances
-			return nil, nil, revision.explain(err)
+			return Forecast{}, revision.explain(err)
 		}
-		return o.executions(), nil, nil
+		return Forecast{Executions: o.executions(), Skips: o.ignored()}, nil
 	}
 	missing := addMissingMarks(o, o.Now())
 	var order []string
@@ -99,12 +111,16 @@ func (o *Options) foresee() ([]Execution, []Undo, error) {
 	}
 	c, err := newCore(o, revision, work)
 	if err != nil {
-		return nil, nil, err
+		return Forecast{}, err
 	}
 	missing.write(c.out)
-	order = nil // without what an operator has skipped
+	if point := c.passed(c.whole()); point >= 0 && !c.reverting {
+		return Forecast{}, fmt.Errorf("%w: step %q has succeeded, or may have", ErrNoReturn, c.plan.Step(point).Name())
+	}
+	skipped := order
+	order = nil
 	revertAll(c, o)
-	return nil, c.undos(&o.Detail, order), nil
+	return Forecast{Undos: c.undos(&o.Detail, order), Skips: skipped}, nil
 }
 
 // executions are the steps without a valid result.
@@ -115,12 +131,22 @@ func (o *Options) executions() (executions []Execution) {
 	}
 	for _, step := range o.Plan.Steps() {
 		atom := atoms[step.Name()]
-		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored) {
+		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored()) {
 			continue
 		}
 		executions = append(executions, Execution{Step: step.Name(), Again: atom != nil && atom.Number(logbook.ActionExecute) > 0})
 	}
 	return executions
+}
+
+// ignored are the tasks that a condition has skipped, and whose condition is not evaluated again.
+func (o *Options) ignored() (names []string) {
+	for i := range o.Detail.Atoms {
+		if atom := &o.Detail.Atoms[i]; atom.State == logbook.AtomIgnored && atom.Kind == logbook.KindTask {
+			names = append(names, atom.Name)
+		}
+	}
+	return names
 }
 
 // revertAll reverts the flow as if every revert succeeded at once.
@@ -164,6 +190,7 @@ func (f *facts) undos(detail *logbook.FlowDetail, order []string) []Undo {
 type anyPermit struct{}
 
 func (anyPermit) obtain(string, int) (*permit, permission) { return nil, permitted }
+func (anyPermit) hold(string) *permit                      { return nil }
 func (anyPermit) newKeys() []string                        { return nil }
 func (anyPermit) queueFor(string, int)                     {}
 func (anyPermit) returnKey(string)                         {}

@@ -93,6 +93,18 @@ func (s *poolRun) obtain(key string, limit int) permission {
 	return noWorker
 }
 
+// hold takes a permit of a key without a worker, whatever the limit: the step has begun before.
+func (s *poolRun) hold(key string) *permit {
+	p := s.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys[key] == nil {
+		p.keys[key] = &keyUse{}
+	}
+	p.keys[key].inUse++
+	return &permit{pool: p, key: key, idle: true}
+}
+
 func (s *poolRun) takeWorkerLocked() bool {
 	p := s.pool
 	switch {

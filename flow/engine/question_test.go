@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,6 +62,24 @@ func TestQuestions(t *testing.T) {
 		{"some are not", flow.Graph("f", gives("b", "1", flow.Provides("v")), gives("a", "1")).
 			Ask("b", no(flow.Question{Values: []string{"env"}, Depth: flow.DepthAtom})).
 			Ask("a", is(`[{},{"env":"prod"}]`, flow.Question{Values: []string{"v", "env"}})), "b ignore, a success", ""},
+		{"an otherwise beside a value", flow.Graph("f", gives("a", "1"), gives("b", "1"), gives("c", "1")).
+			Ask("a", no(flow.Question{Values: []string{"env"}, Depth: flow.DepthAtom})).Link("a", "b", flow.Otherwise()).Link("a", "c", flow.Otherwise()).
+			Ask("b", is(`[{},{"env":"prod"}]`, flow.Question{Values: []string{"env"}})).Ask("c", no(flow.Question{Values: []string{"env"}})), "a ignore, b success, c ignore", ""},
+		{"otherwise than a yes", flow.Graph("f", gives("a", "1"), gives("b", "1")).
+			Ask("a", is(`[{},{"env":"prod"}]`, flow.Question{Values: []string{"env"}})).Link("a", "b", flow.Otherwise()), "a success, b ignore", ""},
+		{"otherwise than by the result of a step around it", flow.Linear("f", gives("d", "1"), flow.Graph("g", gives("a", "1"), gives("b", "1")).
+			Ask("a", no(flow.Question{Steps: []string{"d"}, Depth: flow.DepthAtom})).Link("a", "b", flow.Otherwise())), "d success, a ignore, b success", ""},
+		{"otherwise than a question that does not count", flow.Graph("f", gives("d", "1", flow.Provides("v")), gives("a", "1"), gives("b", "1")).
+			Ask("d", no(flow.Question{Values: []string{"env"}, Depth: flow.DepthAtom})).
+			Ask("a", no(flow.Question{Values: []string{"v"}})).Link("a", "b", flow.Otherwise()), "d ignore, a success, b ignore", ""},
+		{"an inner value of one of two steps", flow.Graph("f", gives("b", `{"x":1}`, flow.Provides("v")), gives("c", `{"x":2}`, flow.Provides("v")), gives("a", "1")).
+			Ask("b", no(flow.Question{Values: []string{"env"}})).Link("b", "c", flow.Otherwise()).
+			Ask("a", is(`[{},{"v.x":2}]`, flow.Question{Values: []string{"v.x"}})), "b ignore, c success, a success", ""},
+		{"an inner value of two steps that are ignored", flow.Graph("f", gives("b", `{"x":1}`, flow.Provides("v")), gives("c", `{"x":2}`, flow.Provides("v")), gives("a", "1")).
+			Ask("b", no(flow.Question{Values: []string{"env"}})).Ask("c", no(flow.Question{Values: []string{"order"}})).
+			Ask("a", is(`nothing`, flow.Question{Values: []string{"v.x"}})), "b ignore, c ignore, a ignore", ""},
+		{"an ignored failure and an inner value of it", flow.Graph("f", act("b", func(context.Context) error { return flow.Fail("weather", errors.New("it rains")) }, flow.IgnoreFailure()), gives("a", "1")).
+			Ask("a", is(`[{"b.failure":{"kind":"weather","message":"it rains"}},{"b.failure.kind":"weather"}]`, flow.Question{Steps: []string{"b"}, Values: []string{"b.failure.kind"}})), "b failure, a success", ""},
 		{"a secret", flow.Graph("f", gives("a", "1")).Ask("a", no(flow.Question{Values: []string{"token"}})), "", `"token" is a secret, which nothing is decided by`},
 		{"inside a secret", flow.Graph("f", gives("a", "1")).Ask("a", no(flow.Question{Values: []string{"token.secret"}})), "", `"token" is a secret`},
 		{"under a retry", flow.Graph("f", gives("a", "1"), gives("b", `2`, flow.Provides("v"))).WithRetry(flow.Times("r", 2)).

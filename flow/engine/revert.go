@@ -9,8 +9,15 @@ import (
 )
 
 // requestRevert reverts a flow for a reason from outside, also a held one. One that reverts already
-// keeps its cause. Running executions end by themselves, unless interruptRunning follows.
+// keeps its cause. Running executions end by themselves, unless interruptRunning follows. A flow behind a
+// point of no return is held.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
+	if !c.reverting && c.passed(c.whole()) >= 0 {
+		if !c.broken {
+			c.hold(cause, now)
+		}
+		return
+	}
 	if c.held {
 		c.held, c.broken = false, false
 	}
@@ -27,6 +34,7 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 	for s := range c.scopes {
 		c.scopes[s].restarting = false
 	}
+	c.undoTurns = nil
 	c.out.flow(logbook.FlowReverting, cause, now)
 	c.gone = c.order.countUndone(c.plan, c.whole(), c.isUndone)
 	steps := c.plan.Len()
@@ -42,10 +50,12 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 }
 
 // mark gives a started step the intention revert. A retry's next round will not
-// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient.
+// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient. A step whose
+// failure is ignored keeps its intention until its revert begins, so that the record shows why steps behind it
+// have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
-	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert {
+	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert || v.phase == tolerated {
 		return
 	}
 	if !patient {
@@ -72,13 +82,21 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	for _, step := range last {
 		c.tryRevert(step, now)
 	}
+	for number := range c.plan.Turns() {
+		if bounds.Holds(c.plan.Turns()[number].Opening) {
+			c.takeUndoTurns(number, now)
+		}
+	}
 }
 
 // isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
 // behind it is undone. The same applies to an ignored step, because steps behind it may have
 // run.
 func (f *facts) isUndone(vertex int) bool {
-	if vertex >= f.plan.Len() || f.vertices[vertex].phase == ignored {
+	if vertex >= f.plan.Len() {
+		return f.order[vertex].after == 0 && f.mayUndo(vertex)
+	}
+	if f.vertices[vertex].phase == ignored {
 		return f.order[vertex].after == 0
 	}
 	return !f.vertices[vertex].phase.hasBegun() || f.vertices[vertex].phase == undone
@@ -89,10 +107,14 @@ func (f *facts) isUndone(vertex int) bool {
 // its predecessors may follow.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
+	var turns []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if c.broken || top < c.plan.Len() && !c.undoStep(top, now) {
+		if place, ok := c.plan.TurnAt(top); ok && (len(turns) == 0 || turns[len(turns)-1] != place.Turns) {
+			turns = append(turns, place.Turns) // one may be undone now, or another has been
+		}
+		if c.broken || c.order[top].after > 0 || top < c.plan.Len() && !c.undoStep(top, now) || top >= c.plan.Len() && !c.mayUndo(top) {
 			continue
 		}
 		for _, previous := range c.plan.Previous(top) {
@@ -100,6 +122,9 @@ func (c *core) tryRevert(step int, now time.Time) {
 				stack = append(stack, int(previous))
 			}
 		}
+	}
+	for _, number := range turns {
+		c.takeUndoTurns(number, now)
 	}
 }
 
@@ -127,7 +152,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		return false
 	}
 	if v.phase != toUndo {
-		c.advance(step, onRevert, logbook.AtomChange{}, now)
+		c.advance(step, onRevert, logbook.AtomChange{Intention: v.undoIntention()}, now)
 	}
 	change := logbook.AtomChange{}
 	if c.plan.Governor(step) >= 0 || c.plan.Step(step).IsRetry() {
@@ -190,9 +215,10 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	c.advance(step, onFailure, change, now)
 	if ends {
 		c.held = false
-		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
-			failed := slices.Min(c.scopes[s].failed)
-			c.cause = c.blame(failed, c.vertices[failed].failure)
+		if s := c.restartingScope(step); c.cause == nil && s >= 0 {
+			if failed := c.counted(c.scopes[s].failed); len(failed) > 0 {
+				c.cause = c.blame(slices.Min(failed), c.vertices[slices.Min(failed)].failure)
+			}
 		}
 		c.breakOff(step, attempt.Failure)
 	}

@@ -266,6 +266,8 @@ func (s *scenario) node(words []string) flow.Node {
 //	as=A        the name of an element; "x" if not given
 //	place=A     that of its place
 //	gather=A,B  provides the list of what is provided as A as B
+//	most=N      so many elements may fail (percent=N: of all)
+//	failures=A  provides the list of the failures as A
 //	atonce=N    bounds the instances that run at once
 //	a retry (see parseRetry) with its own words behind it
 func parseEach(name string, words []string) *flow.Flow {
@@ -287,6 +289,12 @@ func parseEach(name string, words []string) *flow.Flow {
 		case "gather":
 			symbol, list, _ := strings.Cut(value, ",")
 			options = append(options, flow.Gather(symbol, list))
+		case "most":
+			options = append(options, flow.MaxFailures(count(value)))
+		case "percent":
+			options = append(options, flow.MaxFailurePercent(count(value)))
+		case "failures":
+			options = append(options, flow.Failures(value))
 		case "atonce":
 			options = append(options, flow.AtOnce(count(value)))
 		default:
@@ -304,6 +312,7 @@ func parseEach(name string, words []string) *flow.Flow {
 //
 //	if=no, if=panic     the answer of its decider; and otherwise yes
 //	if=STEP             yes, if the step has run twice
+//	otherwise           TO is the alternative to FROM
 //	reach=DEPTH         how far a no reaches, by the number of the depth
 func (s *scenario) parseLink(words []string) []flow.LinkOption {
 	var options []flow.LinkOption
@@ -322,6 +331,8 @@ func (s *scenario) parseLink(words []string) []flow.LinkOption {
 				}
 				return value != "no", nil
 			}))
+		case "otherwise":
+			options = append(options, flow.Otherwise())
 		case "reach":
 			options = append(options, flow.Reaching(flow.Depth(count(value))))
 		}
@@ -412,7 +423,9 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	retry=N,D   tried N times, a delay apart
 //	noundo      it has no revert
 //	once        at most once
+//	ignored     its failure is ignored (ignored=V: with that result)
 //	repeatable  may run ahead of its record
+//	noreturn    is a point of no return
 //	permanent   its failures are permanent
 //	fault=K,N   they are of a kind, with a status
 //	only=K;K    tried again only after these kinds and statuses (never=K;K: not after these)
@@ -453,12 +466,11 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.fault = value
 		case "noundo":
 			undo = false
-		case "steady":
-			options = append(options, flow.Uninterruptible())
-		case "repeatable":
-			options = append(options, flow.Repeatable())
-		case "once":
-			options = append(options, flow.AtMostOnce())
+		case "steady", "repeatable", "noreturn", "once":
+			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),
+				"noreturn": flow.PointOfNoReturn(), "once": flow.AtMostOnce()}[key])
+		case "ignored":
+			options = append(options, ignored(value))
 		case "version":
 			options = append(options, flow.Version(value))
 		case "timeout":
@@ -499,6 +511,13 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		return flow.NewStep(words[0], &undoableTask{task}, options...)
 	}
 	return flow.NewStep(words[0], task, options...)
+}
+
+func ignored(result string) flow.StepOption {
+	if result == "" {
+		return flow.IgnoreFailure()
+	}
+	return flow.IgnoreFailure(json.RawMessage(result))
 }
 
 func count(text string) int {
@@ -690,6 +709,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		if change.State == "" && change.Intention == logbook.IntendExecute {
 			out.WriteString(" (to execute)")
+		}
+		if change.State == logbook.AtomFailure && change.Intention == logbook.IntendIgnore {
+			out.WriteString(" (ignored)")
 		}
 		if change.Intention == logbook.IntendRetry {
 			out.WriteString(" (to retry)")

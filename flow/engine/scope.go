@@ -32,13 +32,21 @@ type scope struct {
 
 // resolve decides what is undone after a step has failed permanently. It asks the innermost retry
 // around the step, then the next one out, as long as each leaves the decision to the next. If
-// none decides, the flow is held or reverted.
+// none decides, the flow is held or reverted. Between the retries inside an element of an each and the
+// others, the element may fail, but not if a decider in front of the step has failed (undecided).
 //
 // It returns false if nothing more is undone than before: the retry of a scope that already
 // restarts is asked again, and again decides to restart.
-func (c *core) resolve(step int, now time.Time) bool {
+func (c *core) resolve(step int, undecided bool, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
-	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+	tolerable := !undecided && c.toleratesElement(step)
+	for s := c.plan.Governor(step); s >= 0 && !(tolerable && !c.isInElement(s, step)); s = c.plan.Scopes()[s].Parent {
+		if c.passed(&c.plan.Scopes()[s]) >= 0 {
+			break
+		}
+		if tolerable && c.failedStep(&c.plan.Scopes()[s]) >= 0 {
+			continue
+		}
 		decision, failure := c.ask(s, cause)
 		if failure == nil && decision.Verdict == flow.VerdictRetry && !c.isRestartingAround(s) {
 			if failure = c.exhausted(s); failure == nil {
@@ -55,8 +63,13 @@ func (c *core) resolve(step int, now time.Time) bool {
 			return false
 		}
 		if decision.Verdict == flow.VerdictRevertAll {
+			tolerable = false
 			break
 		}
+	}
+	if tolerable {
+		c.tolerate(step, nil, now)
+		return true
 	}
 	if c.holdsAt(step) {
 		c.hold(cause, now)
@@ -175,6 +188,7 @@ func (c *core) undoScope(s int, now time.Time) {
 	}
 	c.scopes[s].restarting = true
 	c.forget(bounds)
+	c.forgetTurns(bounds)
 	c.order.countUndone(c.plan, bounds, c.isUndone)
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.mark(step, false, now)
@@ -272,7 +286,7 @@ func (f *facts) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 func (c *core) reset(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
-	c.lists = nil
+	c.lists, c.lacking = nil, nil
 	c.scopes[s].restarting, c.scopes[s].failed, c.scopes[s].failures = false, nil, nil
 	for inner := s + 1; inner < len(scopes) && scopes[inner].Retry < bounds.End; inner++ {
 		c.scopes[inner] = scope{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/conductord/conductord/flow"
@@ -37,7 +38,7 @@ func (l *loop) resolveSecrets(ctx context.Context, s start) (h *hidden, err erro
 	}
 	for i := range wires {
 		value := s.call.Arguments[wires[i].Name]
-		written := wires[i].From == flow.FromStep || wires[i].From == flow.FromStore
+		written := wires[i].From == flow.FromStep || wires[i].From == flow.FromStore || slices.Contains(s.stored, wires[i].Name)
 		if !written || !bytes.Contains(value, []byte(`"`+secretKey+`"`)) {
 			continue
 		}

@@ -78,8 +78,9 @@ func (f *facts) wasCutOff() bool {
 // may still run elsewhere, and ends with a result.
 func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 	behind := make([]bool, len(f.order)) // by gate: a step behind it has begun
+	kept := f.keptTurns()
 	for vertex := len(f.order) - 1; vertex >= f.plan.Len(); vertex-- {
-		behind[vertex] = f.hasBegunBehind(vertex, behind)
+		behind[vertex] = kept[vertex] || f.hasBegunBehind(vertex, behind)
 	}
 	for step := range f.plan.Len() {
 		v, s := &f.vertices[step], f.plan.Step(step)
@@ -88,7 +89,7 @@ func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 		// Steps that a condition skips behind a step that was cut off do not depend on its result.
 		last := cutOff || v.phase == succeeded && !f.hasBegunBehind(step, behind)
 		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && f.plan.UndoesLast(step) &&
-			reverts && !s.AtMostOnce() && !spared[step] && f.order[step].before == 0 && f.restartingScope(step) < 0 {
+			reverts && !s.AtMostOnce() && !s.PointOfNoReturn() && !spared[step] && f.order[step].before == 0 && f.restartingScope(step) < 0 {
 			steps = append(steps, step)
 		}
 	}

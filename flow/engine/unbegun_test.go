@@ -83,8 +83,9 @@ func TestNothingIsUndoneThatNeverBegan(t *testing.T) {
 			calls: "first, late, undo late, undo first", kind: logbook.FailureInterrupted},
 		{name: "a secret is missing", root: after(first, late(flow.Requires("password"))), calls: "first, undo first", kind: logbook.FailureSecret},
 		{name: "an argument is missing", calls: "first, undo first", kind: logbook.FailureArgument,
-			root: flow.Graph("f", first, step("ignored", quick, nil, flow.Provides("value")), late(flow.Requires("value"))).Link("ignored", "late").
-				Link("first", "ignored", flow.Reaching(flow.DepthAtom), flow.Decide("d", func(logbook.Values) (bool, error) { return false, nil }))},
+			root: flow.Graph("f", first, step("one", quick, nil, flow.Provides("value")), step("other", quick, nil, flow.Provides("value")), late(flow.Requires("value"))).
+				Link("first", "one", flow.Reaching(flow.DepthAtom), flow.Decide("d", func(logbook.Values) (bool, error) { return false, nil })).
+				Link("first", "other", flow.Reaching(flow.DepthAtom), flow.Decide("d", func(logbook.Values) (bool, error) { return false, nil }))},
 		{name: "no worker takes it", root: after(first, flow.Unordered("g", offered, step("beside", 1500*time.Millisecond, woot))), calls: "first, beside, undo beside, undo first", kind: logbook.FailureInterrupted},
 		{name: "there is no handler", root: after(first, flow.NewStep("late", missing.Task("none", "none"))), calls: "first, undo first", kind: logbook.FailureHandler},
 		{name: "its decider fails", root: flow.Graph("f", first, late()).Link("first", "late", flow.Decide("d", func(logbook.Values) (bool, error) { return false, woot })), calls: "first, undo first", kind: logbook.FailureError},

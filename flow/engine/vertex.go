@@ -13,11 +13,11 @@ import (
 //
 //	unbegun ──► executing ──► succeeded ──► restarting ──► executing    (retries only)
 //	  │ ▲         │ ▲ ├─────► failed ◄── left
-//	  ▼ │         ▼ │ └─────► left ──► executing
-//	ignored     waiting
+//	  ▼ │         ▼ │ ├─────► tolerated ◄── failed
+//	ignored     waiting └───► left ──► executing
 //
-//	waiting, left, succeeded, failed, restarting ──► toUndo ◄──► undoing ──► stuck
-//	                                                   └──► undone ◄──┘
+//	waiting, left, succeeded, failed, tolerated, restarting ──► toUndo ◄──► undoing ──► stuck
+//	                                                              └──► undone ◄──┘
 //	unbegun ◄── undone
 //
 // The table moves has the events. A run moves the steps by it, and so does the load of a record.
@@ -31,6 +31,7 @@ const (
 	executing               // running: this run has an execution open
 	succeeded               // success
 	failed                  // failure
+	tolerated               // failure, ignored: the flow continues
 	restarting              // retrying: a retry whose flow is undone, and begins again
 	toUndo                  // reverting: this run has no revert open
 	undoing                 // reverting: this run has a revert open
@@ -44,16 +45,17 @@ const (
 type event uint8
 
 const (
-	onBegin   event = iota // an execution begins, or continues
-	onSuccess              // the attempt has succeeded, or there is no revert to call
-	onAgain                // the attempt has ended without success, and is tried again
-	onFailure              // the attempt has failed permanently
-	onRevert               // the step will be undone later
-	onUndo                 // a revert begins, or continues
-	onReset                // the step may begin again
-	onIgnore               // a decider leaves the step out
-	onRestart              // a retry begins its flow again
-	onLoss                 // the run has ended before the execution
+	onBegin    event = iota // an execution begins, or continues
+	onSuccess               // the attempt has succeeded, or there is no revert to call
+	onAgain                 // the attempt has ended without success, and is tried again
+	onFailure               // the attempt has failed permanently
+	onTolerate              // the attempt has failed permanently, and the flow continues
+	onRevert                // the step will be undone later
+	onUndo                  // a revert begins, or continues
+	onReset                 // the step may begin again
+	onIgnore                // a decider leaves the step out
+	onRestart               // a retry begins its flow again
+	onLoss                  // the run has ended before the execution
 	events
 )
 
@@ -62,9 +64,10 @@ var moves = [phases][events]phase{
 	unbegun:    {onBegin: executing, onReset: unbegun, onIgnore: ignored},
 	waiting:    {onBegin: executing, onRevert: toUndo, onUndo: undoing},
 	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing},
-	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onLoss: left},
+	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onTolerate: tolerated, onLoss: left},
 	succeeded:  {onRevert: toUndo, onUndo: undoing, onRestart: restarting},
-	failed:     {onRevert: toUndo, onUndo: undoing},
+	failed:     {onTolerate: tolerated, onRevert: toUndo, onUndo: undoing},
+	tolerated:  {onRevert: toUndo, onUndo: undoing},
 	restarting: {onBegin: executing, onRevert: toUndo, onUndo: undoing, onRestart: restarting},
 	toUndo:     {onSuccess: undone, onUndo: undoing},
 	undoing:    {onSuccess: undone, onAgain: toUndo, onFailure: stuck},
@@ -93,7 +96,7 @@ func (p phase) must(e event) phase {
 // atoms are the states of the atoms by phase.
 var atoms = [phases]logbook.AtomState{
 	unbegun: logbook.AtomPending, waiting: logbook.AtomPending, left: logbook.AtomRunning, executing: logbook.AtomRunning,
-	succeeded: logbook.AtomSuccess, failed: logbook.AtomFailure, restarting: logbook.AtomRetrying, toUndo: logbook.AtomReverting,
+	succeeded: logbook.AtomSuccess, failed: logbook.AtomFailure, tolerated: logbook.AtomFailure, restarting: logbook.AtomRetrying, toUndo: logbook.AtomReverting,
 	undoing: logbook.AtomReverting, undone: logbook.AtomReverted, stuck: logbook.AtomRevertFailure, ignored: logbook.AtomIgnored,
 }
 
@@ -112,11 +115,12 @@ type vertex struct {
 	// Never nil while executing or undoing. Read-only: an update holds it.
 	attempt *logbook.Attempt
 	history
-	result   []byte            // of the last execution, if that has succeeded; else nil
+	result   []byte            // of the last execution, if that has succeeded, or the default if its failure is ignored; else nil
 	fields   logbook.Values    // of result, parsed on first use
 	failure  *logbook.Failure  // of the last execution; nil: it has not failed
 	doneBy   flow.WorkerID     // the worker of the last execution
 	retryAt  time.Time         // of the next attempt; zero: at once, or none is due
+	key      *permit           // while the open attempt waits after NotYet: of the concurrency key; else nil
 	progress *logbook.Progress // recorded with the next change; nil: none
 }
 
@@ -161,6 +165,9 @@ func (v *vertex) forgetRound() {
 func (v *vertex) isUntaken() bool {
 	return v.phase.isOpen() && v.attempt.Offered && v.attempt.Worker == ""
 }
+
+// hasNoDefault reports whether the step's failure is ignored, and no default replaces its result.
+func (v *vertex) hasNoDefault() bool { return v.phase == tolerated && v.result == nil }
 
 // newVertices returns the steps of a plan before they begin.
 func newVertices(plan *flow.Plan) []vertex {

@@ -262,13 +262,20 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
 	}
 	if s.Concurrency != nil {
-		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit))
+		var while []flow.ConcurrencyOption
+		if s.Concurrency.ReleaseWhileWaiting {
+			while = append(while, flow.ReleaseWhileWaiting())
+		}
+		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit, while...))
 	}
 	if len(s.Argv) > 0 {
 		options = append(options, flow.Remark(fmt.Sprintf("argv %q", s.Argv)))
 	}
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
+	}
+	if s.PointOfNoReturn {
+		options = append(options, flow.PointOfNoReturn())
 	}
 	if s.SameWorkerAs != "" {
 		options = append(options, flow.SameWorkerAs(s.SameWorkerAs))
@@ -278,6 +285,13 @@ func (b *builder) node(s *Step) flow.Node {
 	}
 	if s.Repeatable {
 		options = append(options, flow.Repeatable())
+	}
+	if s.OnFailure == ignoreFailure {
+		var def []any
+		if s.Default != nil {
+			def = append(def, s.Default)
+		}
+		options = append(options, flow.IgnoreFailure(def...))
 	}
 	return flow.NewStep(s.Name, b.task(s), options...)
 }

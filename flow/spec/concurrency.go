@@ -10,6 +10,8 @@ import (
 type Concurrency struct {
 	Key   string `json:"key"` // can contain {argument} and {argument.field}
 	Limit int    `json:"limit"`
+	// ReleaseWhileWaiting releases the key while the step waits after "not yet".
+	ReleaseWhileWaiting bool `json:"release_while_waiting,omitempty"`
 }
 
 // concurrency reads a key and its limit of parallel steps.
@@ -18,7 +20,7 @@ func (r *reader) concurrency(t *table, s *Step) *Concurrency {
 	if inner == nil {
 		return nil
 	}
-	c := &Concurrency{Key: r.name(inner, "key"), Limit: inner.integer("limit", 1, flow.MaxConcurrency)}
+	c := &Concurrency{Key: r.name(inner, "key"), Limit: inner.integer("limit", 1, flow.MaxConcurrency), ReleaseWhileWaiting: inner.truth("release_while_waiting")}
 	if !inner.has("limit") {
 		inner.fault("limit", "missing; it is how many steps of the key run at once")
 	}

@@ -34,11 +34,19 @@ type Condition struct {
 	Not *Condition  `json:"not,omitempty"`
 	// Field is the path of the value in the result: see flow.CheckPath. Empty: the whole result.
 	Field string `json:"field,omitempty"`
-	Is    Test   `json:"is,omitempty"`
+	// Failure is a path like Field, in the failure of a step that ignores it: kind, message, code or
+	// details.
+	Failure string `json:"failure,omitempty"`
+	// Failed asks whether the step has failed, instead of Is.
+	Failed *bool `json:"failed,omitempty"`
+	Is     Test  `json:"is,omitempty"`
 	// Value is the operand of the test.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Depth is how far a no reaches: the name of a flow.Depth. Empty: all.
 	Depth string `json:"depth,omitempty"`
+	// Otherwise is a step of the same graph with a condition: see flow.Otherwise. Only Depth can stand
+	// beside it.
+	Otherwise string `json:"otherwise,omitempty"`
 }
 
 // Test is the kind of a condition.
@@ -104,10 +112,19 @@ func (c *Condition) words() string {
 		return "(" + strings.Join(parts, map[bool]string{true: " and ", false: " or "}[len(c.All) > 0]) + ")"
 	}
 	words := c.Step + c.Input
-	if c.Field != "" {
+	switch {
+	case c.Failed != nil && *c.Failed:
+		words += " has failed"
+	case c.Failed != nil:
+		words += " has not failed"
+	case c.Failure != "":
+		words = flow.FailureName(words) + "." + c.Failure
+	case c.Field != "":
 		words += "." + c.Field
 	}
-	words += " " + strings.ReplaceAll(string(c.Is), "_", " ")
+	if c.Is != "" {
+		words += " " + strings.ReplaceAll(string(c.Is), "_", " ")
+	}
 	if len(c.Value) > 0 {
 		words += " " + string(c.Value)
 	}
@@ -174,6 +191,10 @@ func (c Condition) copied(change func(*Condition)) Condition {
 // returns false for a step outside the graph.
 func (c *Condition) put(graph *flow.Flow, child string, node func(step string) (string, bool)) {
 	depth := depths[c.Depth]
+	if c.Otherwise != "" {
+		graph.Link(c.Otherwise, child, flow.Otherwise(), flow.Reaching(depth))
+		return
+	}
 	if c.Step != "" {
 		if from, inGraph := node(c.Step); inGraph {
 			graph.Link(from, child, flow.Reaching(depth),
@@ -225,6 +246,10 @@ func (c *Condition) ask(found flow.Found) (bool, error) {
 }
 
 func (c *Condition) test(found flow.Found) (bool, error) {
+	if c.Failed != nil {
+		_, failed := found.Steps[flow.FailureName(c.Step)]
+		return failed == *c.Failed, nil
+	}
 	value, err := c.find(found)
 	if err != nil {
 		return false, err
@@ -271,14 +296,17 @@ func (c *Condition) test(found flow.Found) (bool, error) {
 
 // find follows the path to the value; nil if there is none.
 func (c *Condition) find(found flow.Found) (any, error) {
-	result := found.Steps[c.Step]
-	if c.Input != "" {
+	result, path := found.Steps[c.Step], c.Field
+	switch {
+	case c.Input != "":
 		result = found.Values[c.Input]
+	case c.Failure != "":
+		result, path = found.Steps[flow.FailureName(c.Step)], c.Failure
 	}
 	if len(result) == 0 {
 		return nil, nil
 	}
-	inner, err := flow.Inner(c.Step, result, c.Field)
+	inner, err := flow.Inner(c.Step, result, path)
 	if err != nil {
 		return nil, nil
 	}

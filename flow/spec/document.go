@@ -26,9 +26,12 @@
 //	optional = ["language"]
 //	argv     = ["--in={where}"]    # arguments on the command line, besides those on stdin
 //	at_most_once = true            # never started twice, even after a crash
+//	point_of_no_return = true      # the flow does not go back over it, once it has succeeded
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
+//	on_failure = "ignore"          # the flow continues after a permanent failure
+//	default  = []                  # the result then
 //
 // A symbol can lead to a value inside another one, by fields and indexes: see flow.Rebind. Braces in
 // argv, worker_labels and a concurrency key can do the same with an argument.
@@ -160,15 +163,20 @@ type Step struct {
 	Deadline   Duration    `json:"deadline,omitzero"`
 	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
+	// PointOfNoReturn keeps the flow from reverting once the step has succeeded: see
+	// flow.PointOfNoReturn.
+	PointOfNoReturn bool `json:"point_of_no_return,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
 	Uninterruptible bool `json:"uninterruptible,omitempty"`
 	// Repeatable lets the step start before the earlier results are durable: see flow.Repeatable.
 	Repeatable bool   `json:"repeatable,omitempty"`
 	Version    string `json:"version,omitempty"`
 	// WaitAtMost limits how long an attempt may answer "not yet".
-	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
-	Concurrency *Concurrency `json:"concurrency,omitempty"`
-	Priority    int          `json:"priority,omitempty"`
+	WaitAtMost Duration `json:"wait_at_most,omitzero"`
+	// Default is the result of a step whose failure is ignored; nil: none.
+	Default     json.RawMessage `json:"default,omitempty"`
+	Concurrency *Concurrency    `json:"concurrency,omitempty"`
+	Priority    int             `json:"priority,omitempty"`
 
 	// Each runs a nested flow, or the use of a part, once for each element of a list.
 	Each *Each `json:"each,omitempty"`
@@ -183,8 +191,11 @@ type Step struct {
 	Steps   []Step  `json:"steps,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
-	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
+	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"` // of a nested flow; of a step: ignoreFailure
 }
+
+// ignoreFailure is the policy of a step whose failure is ignored. A flow cannot have it.
+const ignoreFailure flow.FailurePolicy = "ignore"
 
 // MarshalJSON writes the retry of a flow under its key in documents.
 func (s Step) MarshalJSON() ([]byte, error) {
@@ -208,6 +219,9 @@ type Each struct {
 	Place  string    `json:"place,omitempty"`
 	AtOnce int       `json:"at_once,omitempty"` // 0: all
 	Gather Arguments `json:"gather,omitempty"`  // values that the instances provide, with the names of their lists
+	// MaxFailures is how many elements may fail: a number, or a share such as "10%"; nil: the each ignores none.
+	MaxFailures json.RawMessage `json:"max_failures,omitempty"`
+	Failures    string          `json:"failures,omitempty"` // the symbol of their list
 }
 
 // provided are the symbols that an each gives to its instances and to others.
@@ -218,6 +232,9 @@ func (e *Each) provided() []string {
 	provided := slices.AppendSeq([]string{e.As}, maps.Values(e.Gather))
 	if e.Place != "" {
 		provided = append(provided, e.Place)
+	}
+	if e.Failures != "" {
+		provided = append(provided, e.Failures)
 	}
 	return provided
 }

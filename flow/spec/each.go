@@ -3,6 +3,8 @@ package spec
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/conductord/conductord/flow"
 )
@@ -33,8 +35,35 @@ func (r *reader) each(t *table) *Each {
 		}
 		called[symbol] = true
 	}
+	r.maxFailures(inner, e)
 	inner.rest()
 	return e
+}
+
+// maxFailures reads how many elements may fail.
+func (r *reader) maxFailures(t *table, e *Each) {
+	value := t.values["max_failures"]
+	if t.has("max_failures") {
+		if text, isText := value.(string); !isText {
+			t.integer("max_failures", 0, flow.MaxElements)
+		} else if _, ok := percentOf(text); !ok {
+			t.fault("max_failures", "%s is no share from 0%% to 100%%, such as \"10%%\"", quoted(text))
+		}
+		e.MaxFailures = r.json(t, "max_failures", value)
+	}
+	if e.Failures = t.text("failures"); !t.has("failures") || t.failed("failures") {
+		return
+	}
+	if r.checkSymbol(t, "failures", e.Failures); !t.has("max_failures") {
+		t.fault("failures", "it lists the failures that are ignored; add max_failures")
+	}
+}
+
+// percentOf reads a share such as "10%".
+func percentOf(text string) (int, bool) {
+	digits, ok := strings.CutSuffix(text, "%")
+	percent, err := strconv.Atoi(digits)
+	return percent, ok && err == nil && percent >= 0 && percent <= 100
 }
 
 // each returns the each with its names replaced by the scope's names.
@@ -42,7 +71,7 @@ func (s *scope) each(e *Each) *Each {
 	if e == nil || s.rename == nil {
 		return e
 	}
-	made := Each{Over: s.rename(e.Over), As: s.rename(e.As), Place: s.symbol(e.Place), AtOnce: e.AtOnce}
+	made := Each{Over: s.rename(e.Over), As: s.rename(e.As), Place: s.symbol(e.Place), AtOnce: e.AtOnce, MaxFailures: e.MaxFailures, Failures: s.symbol(e.Failures)}
 	if len(e.Gather) > 0 {
 		made.Gather = make(Arguments, len(e.Gather))
 		for _, inner := range slices.Sorted(maps.Keys(e.Gather)) {
@@ -60,6 +89,15 @@ func (e *Each) flow(name string, body flow.Node) *flow.Flow {
 	}
 	if e.AtOnce > 0 {
 		options = append(options, flow.AtOnce(e.AtOnce))
+	}
+	if count, err := strconv.Atoi(string(e.MaxFailures)); err == nil {
+		options = append(options, flow.MaxFailures(count))
+	} else if e.MaxFailures != nil {
+		percent, _ := percentOf(strings.Trim(string(e.MaxFailures), `"`))
+		options = append(options, flow.MaxFailurePercent(percent))
+	}
+	if e.Failures != "" {
+		options = append(options, flow.Failures(e.Failures))
 	}
 	for _, symbol := range slices.Sorted(maps.Keys(e.Gather)) {
 		options = append(options, flow.Gather(symbol, e.Gather[symbol]))

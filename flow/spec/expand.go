@@ -158,6 +158,9 @@ func (x *expander) step(s *Step, in scope) Step {
 			if test.Step != "" {
 				test.Step = in.prefix + test.Step
 			}
+			if test.Otherwise != "" {
+				test.Otherwise = in.prefix + test.Otherwise
+			}
 			test.Input = in.symbol(test.Input)
 		})
 	}
@@ -257,6 +260,9 @@ func (x *expander) providedBy(name string) map[string]bool {
 	eachStep(part.Steps, func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			own[symbol] = true
+		}
+		if s.OnFailure == ignoreFailure {
+			own[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil && s.Rounds.Provides != "" {
 			own[s.Rounds.Provides] = true
@@ -361,6 +367,9 @@ func (x *expander) checkUnnamed() {
 	eachStep(x.document.expanded, func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			known[symbol] = true
+		}
+		if s.OnFailure == ignoreFailure {
+			known[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil {
 			known[s.Rounds.Provides] = true

@@ -166,11 +166,11 @@ func elsewhere(t *table) map[string]string {
 		shape = "a flow within the flow, since it has steps; its steps"
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "on_takeover": here, "on_failure": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+		return map[string]string{"pattern": here, "on_takeover": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version", "default",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -209,6 +209,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Deadline = t.duration("deadline")
 	s.Retry = r.retry(t)
 	s.AtMostOnce = t.truth("at_most_once")
+	s.PointOfNoReturn = t.truth("point_of_no_return")
 	s.Uninterruptible = t.truth("uninterruptible")
 	s.Repeatable = t.truth("repeatable")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
@@ -220,8 +221,27 @@ func (r *reader) work(t *table, s *Step) {
 		s.checkTemplate(t, "worker_labels", label)
 	}
 	s.Priority = t.integer("priority", -flow.MaxPriority, flow.MaxPriority)
+	r.ignored(t, s)
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
+	}
+}
+
+// ignored reads the keys of a step about its failure.
+func (r *reader) ignored(t *table, s *Step) {
+	switch policy := t.text("on_failure"); policy {
+	case "", string(ignoreFailure):
+		s.OnFailure = flow.FailurePolicy(policy)
+	case string(flow.RevertOnFailure), string(flow.HoldOnFailure):
+		t.fault("on_failure", "%s belongs to a flow; a step can only have ignore", quoted(policy))
+	default:
+		t.fault("on_failure", "%s is not ignore%s", quoted(policy), meant.Hint(policy, []string{string(ignoreFailure)}))
+	}
+	if !t.has("default") {
+		return
+	}
+	if s.Default = r.json(t, "default", t.values["default"]); s.OnFailure == "" && !t.failed("on_failure") {
+		t.fault("default", "it is the result after a failure that is ignored; add on_failure = \"ignore\"")
 	}
 }
 

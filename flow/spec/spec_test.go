@@ -238,7 +238,7 @@ func TestBuild(t *testing.T) {
 	if got := hello.Requires(); !slices.Equal(got, want) {
 		t.Errorf("requires %v, want %v", got, want)
 	}
-	if _, reverts := hello.Reverter(); reverts || !hello.AtMostOnce() || hello.Version() != "2" {
+	if _, reverts := hello.Reverter(); reverts || !hello.AtMostOnce() || !hello.PointOfNoReturn() || hello.Version() != "2" {
 		t.Errorf("%+v", hello)
 	}
 	if got, want := hello.Provides(), []flow.Provision{{Symbol: "said", Field: "said"}, {Symbol: "at", Field: "at"}}; !slices.Equal(got, want) {

@@ -57,17 +57,48 @@ func (r *reader) listed(t *table, key string, tables []map[string]any, outermost
 	return conditions
 }
 
+// depthOf reads how far a no reaches.
+func depthOf(t *table) string {
+	return t.choice("depth", []string{
+		flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
+	})
+}
+
+// alternative reads a condition that is true if the condition of another step is false.
+func (r *reader) alternative(t *table) Condition {
+	c := Condition{Otherwise: r.name(t, "otherwise"), Depth: depthOf(t)}
+	t.elsewhere = map[string]string{}
+	for _, key := range []string{"name", "step", "input", "all", "any", "not", "field", "failed", "failure", "is", "value"} {
+		t.elsewhere[key] = "otherwise has the conditions of the other step"
+	}
+	t.rest()
+	return c
+}
+
+// checkAlternative checks the step that an otherwise names.
+func checkAlternative(steps []Step, place *table, at int, c *Condition) {
+	other := slices.IndexFunc(steps, func(s Step) bool { return s.Name == c.Otherwise })
+	switch {
+	case other == at:
+		place.fault("when", "a step cannot be the alternative to itself")
+	case other < 0:
+		place.fault("when", "there is no step %s in the same graph%s", quoted(c.Otherwise), meant.Hint(c.Otherwise, stepNames(steps)))
+	case len(steps[other].When) == 0:
+		place.fault("when", "the step %s has no condition that could be false", quoted(c.Otherwise))
+	}
+}
+
 // subjects are the keys of a condition of which it has one.
 var subjects = []string{"step", "input", "all", "any", "not"}
 
-// condition reads a condition. Only the outermost one has a name and a depth.
+// condition reads a condition. Only the outermost one has a name and a depth, or is an alternative.
 func (r *reader) condition(t *table, outermost bool) Condition {
 	var c Condition
 	if outermost {
-		c.Name = t.text("name")
-		c.Depth = t.choice("depth", []string{
-			flow.DepthAll.String(), flow.DepthFlow.String(), flow.DepthNeighbors.String(), flow.DepthAtom.String(),
-		})
+		if t.has("otherwise") {
+			return r.alternative(t)
+		}
+		c.Name, c.Depth = t.text("name"), depthOf(t)
 		if t.has("name") && !t.failed("name") {
 			r.checkSymbol(t, "name", c.Name)
 		}
@@ -78,7 +109,13 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	}
 	t.elsewhere = map[string]string{}
 	if len(given) == 0 {
-		t.fault("", "it asks nothing; give it one of %s", strings.Join(subjects, ", "))
+		known := subjects
+		if outermost {
+			known = append(slices.Clone(known), "otherwise")
+		}
+		if _, alternative := t.values["otherwise"]; !alternative {
+			t.fault("", "it asks nothing; give it one of %s", strings.Join(known, ", "))
+		}
 		given = []string{""}
 	}
 	switch subject := given[0]; subject {
@@ -104,13 +141,19 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	switch {
 	case c.Input != "":
 		t.elsewhere["field"] = "write the path behind the name: input = \"order.total\""
+		t.elsewhere["failed"] = "it belongs to a condition with step"
+		t.elsewhere["failure"] = "write the failure as a value: input = \"pay.failure.kind\""
 	case c.Step == "":
-		for _, key := range []string{"field", "is", "value"} {
+		for _, key := range []string{"field", "failed", "failure"} {
+			t.elsewhere[key] = "it belongs to a condition with step"
+		}
+		for _, key := range []string{"is", "value"} {
 			t.elsewhere[key] = "it belongs to a condition with step or input"
 		}
 	}
 	if !outermost {
 		t.elsewhere["name"], t.elsewhere["depth"] = "it belongs to the condition around this one", "it belongs to the condition around this one"
+		t.elsewhere["otherwise"] = "it is a condition of its own, and not part of another"
 	}
 	t.rest()
 	return c
@@ -123,23 +166,55 @@ func (r *reader) test(t *table, c *Condition, subject string) {
 	} else {
 		c.Step = r.name(t, "step")
 		if c.Field = t.text("field"); t.has("field") && !t.failed("field") {
-			r.checkField(t, c.Field)
+			r.checkField(t, "field", c.Field)
 		}
 	}
 	c.Is = Test(t.choice("is", tests))
-	if !t.has("is") {
+	if subject == "step" {
+		r.askedOfFailure(t, c)
+	}
+	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
 		t.fault("is", "missing; it says what is asked, such as equals or over")
 	}
 	r.compared(t, c)
 }
 
-func (r *reader) checkField(t *table, field string) {
+func (r *reader) checkField(t *table, key, field string) {
 	if field == "" {
-		t.fault("field", "empty; leave it out to ask about the whole result")
+		t.fault(key, "empty; leave it out to ask about the whole result")
 	} else if err := flow.CheckPath(field); err != nil {
-		t.fault("field", "%v", err)
+		t.fault(key, "%v", err)
 	}
 }
+
+// askedOfFailure reads the keys of a condition about a failure that is ignored.
+func (r *reader) askedOfFailure(t *table, c *Condition) {
+	if t.has("failed") {
+		failed := t.truth("failed")
+		c.Failed = &failed
+		for _, key := range []string{"is", "value", "field", "failure"} {
+			if t.has(key) {
+				t.fault("failed", "it is a test of its own, and takes no %s", key)
+				return
+			}
+		}
+	}
+	if !t.has("failure") {
+		return
+	}
+	if c.Failure = t.text("failure"); t.has("field") {
+		t.fault("failure", "a condition asks about a field of the result, or of the failure")
+		return
+	}
+	if part, _, _ := strings.Cut(c.Failure, "."); !t.failed("failure") && !slices.Contains(failureFields, part) {
+		t.fault("failure", "%s is none of %s%s", quoted(part), strings.Join(failureFields, ", "), meant.Hint(part, failureFields))
+		return
+	}
+	r.checkField(t, "failure", c.Failure)
+}
+
+// failureFields are the fields of a failure that conditions can ask about.
+var failureFields = []string{"kind", "message", "code", "details"}
 
 // compared reads the operand of a condition.
 func (r *reader) compared(t *table, c *Condition) {
@@ -239,13 +314,19 @@ func (r *reader) checkConditions(at *level, places []*table, pattern Pattern) {
 			continue
 		}
 		for _, c := range testsOf(steps[i].When) {
+			if c.Otherwise != "" {
+				checkAlternative(steps, places[i], i, c)
+			}
 			if c.Step == "" {
 				continue
 			}
+			step := r.asked(at, c.Step)
 			switch child, found := holder(steps, r.flows, c.Step); {
 			case found && child == i:
 				places[i].fault("when", "a step cannot ask itself")
-			case found || r.isAround(at.around, c.Step):
+			case step != nil && (c.Failed != nil || c.Failure != "") && step.OnFailure != ignoreFailure:
+				places[i].fault("when", "a failure of step %s is not ignored, so no later step can ask about it; add on_failure = \"ignore\" to that step", quoted(c.Step))
+			case step != nil:
 			case isEach(steps, c.Step):
 				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
 			case isFlow(steps, c.Step):
@@ -257,15 +338,15 @@ func (r *reader) checkConditions(at *level, places []*table, pattern Pattern) {
 	}
 }
 
-// isAround reports whether a step is in one of the flows around a flow. Compile checks that it comes
-// first.
-func (r *reader) isAround(at *level, name string) bool {
+// asked is the step with a given name in a flow or in the flows around it; nil if there is none. Compile
+// checks that a step around the flow comes first.
+func (r *reader) asked(at *level, name string) *Step {
 	for ; at != nil; at = at.around {
 		if _, found := holder(at.steps, r.flows, name); found {
-			return true
+			return asked(at.steps, r.flows, name)
 		}
 	}
-	return false
+	return nil
 }
 
 // holder is the index of the step with a given name, or of the nested flow that contains that
@@ -289,6 +370,22 @@ func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// asked is the step with a given name, for which there is a holder.
+func asked(steps []Step, flows map[string]Part, name string) *Step {
+	child, found := holder(steps, flows, name)
+	if !found {
+		return &Step{}
+	}
+	switch s := &steps[child]; {
+	case s.Nested():
+		return asked(s.Steps, flows, name)
+	case s.Flow != "":
+		return asked(flows[s.Flow].Steps, flows, strings.TrimPrefix(name, s.Name+"."))
+	default:
+		return s
+	}
 }
 
 func isEach(steps []Step, name string) bool {

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
+	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -31,10 +32,13 @@ type flowData struct {
 	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
 	Steps   string              // how many, by state
 	Causes  []string            // what failed first at the start; see causesOf
-	Picture template.HTML
-	Planned bool // the picture knows what each step waits for
-	Rows    []flowRow
-	Left    int // rows that are not shown
+	Ignored string              // the failures that are ignored; empty: none
+	// NoReturn names the point of no return that the flow has passed; empty: none.
+	NoReturn string
+	Picture  template.HTML
+	Planned  bool // the picture knows what each step waits for
+	Rows     []flowRow
+	Left     int // rows that are not shown
 	// Interventions are the latest.
 	Interventions []logbook.Intervention
 	Began         time.Time // of the timeline
@@ -128,6 +132,8 @@ func (v *visit) draw(data *flowData) {
 	data.Left = all - len(data.Rows)
 	said := data.Flow.Interventions
 	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
+	data.NoReturn = flowcmd.PassedText(&data.Flow)
+	data.Ignored = tree.IgnoredText(&data.Flow)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 

@@ -12,10 +12,10 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -144,13 +144,17 @@ func causesOf(f *logbook.Failure) (texts []string) {
 	return texts
 }
 
-// consequence lists the steps that run, run again or are undone after an intervention.
-func (d *flowData) consequence(said logbook.Intervention) string {
-	c, err := flowcmd.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
-	if err != nil { // such as a value of the store that the caller may not see
-		c, _ = flowcmd.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
+// consequence lists the steps that run, run again or are undone after an intervention. It is false if a
+// conductor would refuse the intervention.
+func (d *flowData) consequence(said logbook.Intervention) (text string, allowed bool) {
+	c, err := tree.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
+	if errors.Is(err, engine.ErrNoReturn) {
+		return "", false
 	}
-	return cut(c.String(), maxLine)
+	if err != nil { // such as a value of the store that the caller may not see
+		c, _ = tree.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
+	}
+	return cut(c.String(), maxLine), true
 }
 
 // ran returns the steps that have run. A rerun without a step runs all of them again.
@@ -195,17 +199,29 @@ func (v *visit) planned(d *flowData, s *stepData) {
 	store := d.store()
 	for _, wire := range most(v, d.plan.Arguments(number), maxInstances) {
 		var value json.RawMessage
-		switch {
-		case wire.From == flow.FromStore:
+		switch source := d.source(&wire); {
+		case source.From == flow.FromStore:
 			value = store[wire.Symbol]
-		case wire.From >= 0 && wire.Part == flow.PartWhole:
-			if atom, found := d.Flow.Atom(d.plan.Step(wire.From).Name()); found {
-				value = fieldOf(atom, wire.Field)
+		case source.From >= 0 && source.Part == flow.PartWhole:
+			if atom, found := d.Flow.Atom(d.plan.Step(source.From).Name()); found {
+				value = fieldOf(atom, source.Field)
 			}
 		}
 		value, _ = flow.Inner(wire.Symbol, value, wire.Path)
 		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), v.bound(maxResult))})
 	}
+}
+
+// source is the source of an argument that was not skipped.
+func (d *flowData) source(wire *flow.Wire) flow.Wire {
+	sources := wire.Sources()
+	for _, source := range sources {
+		step, ok := source.Provider()
+		if atom, found := d.Flow.Atom(d.plan.Step(max(step, 0)).Name()); !ok || !found || atom.State != logbook.AtomIgnored {
+			return source
+		}
+	}
+	return sources[0]
 }
 
 // fieldOf is a field of a step's result, or all of it; nil: there is none.
@@ -271,7 +287,11 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 			o.Text, o.Help, o.Command = "Run again from here", "No step is reverted first.", o.Command+" --from "+cli.Quoted(step)
 		}
 		if kind != logbook.InterveneTakeBack && !(kind == logbook.InterveneRerun && step == "") {
-			o.Help += " The flow " + d.consequence(said) + "."
+			effect, allowed := d.consequence(said)
+			if !allowed {
+				continue
+			}
+			o.Help += " The flow " + effect + "."
 		}
 		o.Verb, o.Of, o.Command, o.Inputs = string(kind), step, "conductord flow "+o.Command, append(o.Inputs, why)
 		offered = append(offered, v.onFlow(o, said.ID.String()))

@@ -212,6 +212,31 @@ func TestFlowByItsOwnID(t *testing.T) {
 }
 
 // TestFailedFlow looks at a flow whose undo fails, and skips that undo.
+// TestIgnoredFailure: the pages of the job and of its flow name the step that has failed.
+func TestIgnoredFailure(t *testing.T) {
+	t.Parallel()
+	p := newFlowPages(t, map[string]string{"fetch": `echo "no route" >&2; exit 65`, "report": `echo 1`})
+	job := p.run(`
+		name = "report"
+		pattern = "linear"
+		[[steps]]
+		name = "fetch"
+		on_failure = "ignore"
+		default = []
+		provides = "pages"
+		[[steps]]
+		name = "report"
+		requires = ["pages", "fetch.failure"]`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeSuccess {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	page := "flows/" + job.ID.String()
+	p.wants(p.get("jobs/"+job.ID.String()), `<p class="notice">1 failure ignored: fetch</p>`)
+	p.wants(p.get(page), "<dt>Failures</dt><dd>1 failure ignored: fetch</dd>", `aria-label="fetch, failure-ignored"`, `aria-label="report, success"`)
+	p.wants(p.get(page+"?step=report"), "the failure of fetch")
+	p.wants(p.get(page+"?step=fetch"), "which forbids another try: no route", "failure-ignored")
+}
+
 func TestFailedFlow(t *testing.T) {
 	t.Parallel()
 	p := newFlowPages(t, map[string]string{
@@ -251,6 +276,32 @@ func TestFailedFlow(t *testing.T) {
 		t.Errorf("after the skip the job ended as %s %s", job.State, job.Outcome)
 	}
 	p.wants(p.get(page), "skip reserve by dashboard", "checked by hand", "conductord flow rerun", "no retry-revert "+job.ID.String())
+}
+
+// TestPointOfNoReturn looks at a flow that has failed behind one: only forward repairs are offered.
+func TestPointOfNoReturn(t *testing.T) {
+	t.Parallel()
+	p := newFlowPages(t, map[string]string{"copy": ":", "switch": ":", "tell": `echo "no route" >&2; exit 65`})
+	job := p.run(`
+		name = "switch-over"
+		pattern = "linear"
+		[[steps]]
+		name = "copy"
+		revert = "copy"
+		[[steps]]
+		name = "switch"
+		point_of_no_return = true
+		[[steps]]
+		name = "tell"`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeFailed {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	page := "flows/" + job.ID.String()
+	p.wants(p.get(page), `aria-label="switch, success, point of no return"`, "because step switch is a point of no return and has succeeded", `aria-label="copy, success"`,
+		"no conductord flow rerun", "no conductord flow revert", "no Run all of it again")
+	p.wants(p.get(page+"?step=copy"), "no conductord flow rerun")
+	p.wants(p.get(page+"?step=tell"), "--from tell", "No step is reverted first. The flow runs again: tell.", "conductord flow complete")
+	p.wants(p.get(page+"?step=switch"), "success</span>, point of no return", "--from switch", "The flow runs again: switch, tell.")
 }
 
 // TestRunningFlow opens the page of a flow that waits for a file: the steps that a revert would undo,

@@ -107,13 +107,13 @@ func measure() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	ctx := context.Background()
 	if *binary == "" {
 		*binary = filepath.Join(dir, "conductord")
-		if out, err := exec.Command("go", "build", "-o", *binary, "github.com/conductord/conductord/cmd/conductord").CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		if err := local.Build(ctx, *binary); err != nil {
+			return err
 		}
 	}
-	ctx := context.Background()
 	c, err := attack.Start(ctx, local.Options{Binary: *binary, Dir: dir})
 	if err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/conductord/conductord/bench/load"
-	"github.com/conductord/conductord/bench/workload"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/cli/bench/workload"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/load"
 	"github.com/conductord/conductord/jobs"
 )
 

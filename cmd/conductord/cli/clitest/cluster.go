@@ -196,12 +196,19 @@ func (w *Worker) Succeed() {
 }
 
 // Fail lets the second step fail, in a flow that cannot be undone.
-func (w *Worker) Fail() {
+func (w *Worker) Fail() { w.FailAs(nil) }
+
+// FailAs is Fail with the definition of the flow.
+func (w *Worker) FailAs(definition *logbook.Definition) {
 	w.T.Helper()
 	failure := &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting", Code: 3,
 		Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "status 3", // as the failure itself says
 			Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "the guest has left"}}}}}
-	w.Update(logbook.FlowRunning, w.Begin("make-greeting"))
+	first := w.Next(logbook.FlowRunning, w.Begin("make-greeting"))
+	first.Definition = definition
+	verdicts, err := w.Cluster.Update(w.T.Context(), first)
+	w.Must(err)
+	w.Must(verdicts[0])
 	w.Update("", w.Finish("make-greeting", `{"greeting":"Hello"}`, nil), w.Begin("say-greeting"))
 	last := w.Next(logbook.FlowFailure, w.Finish("say-greeting", "", failure))
 	last.Cause = failure

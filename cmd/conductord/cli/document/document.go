@@ -42,6 +42,9 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 	for _, shadow := range plan.Shadowed() {
 		p.Note("warning: %s", shadow)
 	}
+	for _, omission := range plan.Omissions() {
+		p.Note("warning: %s", omission)
+	}
 	return document, plan, nil
 }
 

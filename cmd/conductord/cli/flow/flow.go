@@ -94,7 +94,8 @@ type PlanStep struct {
 	Name      string            `json:"name"`
 	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
 	Holds     bool              `json:"hold,omitempty"`      // its failure holds the flow
-	Arguments map[string]string `json:"arguments"`           // where each comes from
+	NoReturn  bool              `json:"point_of_no_return,omitempty"`
+	Arguments map[string]string `json:"arguments"` // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
 	Notes     []string          `json:"notes"` // all that the outline says of it, in words
@@ -149,7 +150,7 @@ func describePlan(plan *flow.Plan, store logbook.Values) Plan {
 		}
 	}
 	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
 		for _, wire := range plan.Arguments(number) {
 			planned.Arguments[wire.Name] = plan.Source(wire)
 		}
@@ -226,7 +227,7 @@ func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error 
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
 		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"on failure", onFailureText(detail)}, {"definition", definitionText(detail.Definition)},
-		{"state", string(detail.State)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
+		{"state", string(detail.State)}, {"no return", PassedText(detail)}, {"failures", tree.IgnoredText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
 		fields = append(fields, tree.FailureFields(detail.Cause)...)
@@ -285,6 +286,18 @@ func onFailureText(detail *logbook.FlowDetail) string {
 		return string(logbook.HoldOnFailure)
 	}
 	return "hold in some flows of it: `conductord flow plan` shows them"
+}
+
+// PassedText names the point of no return that keeps the flow from being reverted; empty: none does.
+func PassedText(detail *logbook.FlowDetail) string {
+	point := detail.Passed()
+	switch {
+	case point == "" || detail.State == logbook.FlowSuccess:
+		return ""
+	case detail.State == logbook.FlowFailure:
+		return "the flow is not reverted, because step " + point + " is a point of no return and has succeeded"
+	}
+	return "a failure holds the flow, because step " + point + " is a point of no return and has succeeded"
 }
 
 // interventionLines are the interventions in a flow, one on each line.

@@ -192,6 +192,17 @@ func TestFlowWarnsOfShadows(t *testing.T) {
 	}
 }
 
+func TestFlowWarnsOfOmissions(t *testing.T) {
+	text := "name = \"f\"\n[[steps]]\nname = \"a\"\nprovides = \"room\"\non_failure = \"ignore\"\n[[steps]]\nname = \"b\"\nrequires = [\"room\"]\n"
+	for _, verb := range []string{"check", "plan"} {
+		got := clitest.RunWith(t, t.Context(), nil, func(p *cli.Program) { p.In = strings.NewReader(text) }, "flow", verb, "-")
+		want := `warning: step "b" is left out if step "a" fails, because it requires "room" and there is no default result`
+		if got.Code != 0 || !strings.Contains(got.Err, want) {
+			t.Errorf("%s: %+v", verb, got)
+		}
+	}
+}
+
 // A value whose name no step takes may be misspelt. The job keeps it anyway.
 func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 	text := "name = \"f\"\ninputs = [\"guest\"]\nstore = {room = 1}\n" +

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	jobcmd "github.com/conductord/conductord/cmd/conductord/cli/job"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -48,7 +49,7 @@ func interveneCommand(p *cli.Program, f *interveneFlags, cmd *cobra.Command, pre
 	flags.StringVar(&f.id, "id", "", "id of this intervention, so that repeating the command has no effect (default a new id)")
 	if f.word.Kind != logbook.InterveneTakeBack {
 		cmd.Long += interventionHelp
-		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again or revert, and change nothing")
+		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again, revert or skip, and change nothing")
 		flags.BoolVar(&f.wait, "wait", false, "show progress until the job has ended; exit 1 unless the flow ends as intended")
 	}
 	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
@@ -210,8 +211,12 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 			return err
 		}
 		f.word.Flow = detail.ID
-		if f.dry {
-			return foresee(ctx, p, cluster, id, &detail, &f.word)
+		c, err := consequence(ctx, cluster, id, &detail, &f.word)
+		if f.dry && err == nil {
+			return writeConsequence(p, &c)
+		}
+		if f.dry || errors.Is(err, engine.ErrNoReturn) { // the conductor would refuse it too, but later
+			return advised(ctx, cluster, err, &detail, &f.word)
 		}
 		job, err := cluster.Intervene(ctx, f.word)
 		if err != nil {
@@ -221,16 +226,29 @@ func intervene(ctx context.Context, p *cli.Program, target string, f *interveneF
 	})
 }
 
-// foresee shows what would follow from an intervention.
-func foresee(ctx context.Context, p *cli.Program, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+// consequence returns what would follow from an intervention.
+func consequence(ctx context.Context, cluster cli.FlowReader, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) (tree.Consequence, error) {
 	if _, err := detail.Admit(word); err != nil {
-		return advised(ctx, cluster, err, detail, word)
+		return tree.Consequence{}, err
 	}
-	c, err := ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
-	if err != nil {
-		return err
+	return tree.ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
+}
+
+// writeConsequence is the output of --dry-run.
+func writeConsequence(p *cli.Program, c *tree.Consequence) error {
+	if p.JSON() {
+		return p.WriteJSON(c)
 	}
-	return writeConsequence(p, &c)
+	behind := ""
+	if c.Behind != "" {
+		behind = "all steps that wait for " + c.Behind
+	}
+	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 && c.Behind == "" {
+		p.Note("no step would run or be reverted")
+	}
+	return p.WriteFields([]cli.Field{
+		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")}, {"skips", strings.Join(c.Skips, "\n")},
+	})
 }
 
 // tellIntervened prints the recorded intervention, and the direction in which the flow continues.
@@ -434,9 +452,15 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	}
 	add := func(kind logbook.InterventionKind, step, arguments, when string) {
 		i := logbook.Intervention{Kind: kind, Step: step}
-		c, err := ConsequenceOf(detail, plan, detail.Store, i)
+		if _, err := detail.Admit(&i); err != nil {
+			return
+		}
+		c, err := tree.ConsequenceOf(detail, plan, detail.Store, i)
+		if errors.Is(err, engine.ErrNoReturn) {
+			return
+		}
 		if err != nil { // such as a value of the job's store that is not known here
-			c = recordedConsequence(detail, i)
+			c = tree.RecordedConsequence(detail, i)
 		}
 		lines = append(lines, fmt.Sprintf("conductord flow %s %s%s   # %s%s", kind, id, arguments, when, c))
 	}
@@ -468,7 +492,7 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 func unfinishedStep(detail *logbook.FlowDetail) string {
 	unfinished := func(name string) bool {
 		atom, found := detail.Atom(name)
-		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess
+		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess && !atom.FailureIgnored()
 	}
 	// The cause of a failed undo is the failure that started the revert.
 	if step := deepestStep(detail.Cause, unfinished); step != "" {

@@ -2,6 +2,8 @@ package flow_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -218,6 +221,77 @@ func TestHeldFlowSaysHowToGoOn(t *testing.T) {
 		}
 		if got := clitest.Run(t, cluster, "flow", "revert", id.String(), "--by", "ann"); got.Code != 0 || !strings.Contains(clitest.Steady(got.Out), "recorded: revert, at TIME by ann\n") {
 			t.Errorf("revert: %+v", got)
+		}
+	})
+}
+
+// pointDocument is hello with a point of no return as its first step.
+const pointDocument = `name = "switch-over"
+[[steps]]
+name = "make-greeting"
+point_of_no_return = true
+[[steps]]
+name = "say-greeting"
+after = ["make-greeting"]
+`
+
+// TestPointOfNoReturnTranscript: the dangerous repairs are refused at once, each with a reason that names
+// the step, and no proposed command is one of them.
+func TestPointOfNoReturnTranscript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := clitest.Open(t)
+		path := filepath.Join(t.TempDir(), "flow.toml")
+		if err := os.WriteFile(path, []byte(pointDocument), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := clitest.Run(t, cluster, "flow", "plan", path); !strings.Contains(got.Out, "1. make-greeting: point of no return\n") {
+			t.Errorf("plan: %+v", got)
+		}
+		posted := clitest.Run(t, cluster, "flow", "run", path)
+		id, err := jobs.ParseJobID(strings.TrimSpace(posted.Out))
+		if err != nil {
+			t.Fatal(posted)
+		}
+		document, err := spec.Parse([]byte(pointDocument), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := document.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := plan.Definition()
+		clitest.NewWorker(t, cluster, id).FailAs(&definition)
+		shown := clitest.Steady(clitest.Run(t, cluster, "flow", "show", id.String()).Out)
+		for _, want := range []string{
+			"no return: the flow is not reverted, because step make-greeting is a point of no return and has succeeded\n",
+			"next steps: conductord flow rerun ID --from say-greeting # after you have fixed the cause of the failure: runs again: say-greeting\n" +
+				" conductord flow complete ID --result JSON say-greeting # if its work is done: runs nothing\n\n",
+			" ✓ make-greeting success point of no return ",
+		} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("no %q in\n%s", want, shown)
+			}
+		}
+		for _, row := range []struct {
+			args string
+			code int
+			says string
+		}{
+			{"rerun ID", cli.ExitConflict, `step "make-greeting" is a point of no return and has succeeded`},
+			{"revert ID", cli.ExitConflict, `step "make-greeting" is a point of no return and has succeeded`},
+			{"retry-revert ID", cli.ExitConflict, `step "make-greeting" is a point of no return and has succeeded`},
+			{"rerun ID --dry-run", cli.ExitConflict, `step "make-greeting" is a point of no return and has succeeded`},
+			{"revert ID --dry-run", cli.ExitConflict, `step "make-greeting" is a point of no return and has succeeded`},
+			{"rerun ID --from say-greeting --dry-run", 0, "runs again: say-greeting\n"},
+			{"complete ID say-greeting --dry-run", 0, "no step would run or be reverted"},
+			{"rerun ID --from make-greeting --dry-run", 0, "runs again: make-greeting\n say-greeting\n"},
+			{"rerun ID --from say-greeting", 0, "recorded: rerun say-greeting"},
+		} {
+			got := clitest.Run(t, cluster, append([]string{"flow"}, strings.Fields(strings.ReplaceAll(row.args, "ID", id.String()))...)...)
+			if got.Code != row.code || !strings.Contains(clitest.Steady(got.Out+got.Err), row.says) {
+				t.Errorf("%s: %+v", row.args, got)
+			}
 		}
 	})
 }

@@ -80,3 +80,13 @@ func TestFlowRunWaitsForWorker(t *testing.T) {
 		}
 	})
 }
+
+// TestExplanationListsStepsOfRepair: the next step of a failed flow has the steps that it concerns.
+func TestExplanationListsStepsOfRepair(t *testing.T) {
+	cluster := clitest.Open(t)
+	id, _ := clitest.StuckFlow(t, cluster)
+	got := clitest.Run(t, cluster, "job", "explain", id.String())
+	if text := clitest.Steady(got.Out); !strings.Contains(text, "conductord flow retry-revert ID") || !strings.Contains(text, "effect: reverts: make-greeting\n") {
+		t.Errorf("explained as %s", text)
+	}
+}

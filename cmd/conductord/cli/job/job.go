@@ -4,6 +4,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,9 +18,11 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/cli/document"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 func Command(p *cli.Program) *cobra.Command {
@@ -290,14 +293,42 @@ func explainCommand(p *cli.Program) *cobra.Command {
 		Use:   "explain ID",
 		Short: "Explain why a job does not run, and how to change that",
 		Args:  cobra.ExactArgs(1),
-		RunE: cli.Get(p, "the explanation of job", jobs.ParseJobID, cli.Cluster.Explain, func(_ context.Context, _ cli.Cluster, e jobs.Explanation) error {
+		RunE: cli.Get(p, "the explanation of job", jobs.ParseJobID, cli.Cluster.Explain, func(ctx context.Context, cluster cli.Cluster, e jobs.Explanation) error {
 			if p.JSON() {
 				return p.WriteJSON(command.ExplanationToProto(&e))
 			}
 			return p.WriteFields([]cli.Field{
 				{"job", e.Job.String()}, {"state", string(e.State)}, {"cause", string(e.Cause)}, {"why", e.Text},
-				{"until", p.TimeText(e.Until)}, {"next step", cli.RemedyText(e.Remedy)},
+				{"until", p.TimeText(e.Until)}, {"next step", cli.RemedyText(e.Remedy)}, {"effect", remedyEffect(ctx, cluster, &e)},
 			})
 		}),
 	}
+}
+
+// repairs are the interventions of the remedies that repair a flow.
+var repairs = map[jobs.RemedyVerb]logbook.InterventionKind{
+	jobs.RemedyRetryRevert: logbook.InterveneRetryRevert, jobs.RemedyRerunFlow: logbook.InterveneRerun,
+}
+
+// remedyEffect lists the steps that a remedy runs, runs again or reverts; empty if it repairs no flow, or if
+// the flow cannot be read.
+func remedyEffect(ctx context.Context, cluster cli.FlowReader, e *jobs.Explanation) string {
+	kind, repairs := repairs[e.Remedy.Verb]
+	id, err := logbook.ParseFlowID(e.Remedy.Target)
+	if !repairs || err != nil {
+		return ""
+	}
+	detail, err := cluster.FlowDetail(ctx, id)
+	if err != nil {
+		return ""
+	}
+	i := logbook.Intervention{Kind: kind}
+	effect, err := tree.ConsequenceOf(&detail, spec.PlanOf(&detail), detail.Store, i)
+	if errors.Is(err, logbook.ErrConflict) {
+		return err.Error() // flow show lists what is possible
+	}
+	if err != nil { // such as a value of the job's store that is not known here
+		effect = tree.RecordedConsequence(&detail, i)
+	}
+	return effect.String()
 }

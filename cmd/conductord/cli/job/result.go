@@ -26,6 +26,7 @@ type JobResult struct {
 
 	job     *jobs.Job
 	retried []string
+	ignored string // failures; empty: none
 }
 
 // FailedAttempt is one attempt at a step that failed.
@@ -56,6 +57,7 @@ func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *
 	} else {
 		p.Note("%v: `conductord flow show %s`", err, job.ID)
 	}
+	r.ignored = tree.IgnoredText(&detail)
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
 		for j := range atom.Attempts {
@@ -92,6 +94,9 @@ func writeResult(ctx context.Context, p *cli.Program, cluster cli.FlowReader, jo
 }
 
 func noteRetried(p *cli.Program, r *JobResult) {
+	if r.ignored != "" {
+		p.Note("%s", r.ignored)
+	}
 	for _, line := range r.retried[:min(len(r.retried), maxRetriedShown)] {
 		p.Note("retried: %s", line)
 	}

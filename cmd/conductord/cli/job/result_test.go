@@ -115,6 +115,53 @@ func TestResultsAreShown(t *testing.T) {
 	}
 }
 
+// optional is a flow whose first two steps can fail.
+func optional(struct{}) (*flow.Flow, error) {
+	fails := func(context.Context, struct{}) (string, error) { return "", errors.New("no network") }
+	return flow.Linear("optional", flow.Func("fetch", fails, flow.Provides("page"), flow.IgnoreFailure("none")), flow.Func("notify", fails, flow.IgnoreFailure()),
+		flow.Func("report", func(context.Context, struct{}) (string, error) { return "done", nil }, flow.Provides("report"))), nil
+}
+
+// TestIgnoredFailuresAreShown: the job succeeds, and its results have the default. All commands name the
+// failures.
+func TestIgnoredFailuresAreShown(t *testing.T) {
+	cluster := clitest.Open(t)
+	registry := flow.NewRegistry()
+	if err := flow.Register(registry, "optional", optional); err != nil {
+		t.Fatal(err)
+	}
+	worker, err := conductor.New(conductor.Options{Client: cluster, Registry: registry, Name: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "b"}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "optional", Factory: logbook.Factory{Name: "optional"}}}
+	if err := cluster.SaveBook(t.Context(), book); err != nil {
+		t.Fatal(err)
+	}
+	posted := clitest.Run(t, cluster, "job", "post", "--wait", "--timeout", "1m", "--book", book.ID.String())
+	if posted.Code != cli.ExitOK || posted.Out != "page = \"none\"\nreport = \"done\"\n" || !strings.Contains(posted.Err, "conductord: 2 failures ignored: fetch, notify\n") {
+		t.Errorf("got %+v", posted)
+	}
+	id := strings.Fields(posted.Err)[2]
+	for _, verbs := range [][]string{{"job", "get"}, {"flow", "show"}} {
+		if got := clitest.Run(t, cluster, append(verbs, id)...); !strings.Contains(got.Out, "2 failures ignored: fetch, notify\n") {
+			t.Errorf("%v: %+v", verbs, got)
+		}
+	}
+	shown := clitest.Run(t, cluster, "flow", "show", id).Out
+	if want := "✗ notify  failure ignored"; !strings.Contains(shown, want) {
+		t.Errorf("no %q in\n%s", want, shown)
+	}
+}
+
 // forgetful is a cluster whose flows have definitions that were too long to be kept.
 type forgetful struct{ *clitest.Cluster }
 

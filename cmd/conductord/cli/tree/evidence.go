@@ -13,11 +13,12 @@ import (
 )
 
 // EvidenceOf returns why a job failed: its failure, and the stderr of the step that failed
-// last. If the flow was deleted already, only the failure is known.
+// last. Of a job that succeeded, it returns the failures that were ignored. If the flow was deleted
+// already, only the failure is known.
 func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]cli.Field, error) {
 	fields := FailureFields(job.Failure)
 	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
-	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil || job.Outcome == jobs.OutcomeSuccess {
+	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil {
 		return fields, nil
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)
@@ -26,6 +27,9 @@ func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]c
 	}
 	if err != nil {
 		return nil, cli.Because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if job.Outcome == jobs.OutcomeSuccess {
+		return []cli.Field{{"failures", IgnoredText(&detail)}}, nil
 	}
 	if job.Claim != nil {
 		t := tree{rows: rowsOf(&detail), detail: &detail, now: time.Now(), waiting: true, height: maxAlsoFailed}
@@ -41,6 +45,26 @@ func EvidenceOf(ctx context.Context, cluster cli.FlowReader, job *jobs.Job) ([]c
 		fields = append(fields, cli.Field{"next step", fmt.Sprintf("an operator must repair the flow: `conductord flow show %s` lists the repairs", detail.ID)})
 	}
 	return fields, nil
+}
+
+// IgnoredText names the steps whose failure the flow ignores; empty: there are none.
+func IgnoredText(detail *logbook.FlowDetail) string {
+	failures := detail.IgnoredFailures()
+	if len(failures) == 0 {
+		return ""
+	}
+	var names []string
+	for i := range failures[:min(len(failures), maxAlsoFailed)] {
+		names = append(names, failures[i].Step)
+	}
+	if more := len(failures) - maxAlsoFailed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	count := "1 failure ignored: "
+	if len(failures) > 1 {
+		count = fmt.Sprintf("%d failures ignored: ", len(failures))
+	}
+	return count + strings.Join(names, ", ")
 }
 
 func FailureFields(failure *logbook.Failure) []cli.Field {

@@ -17,6 +17,9 @@ const WaitsForWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// failureIgnored is shown as the state of a step that has failed, and whose flow continues.
+const failureIgnored logbook.AtomState = "failure ignored"
+
 func shownState(atom *logbook.AtomDetail) logbook.AtomState {
 	switch {
 	case atom == nil:
@@ -25,6 +28,8 @@ func shownState(atom *logbook.AtomDetail) logbook.AtomState {
 		return WaitsForWorker
 	case atom.NothingUndone():
 		return nothingToUndo
+	case atom.FailureIgnored():
+		return failureIgnored
 	}
 	return atom.State
 }
@@ -213,9 +218,9 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 			continue
 		}
 		told[base] = true
-		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base]})
+		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, retry: atom.Kind == logbook.KindRetry})
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point, retry: atom.Kind == logbook.KindRetry})
 		}
 	}
 	return made
@@ -258,7 +263,7 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 // countsOf says how many instances are in which state.
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
-		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, logbook.AtomFailure,
+		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, failureIgnored, logbook.AtomFailure,
 		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, logbook.AtomRevertFailure, logbook.AtomIgnored,
 	}
 	counts := map[logbook.AtomState]int{}

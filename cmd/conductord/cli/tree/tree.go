@@ -33,6 +33,7 @@ type treeRow struct {
 	retry bool
 	only  string          // the conditions under which it is run; empty if there are none
 	work  flow.WorkerStep // zero: none for a worker, or not known
+	point bool            // of no return
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -46,10 +47,10 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
 		return appendRows(nil, plan.Tree(), 0)
 	}
-	rows := make([]treeRow, 0, len(detail.Atoms))
+	rows, points := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
-		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry})
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, point: logbook.IsPoint(points, atom.Name)})
 	}
 	return rows
 }
@@ -65,6 +66,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 		}
 		row.retry = part.Step.IsRetry()
 		row.work, _ = part.Step.WorkerStep()
+		row.point = part.Step.PointOfNoReturn()
 		rows = append(rows, row)
 	}
 	return rows
@@ -95,6 +97,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomIgnored:       {"-", ""},
 	WaitsForWorker:            {"·", ""},
 	nothingToUndo:             {"-", ""},
+	failureIgnored:            {"✗", "\x1b[33m"},
 }
 
 // widestName bounds the column of names. A longer name shifts the rest of its own row only.
@@ -195,13 +198,20 @@ func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []
 		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, cli.Clean(row.name), row.group), "")}
 	}
 	if len(row.instances) > 0 {
-		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d  %s", indent, cli.Clean(row.name), len(row.instances), countsOf(row.instances)), "")}
+		point := ""
+		if row.point {
+			point = "  point of no return"
+		}
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d%s  %s", indent, cli.Clean(row.name), len(row.instances), point, countsOf(row.instances)), "")}
 	}
 	state := shownState(atom)
 	look := marks[state]
 	name := cli.Clean(row.name)
 	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
 	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, cli.OrDash(look.mark), name, padding, state)
+	if row.point {
+		line += "  point of no return"
+	}
 	if facts := t.facts(&row, atom); facts != "" {
 		line += "  " + facts
 	}

@@ -58,6 +58,8 @@ func failed(number int, again time.Duration) func(*logbook.AtomDetail) {
 	}
 }
 
+func ignoring(a *logbook.AtomDetail) { a.Intention = logbook.IntendIgnore }
+
 func notYet(asked int, again time.Duration) func(*logbook.AtomDetail) {
 	return func(a *logbook.AtomDetail) {
 		a.Attempts = []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, StartedAt: noon.Add(-time.Hour), Asked: asked}}
@@ -211,6 +213,14 @@ order  running  [███████████████░░░░░] 3
   - approve                   ignore     not run: only if price over 100
   - pack                      ignore     not run
   ▶ a-step-with-quite-a-long-name-beyond-the-column  running    2s  [███░░░░░░░] 3/10 {"file":"a"}`},
+		{"a failure is ignored", drawn(t, deciding, logbook.FlowRunning,
+			atom("price", logbook.AtomFailure, "", failed(2, 0), ignoring), atom("approve", logbook.AtomIgnored, ""), atom("pack", running, "")), false, `
+order  running  [██████████░░░░░░░░░░] 2/4 steps
+  ✗ price                     failure ignored  500ms  attempt 2
+      handler.exit: exit status 1
+  - approve                   ignore     not run: only if price over 100
+  ▶ pack                      running    2s
+  · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"not yet", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", notYet(3, 30*time.Second), progress(7, 0, `null`))), true, `
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
   · price                     pending    1h0m0s  not yet (3×), again in 30 s  7

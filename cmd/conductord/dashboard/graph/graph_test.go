@@ -70,6 +70,7 @@ func TestGolden(t *testing.T) {
 		states    []string
 	}{
 		{name: "linear", states: []string{"reserve success 2", "charge running"}},
+		{name: "point", states: []string{"copy success", "switch success", "tell failure"}},
 		{name: "diamond", reverting: true, states: []string{"prepare success", "left reverted", "right reverting", "ship failure 3"}},
 		{name: "nested", states: []string{"check success", "booking-retry retrying 2", "car reverted", "hotel failure"}},
 		{name: "nested-folded", open: []string{}, states: []string{"check success", "booking-retry retrying 2", "car reverted", "hotel failure"}},
@@ -100,7 +101,7 @@ func TestGolden(t *testing.T) {
 
 // TestRecorded draws a flow whose program only its conductor has: the steps that are known, without order.
 func TestRecorded(t *testing.T) {
-	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "begin"}, {Name: "ship", Kind: logbook.KindEach}, {Name: "pack"}, {Name: "end"}})
+	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "begin"}, {Name: "ship", Kind: logbook.KindEach}, {Name: "pack"}, {Name: "end", NoReturn: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestRecorded(t *testing.T) {
 	for i := range picture.Boxes {
 		said = append(said, picture.Boxes[i].Spoken())
 	}
-	want := "begin, success; list of ship, pending; pack, 2 steps: 1 running, 1 success; end, pending; retry of late, success, round 2"
+	want := "begin, success; list of ship, pending; pack, 2 steps: 1 running, 1 success; end, pending, point of no return; retry of late, success, round 2"
 	if got := strings.Join(said, "; "); got != want || len(picture.Lines) > 0 {
 		t.Errorf("drawn were\n%s and %d lines, not\n%s", got, len(picture.Lines), want)
 	}

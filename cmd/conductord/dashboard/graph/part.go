@@ -33,11 +33,12 @@ var kinds = map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach
 
 // Part is a step of a flow, or a flow.
 type Part struct {
-	Name  string
-	Kind  Kind
-	Only  string                // the conditions under which it, or the part that it begins, runs; empty: always
-	Atoms []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
-	Parts []*Part
+	Name     string
+	Kind     Kind
+	Only     string                // the conditions under which it, or the part that it begins, runs; empty: always
+	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
+	Parts    []*Part
+	NoReturn bool // it is a point of no return
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
 	Edges []Edge
@@ -69,6 +70,7 @@ var States = [...]Status{
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
 	{nothingToUndo, "-", "nothing-to-undo"},
+	{failureIgnored, "✕", "failure-ignored"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
 }
@@ -79,6 +81,9 @@ const AwaitsWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// failureIgnored is shown as the state of a step that has failed, and whose flow continues.
+const failureIgnored logbook.AtomState = "failure ignored"
+
 // PlaceOf is the index in States of what is shown as the state of a step.
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
@@ -86,6 +91,9 @@ func PlaceOf(atom *logbook.AtomDetail) int {
 	}
 	if atom.NothingUndone() {
 		return Place(nothingToUndo)
+	}
+	if atom.FailureIgnored() {
+		return Place(failureIgnored)
 	}
 	return Place(atom.State)
 }
@@ -159,9 +167,10 @@ func (b *builder) leaf(name string) *Part {
 }
 
 func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
+	points := detail.Definition.Points()
 	add := func(name string, kind logbook.AtomKind) {
 		if b.leaf(name) == nil {
-			leaf := &Part{Name: name, Kind: kinds[kind]}
+			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name)}
 			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
 		}
 	}
@@ -191,6 +200,7 @@ func (b *builder) parts(p *Part, t *flow.Tree) {
 		p.Parts = append(p.Parts, part)
 		if inner.Step != nil {
 			part.Kind, b.leaves[part.Name] = kinds[inner.Step.Kind()], part
+			part.NoReturn = inner.Step.PointOfNoReturn()
 			continue
 		}
 		if inner.Flow.Pattern() == flow.PatternEach {

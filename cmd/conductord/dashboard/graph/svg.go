@@ -101,6 +101,9 @@ func (b *Box) write(out *bytes.Buffer, look *Look) {
 	fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, b.X, b.Y, b.W, b.H, round)
 	fmt.Fprintf(out, `<text class="name" x="%d" y="%d">%s %s</text> `, b.X+padding, b.Y+18, b.Status().Sign, html.EscapeString(clipped(b.Label(), 20)))
 	fmt.Fprintf(out, `<text class="fact" x="%d" y="%d">%s</text>`, b.X+padding, b.Y+34, html.EscapeString(clipped(b.brief(), 33)))
+	if b.NoReturn {
+		fmt.Fprintf(out, `<path class="point" d="M%d %dh%d"/>`, b.X, b.Y+b.H, b.W)
+	}
 	b.bar(out)
 	out.WriteString("</a>\n")
 }
@@ -204,6 +207,9 @@ func after(f *logbook.Failure) string {
 // brief is Fact in the width of a box: with the signs of the states.
 func (b *Box) brief() string {
 	if len(b.Parts) == 0 && len(b.Atoms) < 2 {
+		if b.NoReturn {
+			return b.Fact() + ", point of no return"
+		}
 		return b.Fact()
 	}
 	brief := fmt.Sprintf("%d steps:", b.Steps())
@@ -229,6 +235,9 @@ func (p *Part) Counted() string {
 // Spoken is the accessible name of a part.
 func (p *Part) Spoken() string {
 	spoken := p.Label() + ", " + p.Fact()
+	if p.NoReturn {
+		spoken += ", point of no return"
+	}
 	if p.Only != "" {
 		spoken += ", only if " + p.Only
 	}

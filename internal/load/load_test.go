@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/conductord/conductord/bench/load"
+	"github.com/conductord/conductord/internal/load"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 func TestUsage(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conductord/conductord/bench/load"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/load"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )

@@ -1,4 +1,4 @@
-package flow
+package tree
 
 import (
 	"slices"
@@ -15,6 +15,8 @@ type Consequence struct {
 	Runs      []string `json:"runs"` // for the first time
 	RunsAgain []string `json:"runs_again"`
 	Undoes    []string `json:"reverts"`
+	// Skips are steps that count as reverted or done without a call: by skip, complete, or a condition.
+	Skips []string `json:"skips"`
 	// Behind: the flow also runs all steps that wait for this one. They are not listed, because the
 	// order of the steps is known only to the program that built the flow.
 	Behind string `json:"and_all_that_wait_for,omitempty"`
@@ -25,13 +27,14 @@ type Consequence struct {
 // have a valid result.
 func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Values, i logbook.Intervention) (c Consequence, err error) {
 	if plan == nil {
-		return recordedConsequence(detail, i), nil
+		return RecordedConsequence(detail, i), nil
 	}
-	executions, undos, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
-	for _, execution := range executions {
+	foreseen, err := engine.PlanIntervention(engine.Options{Plan: plan, Detail: *detail, Store: store}, i)
+	c.Skips = foreseen.Skips
+	for _, execution := range foreseen.Executions {
 		c.add(execution.Step, execution.Again)
 	}
-	for _, undo := range undos {
+	for _, undo := range foreseen.Undos {
 		if undo.Reverts {
 			c.Undoes = append(c.Undoes, undo.Step)
 		}
@@ -47,7 +50,8 @@ func (c *Consequence) add(step string, again bool) {
 	}
 }
 
-func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c Consequence) {
+// RecordedConsequence is ConsequenceOf without a plan.
+func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c Consequence) {
 	all := append(detail.Pending(), i)
 	completed := func(step string) bool {
 		return slices.ContainsFunc(all, func(i logbook.Intervention) bool { return i.Kind == logbook.InterveneComplete && i.Step == step })
@@ -58,15 +62,18 @@ func recordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 	for _, name := range cli.StepsOf(detail) {
 		atom, begun := detail.Atom(name)
 		named := i.Kind == logbook.InterveneRerun && (i.Step == "" || i.Step == name)
+		skipped := begun && (i.Kind == logbook.InterveneSkip && i.Step == name || logbook.Forwards(all) && atom.State == logbook.AtomIgnored && !named)
 		switch {
 		case begun && atom.Kind != logbook.KindTask, completed(name):
+		case skipped:
+			c.Skips = append(c.Skips, name)
 		case !logbook.Forwards(all):
-			if begun && !(i.Kind == logbook.InterveneSkip && i.Step == name) && slices.Contains([]logbook.AtomState{logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomRevertFailure}, atom.State) {
+			if begun && slices.Contains([]logbook.AtomState{logbook.AtomSuccess, logbook.AtomReverting, logbook.AtomRevertFailure}, atom.State) {
 				c.Undoes = append(c.Undoes, name)
 			}
 		case !begun:
 			c.add(name, false)
-		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored:
+		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored():
 			c.add(name, atom.Number(logbook.ActionExecute) > 0)
 		}
 	}
@@ -92,21 +99,4 @@ func (c Consequence) String() string {
 		return "runs nothing"
 	}
 	return strings.Join(parts, "; ")
-}
-
-// writeConsequence is the output of --dry-run.
-func writeConsequence(p *cli.Program, c *Consequence) error {
-	if p.JSON() {
-		return p.WriteJSON(c)
-	}
-	behind := ""
-	if c.Behind != "" {
-		behind = "all steps that wait for " + c.Behind
-	}
-	if len(c.RunsAgain)+len(c.Runs)+len(c.Undoes) == 0 {
-		p.Note("no step would run or be reverted")
-	}
-	return p.WriteFields([]cli.Field{
-		{"runs again", strings.Join(c.RunsAgain, "\n")}, {"runs", strings.Join(c.Runs, "\n")}, {"runs too", behind}, {"reverts", strings.Join(c.Undoes, "\n")},
-	})
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/conductord/conductord/bench/measure"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 func TestQuantile(t *testing.T) {

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A step whose failure is ignored (flow.IgnoreFailure) is *tolerated*: recorded as a failure with the
+// intention ignore, and done for the steps behind it. The decision is recorded with the failure.
+//
+// Steps that require a value from it, without a default result, are left out as after a decider's no. That
+// is decided when such a step is ready, because a retry around the failed step may still run it again.
+
+// tolerates reports whether the permanent failure of a step is ignored. In a flow that is undone, or in a
+// part that a retry undoes, it is not: the step is undone with the others.
+func (c *core) tolerates(step int) bool {
+	return c.plan.Step(step).IgnoresFailure() && !c.reverting && c.vertices[step].intention != logbook.IntendRevert && c.restartingScope(step) < 0
+}
+
+// tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
+// recorded already. If the step has not the option itself, its element of an each has failed: the steps
+// behind it are left out.
+func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
+	change := logbook.AtomChange{Intention: logbook.IntendIgnore}
+	if attempt != nil {
+		attempt.Result = c.plan.Step(step).DefaultResult()
+		change.Attempts = []logbook.Attempt{*attempt}
+		c.vertices[step].result, c.vertices[step].fields = attempt.Result, nil
+		c.noteFailure(step)
+	}
+	c.advance(step, onTolerate, change, now)
+	c.leaveOutBehind(step, now)
+	if !c.broken {
+		c.release(step, now)
+	}
+}
+
+// undoIntention is the intention of a step whose ignored failure counts no more, because the step is undone;
+// empty: unchanged.
+func (v *vertex) undoIntention() logbook.Intention {
+	if v.phase == tolerated {
+		return logbook.IntendRevert
+	}
+	return ""
+}
+
+// counted are the failed steps whose failure is not ignored.
+func (f *facts) counted(failed []int) []int {
+	return slices.DeleteFunc(slices.Clone(failed), func(step int) bool { return f.plan.Step(step).IgnoresFailure() })
+}
+
+// ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.
+func (f *facts) ignoredFailure(step int) json.RawMessage {
+	v := &f.vertices[step]
+	if v.phase != tolerated {
+		return null
+	}
+	value, err := json.Marshal(toldOf(v.failure))
+	if err != nil {
+		panic("internal error: cannot encode a recorded failure: " + err.Error())
+	}
+	return value
+}
+
+// toldFailure is a failure as later steps get it.
+type toldFailure struct {
+	Kind    string         `json:"kind"`
+	Message string         `json:"message"`
+	Code    int            `json:"code,omitempty"`
+	Details logbook.Values `json:"details,omitempty"`
+}
+
+func toldOf(failure *logbook.Failure) toldFailure {
+	return toldFailure{failure.Kind, failure.Message, failure.Code, failure.Details}
+}
+
+// leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a
+// retry, and the instances of an each, are left out with it.
+func (c *core) leaveOut(step int, now time.Time) bool {
+	if c.vertices[step].phase != unbegun || !c.lacksValue(step) {
+		return false
+	}
+	c.ignore(c.governed(step), now)
+	return true
+}
+
+// governed are a step, and the steps that cannot run without it.
+func (f *facts) governed(step int) []int {
+	steps := []int{step}
+	if s, ok := f.plan.ScopeOf(step); ok {
+		for inner := step + 1; inner < f.plan.Scopes()[s].End; inner++ {
+			steps = append(steps, inner)
+		}
+	}
+	for element := range f.plan.Elements()[f.plan.Step(step).Name()] { // of an earlier round
+		for _, name := range f.plan.Instance(step, element) {
+			if inner, ok := f.plan.Find(name); ok {
+				steps = append(steps, f.governed(inner)...)
+			}
+		}
+	}
+	return steps
+}
+
+// lacksValue reports whether a step requires a value that is absent because a failure is ignored. All steps
+// before it must be done.
+func (f *facts) lacksValue(step int) bool {
+	if lacks, known := f.lacking[step]; known {
+		return lacks
+	}
+	lacks := false
+	for _, wires := range [][]flow.Wire{f.plan.Arguments(step), f.plan.RevertArguments(step)} {
+		for i := range wires {
+			source := f.source(&wires[i])
+			from := source.From
+			if from < 0 || source.Optional || source.Part == flow.PartFailure {
+				continue
+			}
+			v := &f.vertices[from]
+			lacks = lacks || v.hasNoDefault() || v.phase == ignored && f.lacksValue(from)
+		}
+	}
+	if f.lacking == nil {
+		f.lacking = make(map[int]bool)
+	}
+	f.lacking[step] = lacks
+	return lacks
+}

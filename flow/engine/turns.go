@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/flow"
+)
+
+// The instances of an each with a limit take turns (flow.Turns): an instance begins when fewer than
+// the limit have begun and not ended, in the order of the list. An undo takes them in reverse order,
+// and undoes no more of them in parallel. Nothing of that is recorded: an instance has its turn if one
+// of its steps has begun. A resumed flow therefore has no more instances in progress than before.
+
+// turnID identifies an instance, also in a plan that has grown.
+type turnID struct {
+	opening string
+	element int
+}
+
+func (f *facts) turnID(turns *flow.Turns, element int) turnID {
+	return turnID{f.plan.Step(turns.Opening).Name(), element}
+}
+
+// hasTurn reports whether the record shows that an instance has begun.
+func (f *facts) hasTurn(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if f.vertices[step].phase != unbegun {
+			return true
+		}
+	}
+	return false
+}
+
+// takeTurns begins instances up to the limit.
+func (c *core) takeTurns(number int, now time.Time) {
+	turns := &c.plan.Turns()[number]
+	for !c.reverting && !c.broken && c.restartingScope(turns.Opening) < 0 {
+		running, next := 0, -1
+		for element := range turns.Elements {
+			turn := &turns.Elements[element]
+			switch {
+			case !c.order[turn.Begin].released:
+				if next < 0 && c.order[turn.Begin].before == 0 {
+					next = turn.Begin
+				}
+			case !c.order[turn.End].released:
+				running++
+			}
+		}
+		if next < 0 || running >= turns.AtOnce {
+			return
+		}
+		c.release(next, now)
+	}
+}
+
+// begunTurns are the turns of the plan that have begun, also those of which no step has.
+func (f *facts) begunTurns() map[turnID]bool {
+	taken := make(map[turnID]bool)
+	for i := range f.plan.Turns() {
+		turns := &f.plan.Turns()[i]
+		for element := range turns.Elements {
+			if f.order[turns.Elements[element].Begin].released {
+				taken[f.turnID(turns, element)] = true
+			}
+		}
+	}
+	return taken
+}
+
+// isToUndo reports whether something of an instance is left to undo.
+func (f *facts) isToUndo(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if phase := f.vertices[step].phase; phase.hasBegun() && phase != undone {
+			return true
+		}
+	}
+	return false
+}
+
+// mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn
+// to be undone has not come.
+func (f *facts) mayUndo(gate int) bool {
+	place, ok := f.plan.TurnAt(gate)
+	if !ok || place.Begins {
+		return true
+	}
+	turns := &f.plan.Turns()[place.Turns]
+	return f.undoTurns[f.turnID(turns, place.Element)] || !f.isToUndo(&turns.Elements[place.Element])
+}
+
+// takeUndoTurns undoes instances up to the limit, from the last one.
+func (c *core) takeUndoTurns(number int, now time.Time) {
+	turns := &c.plan.Turns()[number]
+	for {
+		undoing, next := 0, -1
+		for element := range turns.Elements {
+			turn := &turns.Elements[element]
+			switch {
+			case !c.isToUndo(turn):
+			case c.undoTurns[c.turnID(turns, element)]:
+				undoing++
+			case c.order[turn.End].after == 0:
+				next = element
+			}
+		}
+		if next < 0 || undoing >= turns.AtOnce {
+			return
+		}
+		if c.undoTurns == nil {
+			c.undoTurns = make(map[turnID]bool)
+		}
+		c.undoTurns[c.turnID(turns, next)] = true
+		c.tryRevert(turns.Elements[next].End, now)
+	}
+}
+
+// forgetTurns begins the undo of a scope: no instance in it has had its turn.
+func (c *core) forgetTurns(bounds *flow.Scope) {
+	for i := range c.plan.Turns() {
+		turns := &c.plan.Turns()[i]
+		if bounds.Holds(turns.Opening) {
+			for element := range turns.Elements {
+				delete(c.undoTurns, c.turnID(turns, element))
+			}
+		}
+	}
+}
+
+// keptTurns are the gates behind the finished instances that a takeover keeps: with the unfinished
+// ones, more than the limit would run in parallel.
+func (f *facts) keptTurns() map[int]bool {
+	kept := make(map[int]bool)
+	for i := range f.plan.Turns() {
+		turns := &f.plan.Turns()[i]
+		left := turns.AtOnce
+		for _, turn := range turns.Elements {
+			if f.order[turn.Begin].released && !f.order[turn.End].released {
+				left--
+			}
+		}
+		for element := len(turns.Elements) - 1; element >= 0; element-- {
+			if turn := &turns.Elements[element]; f.order[turn.End].released {
+				kept[turn.End] = left <= 0
+				left--
+			}
+		}
+	}
+	return kept
+}
