@@ -190,15 +190,15 @@ func (d *drawing) each(name string, depth int) flow.Node {
 func (d *drawing) join(name string) flow.Node {
 	d.has("join")
 	d.parallel = true
-	seen, symbol := len(d.gives), "j"+name
+	seen, symbol := d.gives, "j"+name
+	d.gives = nil // or a failure that is ignored could have a way left out
 	way := d.step()
 	graph := flow.Graph(name, way)
 	from, otherwise := "", rapid.Bool().Draw(d.rt, "otherwise")
 	var first *flow.Step
 	for range 2 {
-		d.also = symbol
+		d.also, d.gives = symbol, nil
 		to, taken := d.step(), rapid.Bool().Draw(d.rt, "taken")
-		d.gives = d.gives[:seen]
 		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
 		if graph.Add(to); first != nil && otherwise {
 			d.has("otherwise")
@@ -215,8 +215,9 @@ func (d *drawing) join(name string) flow.Node {
 	if d.joined, d.from = []string{symbol}, from; from == "" {
 		d.has("no way is taken")
 	}
+	d.gives = seen
 	graph.Add(d.step())
-	d.gives = d.gives[:seen]
+	d.gives = seen
 	return graph
 }
 
