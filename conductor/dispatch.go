@@ -267,8 +267,14 @@ func (r *run) now() time.Time {
 
 // revertCause is the cause of a revert after a request to cancel.
 func (r *run) revertCause() *logbook.Failure {
-	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.latestStopRequest()), Permanent: true}
-	return flow.FitFailure(failure, r.loop.options.Limits)
+	request := r.latestStopRequest()
+	cause := logbook.RevertCause{Kind: logbook.CauseCancel}
+	if request != nil && request.By == jobs.ByDeadline {
+		cause = logbook.RevertCause{Kind: logbook.CauseDeadline, Reason: request.Reason}
+	} else if request != nil {
+		cause.By, cause.Reason = request.By, request.Reason
+	}
+	return flow.FitFailure(cause.Cancelled(saidOf(request)), r.loop.options.Limits)
 }
 
 // notify fills in the fields of every notice of a job.

@@ -34,6 +34,7 @@ type core struct {
 	suspended  bool                  // nothing more starts in this run
 	interrupts []execution           // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
+	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
 	starts   []start // result of next, reused by each call
 	attempts chunks[logbook.Attempt]
@@ -172,7 +173,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
-	call.Try, call.Tries = *failures+1, s.Retry().Tries()
+	if call.Try, call.Tries = *failures+1, s.Retry().Tries(); *failures > 0 {
+		call.LastFailure = v.lastFailure
+	}
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker got it before the flow began to revert
@@ -189,6 +192,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
+		call.Cause = c.causeFor(step)
 		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
 	}
 	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
@@ -301,6 +305,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
 		v.failedExecutions++
+		v.lastFailure = v.failure
 		delay, again = c.plan.Step(step).Again(v.failedExecutions, attempt.Failure)
 		end := c.deadline(step, now)
 		again = again && (end.IsZero() || now.Add(delay).Before(end))
