@@ -375,6 +375,14 @@ func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 	c.enqueueAt(step, c.vertices[step].retryAt)
 }
 
+// retryNow ends the wait of the named step; empty: of all steps.
+func (c *core) retryNow(name string) {
+	for _, step := range c.takeDue(name) {
+		c.vertices[step].retryAt = time.Time{}
+		c.enqueue(step)
+	}
+}
+
 func dueAt(now time.Time, delay time.Duration) time.Time {
 	if delay <= 0 {
 		return time.Time{}

@@ -3439,7 +3439,7 @@ func (x *Change) GetFront() bool {
 // suspend, cancel and, while the job is claimed, transfer.
 type OperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, unreserve, change, intervene, retry and purge
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, unreserve, retry_now, change, intervene, retry and purge
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
