@@ -199,6 +199,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	delay, again := time.Duration(0), v.loses(attempt.Failure)
 	if !again {
 		v.failedUndo++
+		v.lastFailure = attempt.Failure
 		delay, again = c.plan.Step(step).Again(v.failedUndo, attempt.Failure)
 	}
 	attempts := []logbook.Attempt{attempt}

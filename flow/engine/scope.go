@@ -222,6 +222,24 @@ func (f *facts) failuresFor(step int) map[string]*logbook.Failure {
 	return f.failures
 }
 
+// causeFor is why a step is reverted.
+func (c *core) causeFor(step int) logbook.RevertCause {
+	switch scope := c.restartingScope(step); {
+	case c.reverting:
+		cause := logbook.CauseOf(c.cause)
+		if cause.Kind == logbook.CauseFailure && c.reverter != nil {
+			cause = logbook.RevertCause{Kind: logbook.CauseOperator, By: c.reverter.By, Reason: c.reverter.Reason}
+		}
+		return cause
+	case scope >= 0 && len(c.scopes[scope].failed) > 0:
+		first := slices.Min(c.scopes[scope].failed)
+		return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: c.blame(first, c.vertices[first].failure).Error()}
+	case scope >= 0:
+		return logbook.RevertCause{Kind: logbook.CauseRetry}
+	}
+	return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: "its conductor was lost, and undo_last applies"}
+}
+
 // isRestarting reports whether a step is the retry of a restarting scope.
 func (f *facts) isRestarting(step int) bool {
 	s, ok := f.plan.ScopeOf(step)
