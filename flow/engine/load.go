@@ -315,7 +315,7 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		return
 	}
 	for step := range l.plan.Len() {
-		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && v.phase != tolerated && !wasInterrupted(v.failure) {
+		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && !l.wasTolerated(step) && !wasInterrupted(v.failure) {
 			l.cause = l.blame(step, v.failure)
 			return
 		}

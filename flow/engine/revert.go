@@ -217,7 +217,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	if ends {
 		c.held = false
 		if s := c.restartingScope(step); c.cause == nil && s >= 0 {
-			if failed := c.counted(c.scopes[s].failed); len(failed) > 0 {
+			if failed := c.scopes[s].failed; len(failed) > 0 {
 				c.cause = c.blame(slices.Min(failed), c.vertices[slices.Min(failed)].failure)
 			}
 		}

@@ -169,6 +169,13 @@ func (c *core) noteFailure(step int) {
 	}
 }
 
+// dropFailure removes a step from the failed steps of all scopes around it, because its failure is ignored.
+func (c *core) dropFailure(step int) {
+	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+		c.scopes[s].failed = slices.DeleteFunc(c.scopes[s].failed, func(other int) bool { return other == step })
+	}
+}
+
 // restart records that a scope will be undone and begin again, and the time of the next round.
 // That time is final. No scope around it may be restarting.
 func (c *core) restart(s int, delay time.Duration, now time.Time) {
@@ -367,7 +374,7 @@ func (l *loader) deriveScopes() {
 	}
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
-		if v.failure == nil || v.phase == waiting {
+		if v.failure == nil || v.phase == waiting || l.wasTolerated(step) {
 			continue
 		}
 		l.noteFailure(step)
