@@ -75,8 +75,23 @@ func (r *run) handle(event *jobs.Event) {
 		r.applyStopRequest(event.Request)
 	case jobs.EventResumed:
 		r.applyStopRequest(nil)
+	case jobs.EventRetryNow:
+		r.endWait(event)
 	default:
 		r.claimEnded(fmt.Sprintf("the job was %s", event.Kind))
+	}
+}
+
+// endWait lets the engine start a step that waits for its next try, or all such steps.
+func (r *run) endWait(event *jobs.Event) {
+	step := ""
+	if len(event.Steps) > 0 {
+		step = event.Steps[0].Name
+	}
+	r.logger.Info("retry requested", "step", step)
+	select {
+	case r.retryNow <- step:
+	default:
 	}
 }
 
@@ -242,7 +257,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Board: r.claimed.Job.Board, Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
-		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
+		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, RevertCause: r.revertCause, Gate: r.session.admit,
 		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
@@ -267,8 +282,14 @@ func (r *run) now() time.Time {
 
 // revertCause is the cause of a revert after a request to cancel.
 func (r *run) revertCause() *logbook.Failure {
-	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.latestStopRequest()), Permanent: true}
-	return flow.FitFailure(failure, r.loop.options.Limits)
+	request := r.latestStopRequest()
+	cause := logbook.RevertCause{Kind: logbook.CauseCancel}
+	if request != nil && request.By == jobs.ByDeadline {
+		cause = logbook.RevertCause{Kind: logbook.CauseDeadline, Reason: request.Reason}
+	} else if request != nil {
+		cause.By, cause.Reason = request.By, request.Reason
+	}
+	return flow.FitFailure(cause.Cancelled(saidOf(request)), r.loop.options.Limits)
 }
 
 // notify fills in the fields of every notice of a job.

@@ -46,7 +46,7 @@ type claimWatcher struct {
 
 // runKinds are the kinds of the events that a run acts on.
 var runKinds = []jobs.EventKind{
-	jobs.EventStopRequested, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 	jobs.EventRetried, jobs.EventParked,
 }
 
@@ -244,6 +244,7 @@ type runControl struct {
 	revert  context.CancelFunc // the flow reverts
 	// interrupts receives the grace of the latest request that ends running steps.
 	interrupts chan time.Duration
+	retryNow   chan string             // steps that must not wait for their next tries; empty: all
 	cut        context.CancelCauseFunc // steps are stopped, and the job is released
 	lose       context.CancelCauseFunc
 
@@ -256,10 +257,14 @@ type runControl struct {
 	ended       bool                  // the run is over
 }
 
+// maxRetryNow bounds the requests that the engine has not taken yet. The record has the dropped ones, so
+// the next owner carries them out.
+const maxRetryNow = 64
+
 // newRunControl makes the control of a run whose claim ends with alive. The run is
 // suspended when claiming ends, if not before.
 func newRunControl(alive, claiming context.Context) *runControl {
-	s := &runControl{interrupts: make(chan time.Duration, 1)}
+	s := &runControl{interrupts: make(chan time.Duration, 1), retryNow: make(chan string, maxRetryNow)}
 	s.alive, s.lose = context.WithCancelCause(alive)
 	s.working, s.cut = context.WithCancelCause(s.alive)
 	s.suspended, s.suspend = context.WithCancel(claiming)

@@ -66,8 +66,8 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
 	call := &flow.Call{
 		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Board: given.Board, Flow: given.Flow, Step: given.Step,
-		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries,
-		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures,
+		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries, LastFailure: given.LastFailure,
+		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures, Cause: given.Cause,
 	}
 	call.ReportTo(h)
 	ctx := flow.WithOutput(h.ctx, h)

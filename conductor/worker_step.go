@@ -90,8 +90,8 @@ func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 	}
 	return steps.Work{
 		ID:  steps.ID{Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt, Asked: call.Asked},
-		Job: r.claimed.Job.ID, Type: kind, Labels: step.Labels, Key: call.Key(), Round: call.Round, Token: call.Token, Try: call.Try, Tries: call.Tries,
-		Arguments: call.Arguments, Result: call.Result, Failure: call.Failure, FlowFailures: call.FlowFailures,
+		Job: r.claimed.Job.ID, Type: kind, Labels: step.Labels, Key: call.Key(), Round: call.Round, Token: call.Token, Try: call.Try, Tries: call.Tries, LastFailure: call.LastFailure,
+		Arguments: call.Arguments, Result: call.Result, Failure: call.Failure, FlowFailures: call.FlowFailures, Cause: call.Cause,
 	}
 }
 

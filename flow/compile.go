@@ -174,6 +174,7 @@ func (c *compiler) survey(node Node, path []Node) {
 	case *Step:
 		c.surveyStep(n)
 		c.checkInstanceName(n, path)
+		c.checkPoint(n, path)
 	case *Flow:
 		path = append(path, n)
 		c.surveyRetries(n, path)

@@ -28,6 +28,8 @@ func TestFaultsOfIgnoredFailures(t *testing.T) {
 		{"no object", ignoring("a", flow.ProvidesFields("x"), flow.IgnoreFailure(nil)), flow.ErrInvalid, `no field "x"`},
 		{"a step with the name of a failure", flow.Linear("f", ignoring("a", flow.IgnoreFailure()), step("a.failure")), flow.ErrDuplicate, "failure of step"},
 		{"a failure that is not ignored", flow.Linear("f", ignoring("a"), ignoring("b", flow.Requires("a.failure"))), flow.ErrMissing, `"a.failure"`},
+		{"a point of no return", ignoring("a", flow.PointOfNoReturn(), flow.IgnoreFailure()), flow.ErrInvalid, "its failure is ignored, and it is a point of no return"},
+		{"a point of no return in an element that may fail", flow.Each("e", "list", "x", ignoring("a", flow.PointOfNoReturn()), flow.MaxFailures(1)), flow.ErrInvalid, "a point of no return in"},
 		{"fewer than no failed elements", each(flow.MaxFailures(-1)), flow.ErrInvalid, "ignores -1 failures"},
 		{"more than all", each(flow.MaxFailurePercent(101)), flow.ErrInvalid, "101% of its elements"},
 		{"a list of no failures", each(flow.Failures("f")), flow.ErrInvalid, "ignores none"},

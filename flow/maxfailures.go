@@ -67,6 +67,15 @@ func (c *compiler) surveyMaxFailures(flow *Flow, path []Node) {
 	}
 }
 
+// checkPoint reports a point of no return in an each that ignores failures.
+func (c *compiler) checkPoint(step *Step, path []Node) {
+	for _, around := range path {
+		if e, ok := around.(*Flow); ok && step.noReturn && e.each != nil && e.each.ignores.given {
+			c.fault(ErrInvalid, "step %q is a point of no return in %s, which ignores failures; an unknown outcome could hide that the flow has passed it", step.name, quoted(e))
+		}
+	}
+}
+
 // Element is an instance of an each with MaxFailures.
 type Element struct {
 	Each   int // the number of its opening

@@ -232,7 +232,8 @@ func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterr
 //
 // The same applies while the step runs, and when it has failed with an unknown outcome: after a timeout, a
 // panic, a result that cannot be recorded, or a lost process. If the step reports a failure, the flow
-// reverts. The step is never interrupted, and a takeover (UndoLast) does not undo it.
+// reverts. The step is never interrupted, and a takeover (UndoLast) does not undo it. A point of no return
+// cannot have IgnoreFailure, and cannot be in an Each with MaxFailures.
 func PointOfNoReturn() StepOption { return stepOption(func(s *Step) { s.noReturn = true }) }
 
 // Repeatable declares that a second execution after a crash, with other inputs, does no harm. The
@@ -447,6 +448,9 @@ func (s *Step) checkRepeatable() {
 	}
 	if s.repeatable && s.noReturn {
 		s.fault("it is repeatable, and a point of no return; a crash could hide that the flow has passed it")
+	}
+	if s.ignoresFailure && s.noReturn {
+		s.fault("its failure is ignored, and it is a point of no return; an unknown outcome could hide that the flow has passed it")
 	}
 	if s.repeatable && s.retry.Attempts > 1 {
 		s.fault("it is repeatable and has %d attempts; a crash would give it more", s.retry.Attempts)

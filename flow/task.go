@@ -51,8 +51,10 @@ type Call struct {
 	// and lost workers do not count.
 	Try   int
 	Tries int // maximum of tries that Retry allows: 1 without it
-	Round int // number of earlier rounds of the step: see Key
-	Asked int // number of times that this attempt has returned NotYet
+	// LastFailure is the failure of the previous try; nil in the first one.
+	LastFailure *logbook.Failure
+	Round       int // number of earlier rounds of the step: see Key
+	Asked       int // number of times that this attempt has returned NotYet
 	// Worker is the session of the worker that has the attempt because an earlier owner of the
 	// flow offered it; empty: no worker has it.
 	Worker string
@@ -64,10 +66,11 @@ type Call struct {
 
 	// For a revert. Result is the result of the execution: nil if the execution failed, or if its
 	// result is unknown. Failure is the step's own failure, if it failed. FlowFailures are the
-	// failures of all steps: the cause of the revert.
+	// failures of all steps up to now. Cause is why the step is reverted.
 	Result       json.RawMessage
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure
+	Cause        logbook.RevertCause
 
 	stderr          string
 	stderrTruncated bool

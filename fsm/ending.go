@@ -67,7 +67,7 @@ func (t *txn) abandon(c *v1.Ending) error {
 		return err
 	}
 	delay := p.Delay
-	if undoneSince(p.job) {
+	if undoneSince(p.job) || p.job.hurried {
 		delay = 0
 	}
 	t.part(p, endAbandoned)

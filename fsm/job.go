@@ -136,7 +136,7 @@ func (t *txn) putJob(j *jobRecord) {
 	}
 	command.FillJob(row.Job, &j.Job)
 	row.Job.Details, row.Job.Store, row.Job.Failure = nil, nil, nil
-	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag
+	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag, row.RetryNow = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag, j.hurried
 	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
 	if j.was == nil {
 		j.was = &j.jobFacts
@@ -166,7 +166,7 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 		return jobFacts{}, err
 	}
 	cooled, err := command.TimeFromProto("job cools_until", row.GetCoolsUntil())
-	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag}
+	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag, hurried: row.GetRetryNow()}
 	if job.State.Finished() {
 		facts.final = job.State
 	}

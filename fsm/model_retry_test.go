@@ -140,3 +140,36 @@ func (j *modelJob) keptAs() string {
 }
 
 func (j *modelJob) keptUntil() time.Time { return j.FinishedAt.Add(j.Retention) }
+
+func (m *model) retryNow(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, jobs.RequestRetryNow)
+	switch {
+	case err != nil:
+		return err
+	case j.State != jobs.StateClaimed && j.State != jobs.StateCooling:
+		return jobs.ErrConflict
+	}
+	waited, known := false, c.Step == "" || m.flowOf(j) == nil
+	if flow := m.flowOf(j); flow != nil {
+		for i := range flow.Atoms {
+			atom := &flow.Atoms[i]
+			if c.Step == "" || atom.Name == c.Step {
+				known, waited, atom.RetryAt = true, waited || !atom.RetryAt.IsZero(), time.Time{}
+			}
+		}
+	}
+	cools := j.State == jobs.StateCooling && j.ended != "lost"
+	switch {
+	case !known:
+		return jobs.ErrNotFound
+	case !waited && (c.Step != "" || !cools):
+		return jobs.ErrConflict
+	case j.State == jobs.StateClaimed:
+		j.hurried = true
+		return nil
+	case cools:
+		j.cooled = time.Time{}
+	}
+	m.touch(j)
+	return nil
+}

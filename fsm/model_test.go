@@ -70,6 +70,7 @@ type modelJob struct {
 	gaveUp   bool         // a person has cancelled it when it was parked, half undone
 	watched  bool         // its deadline has not been dealt with
 	finish   uint64       // the number of its finish
+	hurried  bool         // waits of its steps were ended during its claim
 	lag      *int64       // the steps that its board had raised others by when it was claimable first; nil: not yet
 }
 
@@ -121,6 +122,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.transfer(kind.Transfer)
 	case *v1.Command_Unreserve:
 		err = m.unreserve(kind.Unreserve)
+	case *v1.Command_RetryNow:
+		err = m.retryNow(kind.RetryNow)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
 	case *v1.Command_Resume:
@@ -350,7 +353,7 @@ func (m *model) mayHaveBegun(j *modelJob) {
 
 // settle places a job that has lost its owner, or completes it.
 func (m *model) settle(j *modelJob, delay time.Duration) {
-	j.cooled = time.Time{}
+	j.cooled, j.hurried = time.Time{}, false
 	if delay > 0 {
 		j.cooled = m.now.Add(delay)
 	}
@@ -564,6 +567,9 @@ func (m *model) end(how string, c *v1.Ending) error {
 	delay := c.GetDelay().AsDuration()
 	if under(j, jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since) {
 		delay = 0 // its owner may not have known that it is to be undone
+	}
+	if j.hurried {
+		delay = 0
 	}
 	if !c.GetRecorded() {
 		m.mayHaveBegun(j)

@@ -47,7 +47,7 @@ func jobLine(j jobs.Job) string {
 func flowLine(f *logbook.FlowDetail) string {
 	var atoms []string
 	for i := range f.Atoms {
-		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts)))
+		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts), f.Atoms[i].RetryAt))
 	}
 	return fmt.Sprintf("%s is %s after update %d under %s, begun under %s, with %v and %d interventions",
 		f.Name, f.State, f.Sequence, f.Fence, f.Begun, atoms, len(f.Interventions))
@@ -648,7 +648,7 @@ var (
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedSlots = []string{

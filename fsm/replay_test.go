@@ -195,7 +195,10 @@ func (a *author) ending() *v1.Command {
 func (a *author) order() *v1.Command {
 	job := a.held()
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
-	switch a.draw("order", 7) {
+	switch a.draw("order", 8) {
+	case 7:
+		o.Step = a.oneOf("step", "", "x", "y")
+		return &v1.Command{Kind: &v1.Command_RetryNow{RetryNow: o}}
 	case 6:
 		return &v1.Command{Kind: &v1.Command_Unreserve{Unreserve: o}}
 	case 0, 1:
@@ -360,6 +363,9 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		attempt = executed(number, `{"r":[1]}`)
 	}
 	change.Attempts = append(change.Attempts, attempt)
+	if a.draw("waits", 1) == 0 {
+		change.RetryAt = timestamppb.New(start.Add(time.Hour))
+	}
 	u.Atoms = append(u.Atoms, change)
 	if a.draw("again", 2) == 0 { // the same atom once more, as when an attempt ends and the next begins
 		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "success", "pending"), executing(number+1)))
@@ -549,7 +555,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
-		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
+		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_RetryNow, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
 		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
 		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
 		return true, false

@@ -3,10 +3,12 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // retry starts a job again, according to its state. jobs.Historian has the table.
@@ -80,4 +82,75 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 		return nil, fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)
 	}
 	return flow, nil
+}
+
+// retryNow ends the wait of a job's steps for their next tries. It removes the times of the waiting steps from the
+// record, so that every later owner starts them too. If the owner of a claimed job has already decided to abandon the
+// job until such a time, the delay of the abandon does not count.
+func (t *txn) retryNow(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestRetryNow)
+	if err != nil {
+		return err
+	}
+	if j.State != jobs.StateClaimed && j.State != jobs.StateCooling {
+		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed or cooling job waits for its next try", j.ID, jobs.ErrConflict, j.State)
+	}
+	cools := j.State == jobs.StateCooling && j.end != endLost
+	waited, err := t.endWaits(j.Flow, c.GetStep())
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot retry job %s now: %w", j.ID, err)
+	case !waited && c.GetStep() != "":
+		return fmt.Errorf("cannot retry job %s now: %w: step %q does not wait for a next try", j.ID, jobs.ErrConflict, c.GetStep())
+	case !waited && !cools:
+		return fmt.Errorf("cannot retry job %s now: %w: no step waits for a next try", j.ID, jobs.ErrConflict)
+	}
+	event := jobs.Event{Request: request, Reason: request.Reason}
+	if c.GetStep() != "" {
+		event.Steps = []jobs.StepEvent{{Name: c.GetStep(), State: string(logbook.AtomPending)}}
+	}
+	if j.State == jobs.StateClaimed {
+		j.hurried = true
+		t.putJob(j)
+		event.Owner, event.Token = j.Claim.Owner, j.Token
+		t.event(jobs.EventRetryNow, j, event)
+		return nil
+	}
+	if cools {
+		j.cooled = time.Time{}
+	}
+	t.placeJob(j)
+	t.event(jobs.EventRetryNow, j, event)
+	return nil
+}
+
+// endWaits removes the time of the next try from the named step of a flow, or from all steps.
+func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) {
+	flow := t.flow(id)
+	if flow == nil {
+		return false, nil
+	}
+	steps := []string{step}
+	if step == "" {
+		steps = nil
+		t.scan(tableAtom, id.UUID[:], func(_, value []byte) bool {
+			if atom := decodeAtom(value); !atom.detail.RetryAt.IsZero() {
+				steps = append(steps, atom.detail.Name)
+			}
+			return true
+		})
+	}
+	for _, name := range steps {
+		value := t.get(tableAtom, atomKey(id, name))
+		if value == nil {
+			return false, fmt.Errorf("%w: its flow has no step %q that has begun", logbook.ErrNotFound, name)
+		}
+		atom := decodeAtom(value)
+		if atom.detail.RetryAt.IsZero() {
+			continue
+		}
+		atom.detail.RetryAt, waited = time.Time{}, true
+		t.saveAtom(id, atom)
+	}
+	return waited, nil
 }

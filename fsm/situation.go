@@ -18,6 +18,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 		if err != nil {
 			return err
 		}
+		s.Lost = j.end == endLost
 		if s.Job = v.complete(j); j.State != jobs.StateClaimable {
 			if flow := v.flow(j.Flow); flow != nil {
 				s.Flow, s.Held = flow.State, flow.State == logbook.FlowFailure && !v.hasFailedRevert(flow.ID)

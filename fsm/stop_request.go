@@ -177,6 +177,7 @@ func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *
 // settle places a job after the end of its claim, so that others can claim it after a delay. If the job is cancelled
 // and has nothing left to do, settle completes it and returns true.
 func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
+	j.hurried = false
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
 	}

@@ -25,6 +25,7 @@ var appliers = map[string]applier{
 	"cancel":              done((*v1.Command).GetCancel, (*txn).cancel),
 	"transfer":            done((*v1.Command).GetTransfer, (*txn).transfer),
 	"unreserve":           done((*v1.Command).GetUnreserve, (*txn).unreserve),
+	"retry_now":           done((*v1.Command).GetRetryNow, (*txn).retryNow),
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
 	"retry":               done((*v1.Command).GetRetry, (*txn).retry),

@@ -18,6 +18,7 @@ const (
 	RequestCancel    RequestKind = "cancel"    // end the job
 	RequestTransfer  RequestKind = "transfer"  // hand the job over to other conductors; kept only by a claimed job
 	RequestUnreserve RequestKind = "unreserve" // end a reservation
+	RequestRetryNow  RequestKind = "retry_now" // end the wait for the next try
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
@@ -26,7 +27,7 @@ const (
 
 // RequestKinds are all kinds of request.
 var RequestKinds = []RequestKind{
-	RequestSuspend, RequestResume, RequestCancel, RequestTransfer, RequestUnreserve, RequestChange, RequestIntervene, RequestRetry, RequestPurge,
+	RequestSuspend, RequestResume, RequestCancel, RequestTransfer, RequestUnreserve, RequestRetryNow, RequestChange, RequestIntervene, RequestRetry, RequestPurge,
 }
 
 // ByDeadline is the By of the request with which the board cancels a job at its deadline.
@@ -65,7 +66,7 @@ type Reservation struct {
 }
 
 // JobCommand is an operator's request about a job: the argument of Suspend, Resume, Cancel,
-// Transfer, Unreserve, Retry and Purge.
+// Transfer, Unreserve, RetryNow, Retry and Purge.
 type JobCommand struct {
 	Job    JobID
 	Revert bool   // only for Cancel: undo the flow's work; false: leave the flow as it is
@@ -81,6 +82,9 @@ type JobCommand struct {
 	// the reservation, at most MaxReservation. 0: DefaultReservation.
 	To     string
 	Within time.Duration
+
+	// Only for RetryNow: the step that waits. Empty: all steps.
+	Step string
 }
 
 // OperatorRequest is the record of an operator's request. A finished job keeps its stop
@@ -202,6 +206,11 @@ type Controller interface {
 	// jobs can claim it. A job without a reservation does not change. ErrNotFound. ErrConflict
 	// if the owner has not yet carried out the transfer.
 	Unreserve(ctx context.Context, command JobCommand) error
+	// RetryNow ends the wait for a next try: after a failed try of a step, between the rounds of a
+	// flow's retry, after a "not yet", and of the job itself. A cooling job becomes claimable,
+	// unless its owner was lost. The owner of a claimed job starts the waiting steps. ErrNotFound.
+	// ErrConflict if nothing waits, or if the job is neither claimed nor cooling.
+	RetryNow(ctx context.Context, command JobCommand) error
 	// Change changes the priority, not-before time, deadline, board or place of a job, or
 	// releases a held job. It applies the whole change or nothing.
 	Change(ctx context.Context, change Change) error

@@ -29,6 +29,7 @@ const (
 	EventStopRequested EventKind = "stop_requested" // the job's owner, or its next one, must stop the flow: suspend, undo or hand over
 	EventReserved      EventKind = "reserved"       // only the conductors of a name can claim the job, for a time
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
+	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next tries
 	EventChanged       EventKind = "changed"        // a Change took effect, or a posting with the job's key raised it
 	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
 	EventMoved         EventKind = "moved"          // the job has moved to the event's board
@@ -68,7 +69,7 @@ const (
 // EventKinds are all kinds that Watch.Kinds accepts.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
@@ -98,7 +99,7 @@ type Event struct {
 	Token     Token
 	Outcome   Outcome
 	Reason    string
-	Steps     []StepEvent      // only for EventFlow: the changed steps
+	Steps     []StepEvent      // for EventFlow, the changed steps; for EventRetryNow, the step that waited: none means all
 	FlowState string           // only for EventFlow: the new state; empty: unchanged
 	Request   *OperatorRequest // the operator's request that caused the event
 

@@ -61,6 +61,7 @@ const (
 	RemedyRetry        RemedyVerb = "retry_job"         // a job
 	RemedyResume       RemedyVerb = "resume_job"        // a job
 	RemedyRelease      RemedyVerb = "release_job"       // a job
+	RemedyRetryNow     RemedyVerb = "retry_now"         // a job
 	RemedyMakeDue      RemedyVerb = "make_job_due"      // a job
 	RemedyReprioritise RemedyVerb = "reprioritise_job"  // a job
 	RemedyShowFlow     RemedyVerb = "show_flow"         // a flow
@@ -77,6 +78,6 @@ const (
 
 // RemedyVerbs are all verbs.
 var RemedyVerbs = []RemedyVerb{
-	RemedyRetry, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRetryRevert, RemedyRerunFlow,
+	RemedyRetry, RemedyResume, RemedyRelease, RemedyRetryNow, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRetryRevert, RemedyRerunFlow,
 	RemedyRunFlow, RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity, RemedyStartWorker,
 }

@@ -231,6 +231,11 @@ func (c *Client) Unreserve(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "unreserve", request, &v1.Command{Kind: &v1.Command_Unreserve{Unreserve: command.JobCommandToProto(&request)}})
 }
 
+// RetryNow implements jobs.Controller.
+func (c *Client) RetryNow(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "retry now", request, &v1.Command{Kind: &v1.Command_RetryNow{RetryNow: command.JobCommandToProto(&request)}})
+}
+
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {

@@ -312,6 +312,24 @@ func ExampleClient_Transfer() {
 	// true
 }
 
+// RetryNow ends the wait of a job for its next try, when its cause is mended.
+func ExampleClient_RetryNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "worker-1"}))
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint"}))
+	claimed := value(client.Claim(ctx, session.ID, job.ID, jobs.NewNonce()))
+	must(client.Abandon(ctx, jobs.Ending{Job: job.ID, Token: claimed.Job.Token, Delay: time.Hour, Reason: "the paint is wet"}))
+	fmt.Println(value(client.Job(ctx, job.ID)).State)
+	must(client.RetryNow(ctx, jobs.JobCommand{Job: job.ID, By: "ann", Reason: "it is dry"}))
+	fmt.Println(value(client.Job(ctx, job.ID)).State)
+	// Output:
+	// cooling
+	// claimable
+}
+
 // Watch yields what happens on the boards, also over the fall of a node.
 func ExampleClient_Watch() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -315,8 +315,7 @@ func reasonsOfTheJob() []reason {
 			eventually(r.T, "the remedy is to release the job", func() bool { return r.explain(job).Remedy.Verb == jobs.RemedyRelease })
 		}},
 		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job change ID --not-before 0s", nil},
-		{"cooling", jobs.CauseCooling, func(r *reasons) string { return r.cools("10m") }, "",
-			func(r *reasons, _, _ string) { r.becomes(r.cools("1s"), jobs.CauseNoConductor) }},
+		{"cooling", jobs.CauseCooling, func(r *reasons) string { return r.cools("10m") }, "conductord flow retry-now ID", nil},
 		{"on a paused board", jobs.CauseBoardPaused, func(r *reasons) string {
 			job := r.post("--board", "ann's night shift")
 			r.says("", "board", "pause", "ann's night shift", "--reason", "stocktaking")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -412,5 +413,34 @@ func TestWorkerLimits(t *testing.T) {
 	wrong := f.worker("--types", "quik")
 	if err := wrong.Wait(); err == nil || !strings.Contains(wrong.said(), "the types are fails, quick, slow, undo; did you mean") {
 		t.Errorf("a type that is none: %v: %s", err, wrong.said())
+	}
+}
+
+// TestCausesReachWorkers: a handler of a worker is told why it reverts its step.
+func TestCausesReachWorkers(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	f.worker()
+	told := filepath.Join(t.TempDir(), "told")
+	writeHandler(t, f.handlers, "told", `echo "$CONDUCTORD_STEP: $CONDUCTORD_CAUSE, ${CONDUCTORD_CAUSE_BY:+by somebody}, $CONDUCTORD_CAUSE_REASON" >> '`+told+"'\n")
+	worker := "[[steps]]\nworker = true\nname = "
+	step, slow, fails := worker+"\"quick\"\nrevert = \"told\"\n", worker+"\"slow\"\n", worker+"\"fails\"\n"
+	job := f.runFlow(step + slow)
+	eventually(t, "the last step runs", func() bool { return strings.Contains(f.started(), "slow execute 1") })
+	ran(t, "job", "cancel", job, "--reason", "the customer called", f.all)
+	f.ends(job, jobs.OutcomeCancelled)
+	f.ends(f.runFlow(step+slow, "--deadline", "2s"), jobs.OutcomeCancelled)
+	f.ends(f.runFlow(step+fails), jobs.OutcomeReverted)
+	data, err := os.ReadFile(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want string
+	for _, cause := range []string{"cancel, by somebody, the customer called", "deadline, , its deadline, TIME, has passed",
+		"failure, , step fails: handler fails ended with status 65, which forbids another try"} {
+		want += "quick: " + cause + "\n"
+	}
+	if got := regexp.MustCompile(`deadline, [0-9]\S*,`).ReplaceAllString(string(data), "deadline, TIME,"); got != want {
+		t.Errorf("the reverts were told\n%swant\n%s", got, want)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -31,6 +32,20 @@ func (a *agenda) wake(now time.Time) {
 	for len(a.due) > 0 && !a.due[0].at.After(now) {
 		a.enqueue(a.due.pop().step)
 	}
+}
+
+// takeDue removes the named step from the steps that wait for their time, and returns it; empty: all
+// such steps.
+func (a *agenda) takeDue(name string) (steps []int) {
+	a.due.remove(func(step int) bool {
+		if name != "" && a.steps.Step(step).Name() != name {
+			return false
+		}
+		steps = append(steps, step)
+		return true
+	})
+	slices.Sort(steps)
+	return steps
 }
 
 // block makes a step wait for a key.

@@ -67,7 +67,7 @@ func (a *auditor) update(u *logbook.Update) {
 	// A flow whose revert has failed undoes nothing more, and is recorded as reverting before it ends.
 	broken := slices.ContainsFunc(a.atoms, func(atom auditedAtom) bool { return atom.state == logbook.AtomRevertFailure })
 	for step := range a.atoms {
-		if u.State == logbook.FlowReverting && !broken && a.atoms[step].recorded && !a.atoms[step].ignored && a.plan.Step(step).PointOfNoReturn() {
+		if u.State == logbook.FlowReverting && !broken && a.atoms[step].recorded && a.plan.Step(step).PointOfNoReturn() {
 			a.fault("the flow reverts behind %s, a point of no return", a.plan.Step(step).Name())
 		}
 	}
@@ -81,7 +81,8 @@ func (a *auditor) update(u *logbook.Update) {
 }
 
 // inTurn holds of the instances of an each with a limit: no more are in progress, forwards or
-// backwards. A takeover that undoes steps has some of both.
+// backwards. A takeover that undoes steps has some of both. Elements that may fail are not counted forwards: the
+// record does not show when such an element has ended.
 func (a *auditor) inTurn(turns *flow.Turns) {
 	running, undoing, undone := 0, 0, a.plan.UndoesAnyLast()
 	for _, turn := range turns.Elements {
@@ -93,7 +94,7 @@ func (a *auditor) inTurn(turns *flow.Turns) {
 			reverting = reverting || state == logbook.AtomReverting
 			undone = undone || state == logbook.AtomReverted
 		}
-		if begun && !done {
+		if _, tolerant := a.plan.ElementOf(turn.Steps.First); begun && !done && !tolerant {
 			running++
 		}
 		if reverting {

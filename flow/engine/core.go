@@ -36,6 +36,7 @@ type core struct {
 	suspended  bool                  // nothing more starts in this run
 	interrupts []execution           // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
+	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
 	starts   []start // result of next, reused by each call
 	attempts chunks[logbook.Attempt]
@@ -180,7 +181,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
-	call.Try, call.Tries = *failures+1, s.Retry().Tries()
+	if call.Try, call.Tries = *failures+1, s.Retry().Tries(); *failures > 0 {
+		call.LastFailure = v.lastFailure
+	}
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker got it before the flow began to revert
@@ -197,6 +200,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
 		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
+		call.Cause = c.causeFor(step)
 		if v.failure == nil {
 			call.Result = v.result
 		}
@@ -312,6 +316,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
 		v.failedExecutions++
+		v.lastFailure = v.failure
 		delay, again = c.plan.Step(step).Again(v.failedExecutions, attempt.Failure)
 		end := c.deadline(step, now)
 		again = again && (end.IsZero() || now.Add(delay).Before(end))
@@ -393,6 +398,14 @@ func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 	}
 	c.vertices[step].retryAt = dueAt(now, delay)
 	c.enqueueAt(step, c.vertices[step].retryAt)
+}
+
+// retryNow ends the wait of the named step; empty: of all steps.
+func (c *core) retryNow(name string) {
+	for _, step := range c.takeDue(name) {
+		c.vertices[step].retryAt = time.Time{}
+		c.enqueue(step)
+	}
 }
 
 func dueAt(now time.Time, delay time.Duration) time.Time {

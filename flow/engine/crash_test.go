@@ -159,7 +159,7 @@ func (w *world) drawEach(rt *rapid.T, name string, children []flow.Node) *flow.F
 	if n := rapid.IntRange(0, 2).Draw(rt, "at once"); n > 0 {
 		options = append(options, flow.AtOnce(n))
 	}
-	if !w.tolerates && rapid.Bool().Draw(rt, "elements may fail") {
+	if !w.tolerates && !w.points && rapid.Bool().Draw(rt, "elements may fail") {
 		w.tolerates = true
 		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(rt, "most failures")))
 	}
@@ -319,7 +319,7 @@ func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 		task.repeatable, attempts = true, 1
 		options = append(options, flow.Repeatable())
 	}
-	if !task.repeatable && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
+	if !task.repeatable && !ignored && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
 		w.points = true
 		options = append(options, flow.PointOfNoReturn())
 	}

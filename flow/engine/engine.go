@@ -142,6 +142,9 @@ type Options struct {
 	// executions finish. When a step has failed permanently, the executions that are undone
 	// because of it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
+	// RetryNow starts the waiting steps that it receives by name, before the time of their next
+	// tries; empty: all. nil: never.
+	RetryNow <-chan string
 	// RevertCause is called once after Revert was closed, and returns the cause to record. nil,
 	// or a nil result: a failure of kind logbook.FailureOperator. A panic ends the run with an
 	// error.

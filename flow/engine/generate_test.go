@@ -162,7 +162,7 @@ func (d *drawing) each(name string, depth int) flow.Node {
 	}
 	if !d.tolerant && d.oneIn(2, "elements may fail") {
 		d.has("elements may fail")
-		d.tolerant = true
+		d.tolerant, d.world.omits = true, true
 		defer func() { d.tolerant = false }()
 		options = append(options, flow.MaxFailures(rapid.IntRange(0, 2).Draw(d.rt, "most failures")))
 	}
@@ -417,7 +417,7 @@ func (d *drawing) step() *flow.Step {
 	if a.repeatable = len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
 		d.has("repeatable")
 		options = append(options, flow.Repeatable())
-	} else if d.oneIn(8, "point of no return") {
+	} else if !a.ignored && !d.tolerant && d.oneIn(8, "point of no return") {
 		d.holds = true
 		d.has("point of no return")
 		options = append(options, flow.PointOfNoReturn())
@@ -440,6 +440,7 @@ func (d *drawing) ignoring(a *actor) []flow.StepOption {
 	}
 	d.has("failure is ignored")
 	if a.also == "" && rapid.Bool().Draw(d.rt, "no default") {
+		d.world.omits = true
 		return []flow.StepOption{flow.IgnoreFailure()}
 	}
 	result := map[string]any{"r" + a.name: a.name + "@default"}
@@ -531,6 +532,7 @@ type actors struct {
 	seen    map[string]bool // executions that have begun: see executionOf
 	effects map[string]bool // by step: it has done something that is not undone
 	running map[string]int  // by key
+	omits   bool            // some failure is ignored without a default: steps can lack a value
 	early   map[string]bool // steps that may begin before their mark
 	faults  []error
 
@@ -720,7 +722,7 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	for _, symbol := range a.given {
 		value, ok := call.Arguments[symbol]
 		if symbol[0] == 'j' {
-			if ok != (a.from != "") || ok && !isOf(value, "r"+a.from) {
+			if ok != (a.from != "") && (ok || !a.world.omits) || ok && !isOf(value, "r"+a.from) {
 				a.world.fault("step %s was given %s as %s, and should that of %q", a.name, value, symbol, a.from)
 			}
 		} else if ok && !isOf(value, symbol) {

@@ -498,6 +498,19 @@ func endRefused(o *Options, refusal *refusalError) End {
 	return End{State: o.Detail.State, Cause: cause, Update: &b.take()[0]}
 }
 
+// reverterOf returns the intervention that reverts a flow, unless a later one has let it run again.
+func reverterOf(interventions []logbook.Intervention) (reverter *logbook.Intervention) {
+	for _, i := range logbook.Standing(interventions) {
+		switch i.Kind {
+		case logbook.InterveneRevert:
+			reverter = &i
+		case logbook.InterveneComplete, logbook.InterveneRerun:
+			reverter = nil
+		}
+	}
+	return reverter
+}
+
 // pastInterventions reports whether operators intervened in a flow before this claim, and the
 // time of the last intervention.
 type pastInterventions struct {

@@ -44,7 +44,7 @@ func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 		facts: facts{plan: o.Plan, store: o.Store, limits: o.Limits, vertices: newVertices(o.Plan), order: newOrder(o.Plan),
 			scopes: make([]scope, len(o.Plan.Scopes()))},
 		agenda: agenda{steps: o.Plan}, found: found{intervened: pastInterventionsOf(o)},
-		revision: revision, owner: o.Owner, holds: o.Detail.OnFailure, out: newBuilder(o), cause: o.Detail.Cause,
+		revision: revision, owner: o.Owner, holds: o.Detail.OnFailure, out: newBuilder(o), cause: o.Detail.Cause, reverter: reverterOf(o.Detail.Interventions),
 		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len()),
 	}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
@@ -225,6 +225,7 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 	*number++
 	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) && !h.loses(attempt.Failure) {
 		*failed++
+		h.lastFailure = attempt.Failure
 	}
 	if attempt.Action == logbook.ActionRevert {
 		past.undoings++
@@ -314,7 +315,7 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		return
 	}
 	for step := range l.plan.Len() {
-		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && v.phase != tolerated && !wasInterrupted(v.failure) {
+		if v := &l.vertices[step]; v.failure != nil && v.phase != waiting && !l.wasTolerated(step) && !wasInterrupted(v.failure) {
 			l.cause = l.blame(step, v.failure)
 			return
 		}

@@ -161,6 +161,11 @@ func (l *loop) poll() error {
 	default:
 	}
 	select {
+	case step := <-l.options.RetryNow:
+		l.core.retryNow(step)
+	default:
+	}
+	select {
 	case <-l.options.Suspend:
 		l.options.Suspend, l.core.suspended = nil, true
 	default:
@@ -262,6 +267,8 @@ func (l *loop) wait() error {
 	case <-l.options.Revert:
 	case grace := <-l.options.Interrupt:
 		l.requestInterrupt(grace)
+	case step := <-l.options.RetryNow:
+		l.core.retryNow(step)
 	case <-l.outer.Done():
 	}
 	l.now = l.options.Now()

@@ -199,6 +199,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	delay, again := time.Duration(0), v.loses(attempt.Failure)
 	if !again {
 		v.failedUndo++
+		v.lastFailure = attempt.Failure
 		delay, again = c.plan.Step(step).Again(v.failedUndo, attempt.Failure)
 	}
 	attempts := []logbook.Attempt{attempt}
@@ -216,7 +217,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	if ends {
 		c.held = false
 		if s := c.restartingScope(step); c.cause == nil && s >= 0 {
-			if failed := c.counted(c.scopes[s].failed); len(failed) > 0 {
+			if failed := c.scopes[s].failed; len(failed) > 0 {
 				c.cause = c.blame(slices.Min(failed), c.vertices[slices.Min(failed)].failure)
 			}
 		}

@@ -169,6 +169,13 @@ func (c *core) noteFailure(step int) {
 	}
 }
 
+// dropFailure removes a step from the failed steps of all scopes around it, because its failure is ignored.
+func (c *core) dropFailure(step int) {
+	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
+		c.scopes[s].failed = slices.DeleteFunc(c.scopes[s].failed, func(other int) bool { return other == step })
+	}
+}
+
 // restart records that a scope will be undone and begin again, and the time of the next round.
 // That time is final. No scope around it may be restarting.
 func (c *core) restart(s int, delay time.Duration, now time.Time) {
@@ -220,6 +227,24 @@ func (f *facts) failuresFor(step int) map[string]*logbook.Failure {
 		return f.scopes[s].failures
 	}
 	return f.failures
+}
+
+// causeFor is why a step is reverted.
+func (c *core) causeFor(step int) logbook.RevertCause {
+	switch scope := c.restartingScope(step); {
+	case c.reverting:
+		cause := logbook.CauseOf(c.cause)
+		if cause.Kind == logbook.CauseFailure && c.reverter != nil {
+			cause = logbook.RevertCause{Kind: logbook.CauseOperator, By: c.reverter.By, Reason: c.reverter.Reason}
+		}
+		return cause
+	case scope >= 0 && len(c.scopes[scope].failed) > 0:
+		first := slices.Min(c.scopes[scope].failed)
+		return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: c.blame(first, c.vertices[first].failure).Error()}
+	case scope >= 0:
+		return logbook.RevertCause{Kind: logbook.CauseRetry}
+	}
+	return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: "its conductor was lost, and undo_last applies"}
 }
 
 // isRestarting reports whether a step is the retry of a restarting scope.
@@ -349,7 +374,7 @@ func (l *loader) deriveScopes() {
 	}
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
-		if v.failure == nil || v.phase == waiting {
+		if v.failure == nil || v.phase == waiting || l.wasTolerated(step) {
 			continue
 		}
 		l.noteFailure(step)

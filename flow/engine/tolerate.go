@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -30,8 +29,8 @@ func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 		attempt.Result = c.plan.Step(step).DefaultResult()
 		change.Attempts = []logbook.Attempt{*attempt}
 		c.vertices[step].result, c.vertices[step].fields = attempt.Result, nil
-		c.noteFailure(step)
 	}
+	c.dropFailure(step)
 	c.advance(step, onTolerate, change, now)
 	c.leaveOutBehind(step, now)
 	if !c.broken {
@@ -48,9 +47,11 @@ func (v *vertex) undoIntention() logbook.Intention {
 	return ""
 }
 
-// counted are the failed steps whose failure is not ignored.
-func (f *facts) counted(failed []int) []int {
-	return slices.DeleteFunc(slices.Clone(failed), func(step int) bool { return f.plan.Step(step).IgnoresFailure() })
+// wasTolerated reports whether the failure of a step is or was ignored. It counts neither for retries nor as the
+// cause of an undo.
+func (f *facts) wasTolerated(step int) bool {
+	v := &f.vertices[step]
+	return v.phase == tolerated || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
 }
 
 // ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.

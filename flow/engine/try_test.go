@@ -13,7 +13,8 @@ import (
 )
 
 // TestTriesOfCalls checks the try number of each call of the step "pay". A crash adds an attempt but no
-// try. A revert and each round start at one again.
+// try. A revert and each round start at one again. From the second try on, the call has the failure of the
+// previous try.
 func TestTriesOfCalls(t *testing.T) {
 	three := flow.Retry(flow.Backoff{Attempts: 3})
 	for _, row := range []struct {
@@ -28,22 +29,26 @@ func TestTriesOfCalls(t *testing.T) {
 	}{
 		{name: "no retry", want: []string{"execute 1: try 1 of 1"}},
 		{name: "a retry", policy: []flow.StepOption{three}, fails: 2,
-			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3", "execute 3: try 3 of 3"}},
+			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3 after woot", "execute 3: try 3 of 3 after woot"}},
 		{name: "a crash in the first try", policy: []flow.StepOption{three}, crashes: []int{1},
 			want: []string{"execute 1: try 1 of 3", "execute 2: try 1 of 3"}},
 		{name: "a crash in the second try, and one in its repetition", policy: []flow.StepOption{three}, fails: 1, crashes: []int{2, 1},
-			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3", "execute 3: try 2 of 3", "execute 4: try 2 of 3"}},
+			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3 after woot", "execute 3: try 2 of 3 after woot", "execute 4: try 2 of 3 after woot"}},
 		{name: "a revert has the same retry", policy: []flow.StepOption{three}, fails: 1, undos: 1, ship: 1,
-			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3", "revert 1: try 1 of 3", "revert 2: try 2 of 3"}},
+			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3 after woot", "revert 1: try 1 of 3", "revert 2: try 2 of 3 after woot"}},
 		{name: "another round", policy: []flow.StepOption{three}, fails: 1, ship: 1, rounds: 2,
-			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3", "revert 1: try 1 of 3", "execute 3: try 1 of 3"}},
+			want: []string{"execute 1: try 1 of 3", "execute 2: try 2 of 3 after woot", "revert 1: try 1 of 3", "execute 3: try 1 of 3"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var got []string
 			left := map[logbook.Action]int{logbook.ActionExecute: row.fails, logbook.ActionRevert: row.undos}
 			pay := func(ctx context.Context) error {
 				c := flow.CallFrom(ctx)
-				got = append(got, fmt.Sprintf("%s %d: try %d of %d", c.Action, c.Attempt, c.Try, c.Tries))
+				call := fmt.Sprintf("%s %d: try %d of %d", c.Action, c.Attempt, c.Try, c.Tries)
+				if c.LastFailure != nil {
+					call += " after " + c.LastFailure.Message
+				}
+				got = append(got, call)
 				if left[c.Action]--; left[c.Action] >= 0 {
 					return errors.New("woot")
 				}

@@ -21,8 +21,11 @@ func (f *facts) turnID(turns *flow.Turns, element int) turnID {
 	return turnID{f.plan.Step(turns.Opening).Name(), element}
 }
 
-// hasTurn reports whether the record shows that an instance has begun.
+// hasTurn reports whether the record shows that an instance has begun. One without steps needs no turn.
 func (f *facts) hasTurn(turn *flow.Turn) bool {
+	if turn.Steps.First == turn.Steps.End {
+		return true
+	}
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
 		if f.vertices[step].phase != unbegun {
 			return true

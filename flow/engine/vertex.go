@@ -136,15 +136,16 @@ const (
 // history counts the attempts at a step. Each execution after a revert or a reset begins another
 // round.
 type history struct {
-	executions, reverts int       // attempts since the flow began
-	round               int32     // see flow.Call.Key
-	begun               int32     // executions since the last reset
-	lost                int       // attempts since the last reset that have lost their worker
-	failedExecutions    int       // in this round, as the retry policy counts them
-	failedUndo          int       // the same for reverts
-	since               time.Time // when the first execution of the round began that counts for the deadline
-	isUndone            bool      // the last attempt is a revert: the next execution begins another round
-	touched             bool      // an execution of this round may have begun: if none has, its revert is not called
+	executions, reverts int              // attempts since the flow began
+	round               int32            // see flow.Call.Key
+	begun               int32            // executions since the last reset
+	lost                int              // attempts since the last reset that have lost their worker
+	failedExecutions    int              // in this round, as the retry policy counts them
+	failedUndo          int              // the same for reverts
+	lastFailure         *logbook.Failure // the last one that counts in failedExecutions or failedUndo
+	since               time.Time        // when the first execution of the round began that counts for the deadline
+	isUndone            bool             // the last attempt is a revert: the next execution begins another round
+	touched             bool             // an execution of this round may have begun: if none has, its revert is not called
 }
 
 // execute notes that an execution begins. After a revert it begins another round.

@@ -7,11 +7,12 @@
 // # Input
 //
 // Stdin has one JSON object in one line: the step's arguments by name. A revert gets the same
-// object with three more fields. Their names begin with a dollar sign, so no argument has them:
+// object with four more fields. Their names begin with a dollar sign, so no argument has them:
 //
 //	$result    the result of the execution, null if it failed or is unknown
 //	$failure   the step's own failure, null if it did not fail
-//	$failures  every failure of the flow by step: the cause of the revert
+//	$failures  every failure of the flow by step
+//	$cause     why the step is reverted: see logbook.RevertCause
 //
 // The environment has these variables, and inherits nothing from the daemon:
 //
@@ -21,6 +22,8 @@
 //	CONDUCTORD_ACTION    execute or revert
 //	CONDUCTORD_ATTEMPT   counts from 1, including attempts that a crash cut off
 //	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and the maximum of tries in the step's policy
+//	CONDUCTORD_LAST_FAILURE, CONDUCTORD_LAST_FAILURE_KIND   message and kind of the failure of the previous try; unset in the first one
+//	CONDUCTORD_CAUSE, CONDUCTORD_CAUSE_BY, CONDUCTORD_CAUSE_REASON   for a revert, the fields of $cause; without a value, unset
 //	CONDUCTORD_ASKED     number of times that this attempt has answered "not yet"
 //	CONDUCTORD_FENCE     generation-index, the fencing token of the claim; CONDUCTORD_TOKEN is a client's access token
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key

@@ -10,11 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler/guardian"
+	"github.com/conductord/conductord/logbook"
 )
 
 // drainTime bounds the wait for the pipes of a handler that has ended. Its
@@ -75,7 +77,7 @@ func newProcess(children *children, file *os.File, path, directory string, input
 // environment is the handler's environment. It lists the variables to pass, not the variables
 // to withhold, so no secret of the daemon can leak.
 func environment(path, directory string, call *flow.Call) []string {
-	return []string{
+	variables := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"LANG=C.UTF-8",
 		"TZ=UTC",
@@ -93,6 +95,21 @@ func environment(path, directory string, call *flow.Call) []string {
 		"CONDUCTORD_FENCE=" + call.Token.String(),
 		"CONDUCTORD_KEY=" + call.Key(),
 	}
+	add := func(name, value string) {
+		if value != "" {
+			variables = append(variables, name+"="+strings.ReplaceAll(value, "\x00", " "))
+		}
+	}
+	if last := call.LastFailure; last != nil {
+		add("CONDUCTORD_LAST_FAILURE", last.Message)
+		add("CONDUCTORD_LAST_FAILURE_KIND", last.Kind)
+	}
+	if call.Action == logbook.ActionRevert {
+		add("CONDUCTORD_CAUSE", string(call.Cause.Kind))
+		add("CONDUCTORD_CAUSE_BY", call.Cause.By)
+		add("CONDUCTORD_CAUSE_REASON", call.Cause.Reason)
+	}
+	return variables
 }
 
 // run runs the process to its end. When it returns, the handler, its group and its processes

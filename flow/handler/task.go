@@ -46,6 +46,7 @@ const (
 	inputResult   = "$result"
 	inputFailure  = "$failure"
 	inputFailures = "$failures"
+	inputCause    = "$cause"
 )
 
 type settings struct {
@@ -131,6 +132,7 @@ func revertInput(call *flow.Call) map[string]any {
 	values[inputResult] = call.Result
 	values[inputFailure] = call.Failure
 	values[inputFailures] = call.FlowFailures
+	values[inputCause] = call.Cause
 	return values
 }
 

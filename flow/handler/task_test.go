@@ -212,6 +212,7 @@ func TestEnvironment(t *testing.T) {
 	directory := t.TempDir()
 	path := install(t, directory, "env", `env >&2; pwd >&2; ls -A >&2; echo "args $#" >&2; touch "$TMPDIR/left"; mkdir -p locked/in; chmod 0 locked`)
 	c := call(nil)
+	c.LastFailure = &logbook.Failure{Kind: "card.declined", Message: "no\x00money"}
 	if _, err := open(t, directory).Task("env", "").Execute(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +230,8 @@ func TestEnvironment(t *testing.T) {
 		"CONDUCTORD_HANDLER=" + path,
 		"CONDUCTORD_JOB=the-job",
 		"CONDUCTORD_KEY=" + c.Key(),
+		"CONDUCTORD_LAST_FAILURE=no money",
+		"CONDUCTORD_LAST_FAILURE_KIND=card.declined",
 		"CONDUCTORD_STEP=the step",
 		"CONDUCTORD_FENCE=1-42",
 		"CONDUCTORD_TRIES=5",
@@ -261,23 +264,24 @@ func TestEnvironment(t *testing.T) {
 func TestRevert(t *testing.T) {
 	directory := t.TempDir()
 	install(t, directory, "do", `echo 1`)
-	install(t, directory, "undo", `cat >&2; echo "$CONDUCTORD_ACTION" >&2`)
+	install(t, directory, "undo", `cat >&2; echo "$CONDUCTORD_ACTION${CONDUCTORD_CAUSE+ because of $CONDUCTORD_CAUSE}${CONDUCTORD_CAUSE_BY+ by $CONDUCTORD_CAUSE_BY}${CONDUCTORD_CAUSE_REASON+: $CONDUCTORD_CAUSE_REASON}" >&2`)
 	install(t, directory, "undo-fails", `exit 4`)
 	set := open(t, directory)
 	if _, ok := set.Task("do", "").(flow.Reverter); ok {
 		t.Error("a task without a handler for it can revert")
 	}
+	cancel := logbook.RevertCause{Kind: logbook.CauseCancel, By: "ann", Reason: "the customer called"}
 	rows := []struct {
 		name string
 		call flow.Call
 		want string
 	}{
-		{"a result", flow.Call{Result: json.RawMessage(`{"id":7}`)},
-			`{"$failure":null,"$failures":null,"$result":{"id":7},"room":"12"}`},
-		{"nobody knows", flow.Call{FlowFailures: map[string]*logbook.Failure{"pay": {Kind: "error", Message: "declined"}}},
-			`{"$failure":null,"$failures":{"pay":{"kind":"error","message":"declined"}},"$result":null,"room":"12"}`},
-		{"a failure", flow.Call{Failure: &logbook.Failure{Kind: "handler.exit", Message: "no", Code: 3}},
-			`{"$failure":{"kind":"handler.exit","message":"no","code":3},"$failures":null,"$result":null,"room":"12"}`},
+		{"a result", flow.Call{Cause: cancel, Result: json.RawMessage(`{"id":7}`)},
+			`{"$cause":{"kind":"cancel","by":"ann","reason":"the customer called"},"$failure":null,"$failures":null,"$result":{"id":7},"room":"12"}`},
+		{"nobody knows", flow.Call{Cause: cancel, FlowFailures: map[string]*logbook.Failure{"pay": {Kind: "error", Message: "declined"}}},
+			`{"$cause":{"kind":"cancel","by":"ann","reason":"the customer called"},"$failure":null,"$failures":{"pay":{"kind":"error","message":"declined"}},"$result":null,"room":"12"}`},
+		{"a failure", flow.Call{Cause: cancel, Failure: &logbook.Failure{Kind: "handler.exit", Message: "no", Code: 3}},
+			`{"$cause":{"kind":"cancel","by":"ann","reason":"the customer called"},"$failure":{"kind":"handler.exit","message":"no","code":3},"$failures":null,"$result":null,"room":"12"}`},
 	}
 	for _, row := range rows {
 		c := row.call
@@ -285,7 +289,7 @@ func TestRevert(t *testing.T) {
 		if err := set.Task("do", "undo").(flow.Reverter).Revert(t.Context(), &c); err != nil {
 			t.Errorf("%s: %v", row.name, err)
 		}
-		if text, _ := c.Stderr(); text != row.want+"\nrevert\n" {
+		if text, _ := c.Stderr(); text != row.want+"\nrevert because of cancel by ann: the customer called\n" {
 			t.Errorf("%s: the revert was given\n%swant\n%s", row.name, text, row.want)
 		}
 	}

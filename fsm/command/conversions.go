@@ -453,6 +453,7 @@ func JobCommandToProto(x *jobs.JobCommand) *v1.JobCommand {
 		Grace:  DurationToProto(x.Grace),
 		To:     x.To,
 		Within: DurationToProto(x.Within),
+		Step:   x.Step,
 	}
 	return m
 }
@@ -472,6 +473,7 @@ func JobCommandFromProto(m *v1.JobCommand) (jobs.JobCommand, error) {
 	x.Grace = r.duration("command grace", m.Grace)
 	x.To = m.To
 	x.Within = r.duration("command within", m.Within)
+	x.Step = m.Step
 	if r.err != nil {
 		return jobs.JobCommand{}, r.err
 	}

@@ -308,6 +308,7 @@ var orders = rapid.Custom(func(t *rapid.T) jobs.JobCommand {
 		Grace:  durations.Draw(t, "grace"),
 		To:     rapid.String().Draw(t, "to"),
 		Within: durations.Draw(t, "within"),
+		Step:   rapid.String().Draw(t, "step"),
 	}
 })
 

@@ -39,7 +39,10 @@ func StepWorkToProto(w *steps.Work) *v1.StepWork {
 	message := &v1.StepWork{
 		Id: StepIDToProto(&w.ID), Job: w.Job.String(), Type: w.Type, Labels: w.Labels, Key: w.Key, Round: countOf(w.Round),
 		Token: TokenToProto(w.Token), Arguments: ValuesToProto(w.Arguments), Result: ValueToProto(w.Result), Failure: FailureToProto(w.Failure),
-		Try: countOf(w.Try), Tries: countOf(w.Tries), Board: w.Board,
+		Try: countOf(w.Try), Tries: countOf(w.Tries), Board: w.Board, LastFailure: FailureToProto(w.LastFailure),
+	}
+	if w.Cause.Kind != "" {
+		message.Cause = &v1.RevertCause{Kind: string(w.Cause.Kind), By: w.Cause.By, Reason: w.Cause.Reason}
 	}
 	if w.TimeLeft > 0 {
 		message.TimeLeft = DurationToProto(w.TimeLeft)
@@ -62,7 +65,8 @@ func StepWorkFromProto(message *v1.StepWork) (steps.Work, error) {
 		ID: keep(&r, id, err), Job: keep(&r, job, jobErr), Type: message.GetType(), Labels: message.GetLabels(), Key: message.GetKey(),
 		Round: r.count("round", message.GetRound()), Token: TokenFromProto(message.GetToken()), Arguments: ValuesFromProto(message.GetArguments()),
 		Result: ValueFromProto(message.GetResult()), Failure: FailureFromProto(message.GetFailure()), TimeLeft: keep(&r, left, leftErr),
-		Try: r.count("try", message.GetTry()), Tries: r.count("tries", message.GetTries()), Board: message.GetBoard(),
+		Try: r.count("try", message.GetTry()), Tries: r.count("tries", message.GetTries()), Board: message.GetBoard(), LastFailure: FailureFromProto(message.GetLastFailure()),
+		Cause: logbook.RevertCause{Kind: logbook.CauseKind(message.GetCause().GetKind()), By: message.GetCause().GetBy(), Reason: message.GetCause().GetReason()},
 	}
 	for _, failure := range message.GetFailures() {
 		if w.FlowFailures == nil {

@@ -12,6 +12,9 @@ func knownRequestKind(k jobs.RequestKind) bool { return slices.Contains(jobs.Req
 
 // checkStop checks a command that stops or resumes a job.
 func checkStop(limits logbook.Limits, c *v1.JobCommand) error {
+	if c.GetStep() != "" {
+		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now has it"}
+	}
 	if c.GetTo() != "" || c.GetWithin() != nil {
 		return &logbook.InvalidError{Field: "command to", Reason: "set; only a transfer has it, and within"}
 	}
@@ -22,6 +25,9 @@ func checkStop(limits logbook.Limits, c *v1.JobCommand) error {
 func checkTransfer(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetRevert() || c.GetSteps() != "" || c.GetGrace() != nil {
 		return &logbook.InvalidError{Field: "command steps", Reason: "revert, steps or grace is set; a transfer has none of them"}
+	}
+	if c.GetStep() != "" {
+		return &logbook.InvalidError{Field: "command step", Reason: "set; only retry_now has it"}
 	}
 	if err := limits.CheckName("command to", c.GetTo()); err != nil {
 		return err
@@ -43,4 +49,15 @@ func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
 		return &logbook.InvalidError{Field: "command steps", Reason: "set; only a suspension and a cancellation have them, and a grace"}
 	}
 	return checkSuspension(limits, c)
+}
+
+// checkRetryNow checks a command that can name a step.
+func checkRetryNow(limits logbook.Limits, c *v1.JobCommand) error {
+	if c.GetStep() != "" {
+		if err := limits.CheckName("command step", c.GetStep()); err != nil {
+			return err
+		}
+	}
+	stepless := v1.JobCommand{Job: c.GetJob(), By: c.GetBy(), Reason: c.GetReason(), Revert: c.GetRevert(), Steps: c.GetSteps(), Grace: c.GetGrace(), To: c.GetTo(), Within: c.GetWithin()}
+	return checkPlainCommand(limits, &stepless)
 }

@@ -58,6 +58,7 @@ var verbs = []Verb{
 	verb("cancel", (*v1.Command).GetCancel, checkStop),
 	verb("transfer", (*v1.Command).GetTransfer, checkTransfer),
 	verb("unreserve", (*v1.Command).GetUnreserve, checkPlainCommand),
+	verb("retry_now", (*v1.Command).GetRetryNow, checkRetryNow),
 	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("retry", (*v1.Command).GetRetry, checkPlainCommand),

@@ -131,7 +131,7 @@ func (w *waiter) changing() []jobs.EventKind {
 	}
 	return []jobs.EventKind{
 		jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged, jobs.EventMovedAway, jobs.EventMoved,
-		jobs.EventParked, jobs.EventSuspended, jobs.EventResumed, jobs.EventChanged, jobs.EventIntervened,
+		jobs.EventParked, jobs.EventSuspended, jobs.EventResumed, jobs.EventRetryNow, jobs.EventChanged, jobs.EventIntervened,
 		jobs.EventAbandoned, jobs.EventExpired, jobs.EventStopRequested,
 	}
 }

@@ -21,6 +21,7 @@ type Situation struct {
 	Job        jobs.Job
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
+	Lost       bool              // the job cools because its owner was lost
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: it is not paused
 	Conductors []jobs.Entity          // the live ones
@@ -223,6 +224,9 @@ func (e *explanation) kept(s *Situation) {
 	case jobs.StateCooling:
 		e.say(jobs.CauseCooling, "it cools down until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
 		e.Until = s.Job.DueAt
+		if !s.Lost {
+			e.Remedy = e.does(jobs.RemedyRetryNow)
+		}
 	}
 }
 

@@ -94,8 +94,11 @@ func TestExplain(t *testing.T) {
 		{"delayed", func(s *explain.Situation) { s.Job.State, s.Job.DueAt = jobs.StateDelayed, noon.Add(time.Hour) },
 			jobs.CauseDelayed, "not due before 2030-01-02T13:00:00Z", "make_job_due ID"},
 		{"cooling", func(s *explain.Situation) {
-			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished"
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Lost = jobs.StateCooling, noon.Add(time.Hour), "its owner c1 vanished", true
 		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: its owner c1 vanished", ""},
+		{"waits for a try", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "waits to try step pay again"
+		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
 		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "resume_board default"},

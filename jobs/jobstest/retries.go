@@ -179,3 +179,51 @@ func senselessPolicies(k *kit) {
 	k.wantsInvalid("a delay that is too short", with(jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: time.Millisecond}}))
 	k.wantsInvalid("an unknown end", with(jobs.RetryPolicy{OnFailure: "hope"}))
 }
+
+func retriedNow(k *kit) {
+	session := k.session("worker")
+	claimed := k.travelling(session, "waits")
+	id, flow := claimed.Job.ID, claimed.Job.Flow
+	now := func(step string) error {
+		return k.Board.RetryNow(k.ctx, jobs.JobCommand{Job: id, By: "ann", Reason: "it is mended", Step: step})
+	}
+	waits := func() map[string]bool {
+		waiting := map[string]bool{}
+		for _, atom := range k.flow(flow).Atoms {
+			waiting[atom.Name] = !atom.RetryAt.IsZero()
+		}
+		return waiting
+	}
+	later := func(sequence uint64, token jobs.Token) {
+		update := logbook.Update{Flow: flow, Token: token, Sequence: sequence, State: logbook.FlowRunning}
+		for _, step := range []string{"fly", "stay"} {
+			update.Atoms = append(update.Atoms, logbook.AtomChange{Name: step, Kind: logbook.KindTask, RetryAt: time.Unix(1<<32, 0).UTC()})
+		}
+		k.wants("Update", k.update(update), nil)
+	}
+	k.wants("RetryNow when nothing waits", now(""), jobs.ErrConflict)
+	later(1, claimed.Job.Token)
+	k.wants("RetryNow of a step of a claimed job", now("fly"), nil)
+	k.same("the steps that wait", waits(), map[string]bool{"fly": false, "stay": true})
+	k.wants("RetryNow of a step that does not wait", now("fly"), jobs.ErrConflict)
+	k.wants("RetryNow of no step", now("swim"), jobs.ErrNotFound)
+	late := release(claimed)
+	late.Delay = time.Hour
+	k.wants("Abandon by an owner that does not know", k.Board.Abandon(k.ctx, late), nil)
+	k.stands(id, jobs.StateClaimable)
+	k.wants("RetryNow of a claimable job", now(""), jobs.ErrConflict)
+	again := k.claim(session, id)
+	later(1, again.Job.Token) // each claim counts its updates
+	late = release(again)
+	late.Delay = time.Hour
+	k.wants("Abandon", k.Board.Abandon(k.ctx, late), nil)
+	k.stands(id, jobs.StateCooling)
+	k.wants("RetryNow", now(""), nil)
+	k.stands(id, jobs.StateClaimable)
+	k.same("the steps that wait", waits(), map[string]bool{"fly": false, "stay": false})
+	k.wantsInvalid("Resume with a step", k.Board.Resume(k.ctx, jobs.JobCommand{Job: id, Step: "fly"}))
+	events := k.events(jobs.Watch{Job: id, Kinds: []jobs.EventKind{jobs.EventRetryNow}}, 2)
+	if len(events[0].Steps) != 1 || events[0].Steps[0].Name != "fly" || events[0].Token != claimed.Job.Token || len(events[1].Steps) != 0 || events[1].Request.Reason != "it is mended" {
+		k.Errorf("the events are %s", render(events))
+	}
+}

@@ -52,22 +52,25 @@ func (id ID) String() string {
 // Work is the input of an attempt by a worker. The fields have the same meaning as in flow.Call.
 type Work struct {
 	ID
-	Job       jobs.JobID
-	Board     string // board of the job; set by the leader
-	Type      string
-	Labels    []string
-	Key       string
-	Round     int
-	Try       int
-	Tries     int
-	Token     jobs.Token
-	Arguments logbook.Values
+	Job    jobs.JobID
+	Board  string // board of the job; set by the leader
+	Type   string
+	Labels []string
+	Key    string
+	Round  int
+	Try    int
+	Tries  int
+	// LastFailure is the failure of the previous try.
+	LastFailure *logbook.Failure
+	Token       jobs.Token
+	Arguments   logbook.Values
 
 	// Only for a revert.
 
 	Result       json.RawMessage
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure
+	Cause        logbook.RevertCause
 
 	TimeLeft time.Duration // 0: no limit
 }

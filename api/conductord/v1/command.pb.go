@@ -212,6 +212,7 @@ type Command struct {
 	//	*Command_Cancel
 	//	*Command_Transfer
 	//	*Command_Unreserve
+	//	*Command_RetryNow
 	//	*Command_Change
 	//	*Command_Intervene
 	//	*Command_Purge
@@ -440,6 +441,15 @@ func (x *Command) GetUnreserve() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Unreserve); ok {
 			return x.Unreserve
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRetryNow() *JobCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RetryNow); ok {
+			return x.RetryNow
 		}
 	}
 	return nil
@@ -837,6 +847,10 @@ type Command_Unreserve struct {
 	Unreserve *JobCommand `protobuf:"bytes,78,opt,name=unreserve,proto3,oneof"`
 }
 
+type Command_RetryNow struct {
+	RetryNow *JobCommand `protobuf:"bytes,79,opt,name=retry_now,json=retryNow,proto3,oneof"`
+}
+
 type Command_Change struct {
 	Change *Change `protobuf:"bytes,20,opt,name=change,proto3,oneof"`
 }
@@ -1010,6 +1024,8 @@ func (*Command_Cancel) isCommand_Kind() {}
 func (*Command_Transfer) isCommand_Kind() {}
 
 func (*Command_Unreserve) isCommand_Kind() {}
+
+func (*Command_RetryNow) isCommand_Kind() {}
 
 func (*Command_Change) isCommand_Kind() {}
 
@@ -1936,6 +1952,7 @@ type JobCommand struct {
 	Grace         *durationpb.Duration   `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`    // time that interrupted steps get to end; unset: 10 s
 	To            string                 `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`          // only for transfer: name of the conductors that get the job
 	Within        *durationpb.Duration   `protobuf:"bytes,8,opt,name=within,proto3" json:"within,omitempty"`  // only for transfer: how long only those conductors can claim the job; unset: 30 s
+	Step          string                 `protobuf:"bytes,10,opt,name=step,proto3" json:"step,omitempty"`     // only for retry_now: the step that waits; empty: all steps
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2024,6 +2041,13 @@ func (x *JobCommand) GetWithin() *durationpb.Duration {
 		return x.Within
 	}
 	return nil
+}
+
+func (x *JobCommand) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
 }
 
 // RaiseVersion raises the cluster version: the cluster then uses the commands of that version.
@@ -3721,7 +3745,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"8\n" +
 	"\bTableSum\x12\x1a\n" +
 	"\x05table\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xcc\x1e\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x8e\x1f\n" +
 	"\aCommand\x12>\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandB\f\xf2\x9d&\b\b\x02\x18\x01 \x01(\x01H\x00R\x04post\x12=\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05claim\x12L\n" +
@@ -3744,7 +3768,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06resume\x18\x0e \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x06resume\x12;\n" +
 	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x06cancel\x12?\n" +
 	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\btransfer\x12A\n" +
-	"\tunreserve\x18N \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\tunreserve\x127\n" +
+	"\tunreserve\x18N \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\tunreserve\x12@\n" +
+	"\tretry_now\x18O \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bretryNow\x127\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeB\x06\xf2\x9d&\x02\b\x04H\x00R\x06change\x12C\n" +
 	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionB\x06\xf2\x9d&\x02\b\x04H\x00R\tintervene\x129\n" +
 	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x05purge\x129\n" +
@@ -3839,7 +3864,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity:\x1e\x82\x9e&\x1a\b\a\x12\rentity.boards2\asession\"D\n" +
 	"\x12DestroyBookCommand\x12\x18\n" +
-	"\x04book\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04book:\x14\x82\x9e&\b\b\v\x12\x04book\x8a\x9e&\x04book\"\xa1\x02\n" +
+	"\x04book\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04book:\x14\x82\x9e&\b\b\v\x12\x04book\x8a\x9e&\x04book\"\xbb\x02\n" +
 	"\n" +
 	"JobCommand\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -3849,7 +3874,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05steps\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x05steps\x12/\n" +
 	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
 	"\x02to\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02to\x121\n" +
-	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"<\n" +
+	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x18\n" +
+	"\x04step\x18\n" +
+	" \x01(\tB\x04\xe8\x9d&\x01R\x04step:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"<\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion:\v\x8a\x9e&\aversion\"2\n" +
 	"\x16BeginLeadershipCommand\x12\x18\n" +
@@ -4078,86 +4105,87 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	19, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
 	19, // 17: conductord.v1.Command.transfer:type_name -> conductord.v1.JobCommand
 	19, // 18: conductord.v1.Command.unreserve:type_name -> conductord.v1.JobCommand
-	50, // 19: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	51, // 20: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	19, // 21: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	19, // 22: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
-	15, // 23: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	26, // 24: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	31, // 25: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	27, // 26: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	30, // 27: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	27, // 28: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	27, // 29: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	27, // 30: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	28, // 31: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	29, // 32: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	29, // 33: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	21, // 34: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	20, // 35: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	22, // 36: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	24, // 37: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	25, // 38: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	23, // 39: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	32, // 40: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	33, // 41: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	34, // 42: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	35, // 43: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	36, // 44: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	7,  // 45: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
-	8,  // 46: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
-	9,  // 47: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
-	10, // 48: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	52, // 49: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	13, // 50: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	14, // 51: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	11, // 52: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
-	53, // 53: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	54, // 54: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	55, // 55: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	56, // 56: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	12, // 57: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
-	57, // 58: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	58, // 59: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 60: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	59, // 61: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	54, // 62: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	54, // 63: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
-	54, // 64: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	58, // 65: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 66: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	54, // 67: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	54, // 68: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	60, // 69: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	61, // 70: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	56, // 71: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	56, // 72: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 73: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	62, // 74: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	56, // 75: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 76: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	56, // 77: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	56, // 78: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	63, // 79: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	39, // 80: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	41, // 81: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	64, // 82: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	43, // 83: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	44, // 84: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	45, // 85: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	40, // 86: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	63, // 87: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	65, // 88: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	42, // 89: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	58, // 90: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	66, // 91: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
-	61, // 92: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	67, // 93: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	94, // [94:94] is the sub-list for method output_type
-	94, // [94:94] is the sub-list for method input_type
-	94, // [94:94] is the sub-list for extension type_name
-	94, // [94:94] is the sub-list for extension extendee
-	0,  // [0:94] is the sub-list for field type_name
+	19, // 19: conductord.v1.Command.retry_now:type_name -> conductord.v1.JobCommand
+	50, // 20: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	51, // 21: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19, // 22: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	19, // 23: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
+	15, // 24: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	26, // 25: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	31, // 26: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	27, // 27: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	30, // 28: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	27, // 29: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	27, // 30: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	27, // 31: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	28, // 32: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	29, // 33: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	29, // 34: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	21, // 35: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	20, // 36: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	22, // 37: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	24, // 38: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	25, // 39: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	23, // 40: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	32, // 41: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	33, // 42: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	34, // 43: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	35, // 44: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	36, // 45: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,  // 46: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,  // 47: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,  // 48: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10, // 49: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	52, // 50: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13, // 51: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14, // 52: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11, // 53: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	53, // 54: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	54, // 55: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	55, // 56: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	56, // 57: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12, // 58: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	57, // 59: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	58, // 60: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 61: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	59, // 62: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	54, // 63: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	54, // 64: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
+	54, // 65: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	58, // 66: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 67: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	54, // 68: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	54, // 69: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	60, // 70: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	61, // 71: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	56, // 72: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	56, // 73: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 74: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	62, // 75: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	56, // 76: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 77: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	56, // 78: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	56, // 79: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	63, // 80: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	39, // 81: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	41, // 82: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	64, // 83: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	43, // 84: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	44, // 85: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	45, // 86: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	40, // 87: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	63, // 88: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	65, // 89: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	42, // 90: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	58, // 91: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	66, // 92: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	61, // 93: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	67, // 94: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	95, // [95:95] is the sub-list for method output_type
+	95, // [95:95] is the sub-list for method input_type
+	95, // [95:95] is the sub-list for extension type_name
+	95, // [95:95] is the sub-list for extension extendee
+	0,  // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4185,6 +4213,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Cancel)(nil),
 		(*Command_Transfer)(nil),
 		(*Command_Unreserve)(nil),
+		(*Command_RetryNow)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
 		(*Command_Purge)(nil),

@@ -78,6 +78,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetUnreserve().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetRetryNow().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetChange().UnknownField(); found {
 		return name, found
 	}

@@ -32,6 +32,7 @@ type JobRow struct {
 	// Steps of priority that the board's ageing had given when this job first became
 	// claimable.
 	Lag           *int64 `protobuf:"zigzag64,5,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	RetryNow      bool   `protobuf:"varint,6,opt,name=retry_now,json=retryNow,proto3" json:"retry_now,omitempty"` // an operator ended waits of its steps during the present claim
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -99,6 +100,13 @@ func (x *JobRow) GetLag() int64 {
 		return *x.Lag
 	}
 	return 0
+}
+
+func (x *JobRow) GetRetryNow() bool {
+	if x != nil {
+		return x.RetryNow
+	}
+	return false
 }
 
 // PostingRow is the constant part of a job.
@@ -655,14 +663,15 @@ var File_conductord_v1_store_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x01\n" +
+	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x01\n" +
 	"\x06JobRow\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\x04R\x06finish\x12;\n" +
 	"\vcools_until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"coolsUntil\x12)\n" +
 	"\x10deadline_watched\x18\x04 \x01(\bR\x0fdeadlineWatched\x12\x15\n" +
-	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01:\x04\xf8\x9d&\x01B\x06\n" +
+	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01\x12\x1b\n" +
+	"\tretry_now\x18\x06 \x01(\bR\bretryNow:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04_lag\"s\n" +
 	"\n" +
 	"PostingRow\x12.\n" +

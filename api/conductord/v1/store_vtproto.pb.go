@@ -32,6 +32,16 @@ func (m *JobRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.RetryNow {
+		i--
+		if m.RetryNow {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.Lag != nil {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64((uint64(*m.Lag)<<1)^uint64((*m.Lag>>63))))
 		i--
@@ -546,6 +556,9 @@ func (m *JobRow) SizeVT() (n int) {
 	if m.Lag != nil {
 		n += 1 + protohelpers.SizeOfZigzag(uint64(*m.Lag))
 	}
+	if m.RetryNow {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -938,6 +951,26 @@ func (m *JobRow) UnmarshalVT(dAtA []byte) error {
 			v = (v >> 1) ^ uint64((int64(v&1)<<63)>>63)
 			v2 := int64(v)
 			m.Lag = &v2
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field RetryNow", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.RetryNow = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

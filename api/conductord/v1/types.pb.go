@@ -1901,10 +1901,12 @@ type StepWork struct {
 	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // unset: no limit
-	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                          // failures of this action in this round, plus one
-	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                      // maximum of try by the step's retry policy; 1 without a policy
-	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                       // board of the job; set by the leader
+	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`          // unset: no limit
+	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                   // failures of this action in this round, plus one
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                               // maximum of try by the step's retry policy; 1 without a policy
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                // board of the job; set by the leader
+	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"` // of the previous try; unset in the first one
+	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                // only for a revert
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2044,6 +2046,81 @@ func (x *StepWork) GetBoard() string {
 	return ""
 }
 
+func (x *StepWork) GetLastFailure() *Failure {
+	if x != nil {
+		return x.LastFailure
+	}
+	return nil
+}
+
+func (x *StepWork) GetCause() *RevertCause {
+	if x != nil {
+		return x.Cause
+	}
+	return nil
+}
+
+// RevertCause is why a step is reverted.
+type RevertCause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`     // failure, cancel, deadline, retry or operator
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`         // the operator; empty without one
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // the operator's reason or the text of the failure
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevertCause) Reset() {
+	*x = RevertCause{}
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevertCause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevertCause) ProtoMessage() {}
+
+func (x *RevertCause) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
+func (*RevertCause) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RevertCause) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *RevertCause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RevertCause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // StepOutcome is a worker's report about an attempt. With done, it has a result, a failure
 // or not_yet.
 type StepOutcome struct {
@@ -2062,7 +2139,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2151,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2164,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2164,7 +2241,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2253,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2266,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Update) GetFlow() string {
@@ -2264,7 +2341,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2353,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2366,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2378,7 +2455,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2467,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2480,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Posting) GetId() string {
@@ -2571,7 +2648,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2660,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2673,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2720,7 +2797,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2809,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2822,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Job) GetId() string {
@@ -3107,7 +3184,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3196,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3209,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3253,7 +3330,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3342,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3355,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Change) GetJob() string {
@@ -3362,7 +3439,7 @@ func (x *Change) GetFront() bool {
 // suspend, cancel and, while the job is claimed, transfer.
 type OperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, unreserve, change, intervene, retry and purge
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, unreserve, retry_now, change, intervene, retry and purge
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3377,7 +3454,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3466,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3479,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3479,7 +3556,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3568,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3581,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3536,7 +3613,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3625,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3638,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claim) GetSession() string {
@@ -3630,7 +3707,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3719,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3732,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3728,7 +3805,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3817,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3830,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3801,7 +3878,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3813,7 +3890,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3826,7 +3903,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Ending) GetJob() string {
@@ -3898,7 +3975,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +3987,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +4000,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Opening) GetId() string {
@@ -3977,7 +4054,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3989,7 +4066,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4002,7 +4079,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Session) GetId() string {
@@ -4081,7 +4158,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4093,7 +4170,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4183,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Entity) GetKind() string {
@@ -4207,7 +4284,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4296,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +4309,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4280,7 +4357,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4369,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4382,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4351,7 +4428,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4440,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +4453,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4536,7 +4613,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4548,7 +4625,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4561,7 +4638,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4613,7 +4690,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4625,7 +4702,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4638,7 +4715,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4827,7 +4904,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4839,7 +4916,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4852,7 +4929,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4897,7 +4974,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +4986,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +4999,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5015,7 +5092,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5027,7 +5104,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5040,7 +5117,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5087,7 +5164,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5099,7 +5176,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5112,7 +5189,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Error) GetCode() string {
@@ -5180,7 +5257,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5269,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5282,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Board) GetName() string {
@@ -5262,7 +5339,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +5351,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +5364,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5323,7 +5400,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5335,7 +5412,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5348,7 +5425,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5384,7 +5461,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5473,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5486,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5451,7 +5528,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +5540,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +5553,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5561,7 +5638,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5573,7 +5650,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5586,7 +5663,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5620,7 +5697,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +5709,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +5722,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5674,7 +5751,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5763,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5776,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5911,7 +5988,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xd8\x04\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc5\x05\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -5928,8 +6005,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x10\n" +
 	"\x03try\x18\r \x01(\rR\x03try\x12\x14\n" +
 	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x1a\n" +
-	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
-	"id.attempt\"\x81\x03\n" +
+	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board\x129\n" +
+	"\flast_failure\x18\x10 \x01(\v2\x16.conductord.v1.FailureR\vlastFailure\x120\n" +
+	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"id.attempt\"[\n" +
+	"\vRevertCause\x12\x18\n" +
+	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
+	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\x81\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -6322,7 +6405,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6346,73 +6429,74 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Attempt)(nil),               // 19: conductord.v1.Attempt
 	(*StepAttempt)(nil),           // 20: conductord.v1.StepAttempt
 	(*StepWork)(nil),              // 21: conductord.v1.StepWork
-	(*StepOutcome)(nil),           // 22: conductord.v1.StepOutcome
-	(*Update)(nil),                // 23: conductord.v1.Update
-	(*AtomChange)(nil),            // 24: conductord.v1.AtomChange
-	(*Posting)(nil),               // 25: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 26: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 27: conductord.v1.Job
-	(*JobError)(nil),              // 28: conductord.v1.JobError
-	(*Change)(nil),                // 29: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 30: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 31: conductord.v1.Reservation
-	(*Claim)(nil),                 // 32: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 33: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 34: conductord.v1.Claimed
-	(*Ending)(nil),                // 35: conductord.v1.Ending
-	(*Opening)(nil),               // 36: conductord.v1.Opening
-	(*Session)(nil),               // 37: conductord.v1.Session
-	(*Entity)(nil),                // 38: conductord.v1.Entity
-	(*Drain)(nil),                 // 39: conductord.v1.Drain
-	(*Position)(nil),              // 40: conductord.v1.Position
-	(*Event)(nil),                 // 41: conductord.v1.Event
-	(*StepEvent)(nil),             // 42: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 43: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 44: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 45: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 46: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 47: conductord.v1.Error
-	(*Board)(nil),                 // 48: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 49: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 50: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 51: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 52: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 53: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 54: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 55: conductord.v1.BoardHolder
-	nil,                           // 56: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 57: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
+	(*RevertCause)(nil),           // 22: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 23: conductord.v1.StepOutcome
+	(*Update)(nil),                // 24: conductord.v1.Update
+	(*AtomChange)(nil),            // 25: conductord.v1.AtomChange
+	(*Posting)(nil),               // 26: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 27: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 28: conductord.v1.Job
+	(*JobError)(nil),              // 29: conductord.v1.JobError
+	(*Change)(nil),                // 30: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 31: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 32: conductord.v1.Reservation
+	(*Claim)(nil),                 // 33: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 34: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 35: conductord.v1.Claimed
+	(*Ending)(nil),                // 36: conductord.v1.Ending
+	(*Opening)(nil),               // 37: conductord.v1.Opening
+	(*Session)(nil),               // 38: conductord.v1.Session
+	(*Entity)(nil),                // 39: conductord.v1.Entity
+	(*Drain)(nil),                 // 40: conductord.v1.Drain
+	(*Position)(nil),              // 41: conductord.v1.Position
+	(*Event)(nil),                 // 42: conductord.v1.Event
+	(*StepEvent)(nil),             // 43: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 44: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 45: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 46: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 47: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 48: conductord.v1.Error
+	(*Board)(nil),                 // 49: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 50: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 51: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 52: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 53: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 54: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 55: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 56: conductord.v1.BoardHolder
+	nil,                           // 57: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 58: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	58,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	59,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	59,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	58,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	59,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	59,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	58,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	40,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	58,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	58,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	58,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	58,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	59,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	41,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	59,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	59,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	59,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	59,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	59,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	58,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	59,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	59,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6420,17 +6504,17 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	58,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	59,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	58,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	59,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	58,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	59,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	58,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	58,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	59,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	59,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -6440,117 +6524,119 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 51: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
 	3,   // 52: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
 	3,   // 53: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	59,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	20,  // 55: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 56: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 57: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	59,  // 58: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 59: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 60: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 61: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	24,  // 62: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 63: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	58,  // 64: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 65: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 66: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 67: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 68: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 69: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	58,  // 70: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	58,  // 71: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	26,  // 72: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	59,  // 73: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	59,  // 74: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	59,  // 75: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 76: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 77: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	58,  // 78: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	58,  // 79: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	58,  // 80: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	58,  // 81: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	58,  // 82: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	32,  // 83: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 84: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 85: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	30,  // 86: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	58,  // 87: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	58,  // 88: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	58,  // 89: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	58,  // 90: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	26,  // 91: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	59,  // 92: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	31,  // 93: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	40,  // 94: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	58,  // 95: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 96: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 97: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	58,  // 98: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	58,  // 99: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	58,  // 100: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	59,  // 101: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	59,  // 102: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	58,  // 103: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 104: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	58,  // 105: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	59,  // 106: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	32,  // 107: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	59,  // 108: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	59,  // 109: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	27,  // 110: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 111: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 112: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 113: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	23,  // 114: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 115: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	59,  // 116: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	59,  // 117: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	59,  // 118: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	58,  // 119: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 120: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	58,  // 121: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	58,  // 122: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	40,  // 123: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	58,  // 124: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 125: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	42,  // 126: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	30,  // 127: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	25,  // 128: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	59,  // 129: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	58,  // 130: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	58,  // 131: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	58,  // 132: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 133: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	58,  // 134: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	58,  // 135: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	44,  // 136: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	58,  // 137: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	58,  // 138: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	58,  // 139: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	58,  // 140: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	58,  // 141: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	58,  // 142: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	40,  // 143: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	58,  // 144: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	50,  // 145: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	51,  // 146: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	52,  // 147: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	49,  // 148: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	59,  // 149: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	58,  // 150: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	58,  // 151: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	56,  // 152: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	58,  // 153: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	58,  // 154: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	53,  // 155: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	53,  // 156: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	54,  // 157: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	55,  // 158: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	57,  // 159: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	160, // [160:160] is the sub-list for method output_type
-	160, // [160:160] is the sub-list for method input_type
-	160, // [160:160] is the sub-list for extension type_name
-	160, // [160:160] is the sub-list for extension extendee
-	0,   // [0:160] is the sub-list for field type_name
+	60,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 55: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	22,  // 56: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	20,  // 57: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 58: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 59: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	60,  // 60: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 61: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 62: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 63: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	25,  // 64: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 65: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	59,  // 66: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 67: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 68: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 69: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 70: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 71: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	59,  // 72: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	59,  // 73: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	27,  // 74: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	60,  // 75: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	60,  // 76: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	60,  // 77: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 78: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 79: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	59,  // 80: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	59,  // 81: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	59,  // 82: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	59,  // 83: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	59,  // 84: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	33,  // 85: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 86: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 87: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	31,  // 88: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	59,  // 89: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	59,  // 90: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	59,  // 91: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	59,  // 92: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	27,  // 93: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	60,  // 94: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	32,  // 95: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	41,  // 96: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	59,  // 97: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 98: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 99: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	59,  // 100: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	59,  // 101: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	59,  // 102: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	60,  // 103: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	60,  // 104: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	59,  // 105: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 106: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	59,  // 107: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	60,  // 108: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	33,  // 109: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	60,  // 110: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	60,  // 111: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	28,  // 112: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 113: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 114: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 115: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	24,  // 116: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 117: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	60,  // 118: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	60,  // 119: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	60,  // 120: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	59,  // 121: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 122: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	59,  // 123: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	59,  // 124: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	41,  // 125: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	59,  // 126: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 127: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	43,  // 128: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	31,  // 129: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	26,  // 130: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	60,  // 131: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	59,  // 132: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	59,  // 133: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	59,  // 134: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	59,  // 135: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	59,  // 136: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	59,  // 137: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	45,  // 138: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	59,  // 139: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	59,  // 140: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	59,  // 141: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	59,  // 142: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	59,  // 143: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	59,  // 144: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	41,  // 145: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	59,  // 146: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	51,  // 147: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	52,  // 148: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	53,  // 149: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	50,  // 150: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	60,  // 151: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	59,  // 152: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	59,  // 153: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	57,  // 154: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	59,  // 155: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	59,  // 156: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	54,  // 157: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	54,  // 158: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	55,  // 159: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	56,  // 160: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	58,  // 161: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	162, // [162:162] is the sub-list for method output_type
+	162, // [162:162] is the sub-list for method input_type
+	162, // [162:162] is the sub-list for extension type_name
+	162, // [162:162] is the sub-list for extension extendee
+	0,   // [0:162] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6559,15 +6645,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[27].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[29].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[28].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

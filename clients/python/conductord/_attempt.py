@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
-from .outcome import BadArgument, Cancelled, Failure, FailureRecord, Stopped, checked_details, clip, of_failure, of_result
+from .outcome import BadArgument, Cancelled, Failure, FailureRecord, RevertCause, Stopped, checked_details, clip, of_failure, of_result
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -41,6 +41,9 @@ class Context:
         self.round = int(work.get("round", 0))
         self.try_ = int(work.get("try", 1))  # failures of this round plus one; lost workers do not count
         self.tries = int(work.get("tries", 1))  # how many the step's retry allows
+        last, cause = work.get("last_failure"), work.get("cause")
+        self.last_failure: Optional[FailureRecord] = FailureRecord.of(last) if last else None  # of the previous try
+        self.cause: Optional[RevertCause] = RevertCause.of(cause) if cause else None  # why the step is reverted; only for a revert
         self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
         self.token: str = work.get("token", "")  # show it to systems that refuse older ones
         self.cancelled = cancelled  # set when the attempt must end

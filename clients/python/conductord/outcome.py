@@ -74,6 +74,20 @@ class FailureRecord:
         return cls(**{f.name: wired[f.name] for f in dataclasses.fields(cls) if f.name in wired})
 
 
+@dataclasses.dataclass
+class RevertCause:
+    """Why a step is reverted."""
+
+    kind: str = ""  # failure, cancel, deadline, retry or operator
+    by: str = ""  # the operator
+    reason: str = ""  # the operator's reason, or the text of the failure
+
+    @classmethod
+    def of(cls, wired: Mapping[str, Any]) -> RevertCause:
+        """Read it from an answer."""
+        return cls(**{f.name: wired[f.name] for f in dataclasses.fields(cls) if f.name in wired})
+
+
 def of_result(result: Any) -> Dict[str, Any]:
     """The outcome of a function that has returned. A result that is no JSON is a failure."""
     try:

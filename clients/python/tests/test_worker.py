@@ -6,13 +6,24 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from conductord import Client, Context, Failure, Invalid, NotYet, OverLimit, Worker  # noqa: E402
+from conductord import Client, Context, Failure, FailureRecord, Invalid, NotYet, OverLimit, RevertCause, Worker  # noqa: E402
 from conductord._attempt import Attempt, DROPPED, MAX_BUFFER, MAX_OUTPUT, refusal  # noqa: E402
 from conductord._session import Session  # noqa: E402
 from conductord.outcome import MAX_DETAILS, of_failure, of_result  # noqa: E402
 from conductord.worker import key_of  # noqa: E402
 
 ID = {"flow": "f", "step": "s", "action": "execute", "attempt": 1}
+
+
+class Contexts(unittest.TestCase):
+    def test_what_a_try_is_told(self):
+        first = Context({"id": ID, "type": "t"}, threading.Event())
+        self.assertEqual((first.try_, first.tries, first.last_failure, first.cause), (1, 1, None, None))
+        failure, cause = {"kind": "card.declined", "message": "no"}, {"kind": "cancel", "by": "ann", "reason": "late"}
+        second = Context({"id": ID, "type": "t", "try": 2, "tries": 3, "last_failure": failure, "cause": cause}, threading.Event())
+        self.assertEqual((second.try_, second.tries), (2, 3))
+        self.assertEqual(second.last_failure, FailureRecord("no", "card.declined"))
+        self.assertEqual(second.cause, RevertCause("cancel", "ann", "late"))
 
 
 class SessionAge(unittest.TestCase):

@@ -118,12 +118,12 @@ export class Attempt {
 	}
 
 	#context(signal: AbortSignal, left: number | undefined): StepContext {
-		const { id, type, job, key, round, try: tried, tries, token, result, failure, failures } = this.work;
+		const { id, type, job, key, round, try: tried, tries, token, result, failure, failures, last_failure: lastFailure, cause } = this.work;
 		const deadline = left === undefined ? undefined : new Date(Date.now() + left);
 		const end = left === undefined ? undefined : performance.now() + left;
 		return {
 			type, job, flow: id.flow, step: id.step, action: id.action, attempt: id.attempt, asked: id.asked ?? 0, round: round ?? 0, try: tried ?? 1, tries: tries ?? 1, key, token,
-			signal, deadline, result, failure, failures: failures ?? [],
+			signal, deadline, result, failure, failures: failures ?? [], lastFailure, cause,
 			timeLeft: () => (end === undefined ? undefined : Math.max(0, end - performance.now())),
 			progress: (done, total = 0, details) => this.#note(done, total, details),
 			log: (line) => this.#write(line),

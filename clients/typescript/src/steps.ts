@@ -27,12 +27,23 @@ export interface Work {
 	round?: number;
 	try?: number;
 	tries?: number;
+	last_failure?: WireFailure;
+	cause?: RevertCause;
 	token: string;
 	arguments?: Record<string, Json>;
 	result?: Json;
 	failure?: WireFailure;
 	failures?: WireFailure[];
 	time_left?: string;
+}
+
+/** Why a step is reverted. */
+export interface RevertCause {
+	kind: "failure" | "cancel" | "deadline" | "retry" | "operator";
+	/** The operator. */
+	by?: string;
+	/** The operator's reason, or the text of the failure. */
+	reason?: string;
 }
 
 /** A worker's report. */
@@ -64,6 +75,8 @@ export interface StepContext {
 	readonly try: number;
 	/** The maximum number of tries of the step's retry. */
 	readonly tries: number;
+	/** The failure of the previous try; undefined in the first one. */
+	readonly lastFailure: WireFailure | undefined;
 	/** The same in all attempts of a round: pass it to systems that recognise repeats. */
 	readonly key: string;
 	/** Pass it to systems that refuse older tokens. */
@@ -82,6 +95,8 @@ export interface StepContext {
 	readonly result: any;
 	readonly failure: WireFailure | undefined;
 	readonly failures: readonly WireFailure[];
+	/** For a revert: why the step is reverted. */
+	readonly cause: RevertCause | undefined;
 }
 
 /** A type of step. */

@@ -32,6 +32,7 @@ var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyRetry:        "job retry TARGET",
 	jobs.RemedyResume:       "job resume TARGET",
 	jobs.RemedyRelease:      "job release TARGET",
+	jobs.RemedyRetryNow:     "flow retry-now TARGET",
 	jobs.RemedyMakeDue:      "job change TARGET --not-before 0s",
 	jobs.RemedyReprioritise: "job change TARGET --priority VALUE",
 	jobs.RemedyShowFlow:     "flow show TARGET",

@@ -38,6 +38,10 @@ func jobOperations(id string, of jobData) []operation {
 			permission: command.Operate, unfit: !failed, do: onJob(id, func(a *api) jobCall { return a.board.Retry }),
 		},
 		{
+			Verb: "retry-now", Text: "Retry now", Command: said("flow retry-now"), Help: "All steps that wait for their next try start now.",
+			Inputs: []input{why}, permission: command.Operate, unfit: state != jobs.StateCooling, do: onJob(id, func(a *api) jobCall { return a.board.RetryNow }),
+		},
+		{
 			Verb: "release", Text: "Release", Command: said("job release"), Help: "The job can be claimed.",
 			permission: command.Operate, unfit: !job.GetHeld() || job.GetParked() || done, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.board.Change, &v1.Change{Job: id, Release: true, By: dashboardName})

@@ -93,6 +93,8 @@ const (
 	BoardServiceTransferProcedure = "/conductord.v1.BoardService/Transfer"
 	// BoardServiceUnreserveProcedure is the fully-qualified name of the BoardService's Unreserve RPC.
 	BoardServiceUnreserveProcedure = "/conductord.v1.BoardService/Unreserve"
+	// BoardServiceRetryNowProcedure is the fully-qualified name of the BoardService's RetryNow RPC.
+	BoardServiceRetryNowProcedure = "/conductord.v1.BoardService/RetryNow"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
@@ -292,6 +294,8 @@ type BoardServiceClient interface {
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Unreserve ends the reservation of a job.
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// RetryNow ends the wait of a job's steps for their next tries.
+	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -450,6 +454,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Unreserve")),
 			connect.WithClientOptions(opts...),
 		),
+		retryNow: connect.NewClient[v1.JobCommand, v1.Done](
+			httpClient,
+			baseURL+BoardServiceRetryNowProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("RetryNow")),
+			connect.WithClientOptions(opts...),
+		),
 		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
@@ -570,6 +580,7 @@ type boardServiceClient struct {
 	cancel      *connect.Client[v1.JobCommand, v1.Done]
 	transfer    *connect.Client[v1.JobCommand, v1.Done]
 	unreserve   *connect.Client[v1.JobCommand, v1.Done]
+	retryNow    *connect.Client[v1.JobCommand, v1.Done]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
 	retry       *connect.Client[v1.JobCommand, v1.Done]
@@ -681,6 +692,11 @@ func (c *boardServiceClient) Transfer(ctx context.Context, req *connect.Request[
 // Unreserve calls conductord.v1.BoardService.Unreserve.
 func (c *boardServiceClient) Unreserve(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.unreserve.CallUnary(ctx, req)
+}
+
+// RetryNow calls conductord.v1.BoardService.RetryNow.
+func (c *boardServiceClient) RetryNow(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return c.retryNow.CallUnary(ctx, req)
 }
 
 // Change calls conductord.v1.BoardService.Change.
@@ -797,6 +813,8 @@ type BoardServiceHandler interface {
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Unreserve ends the reservation of a job.
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// RetryNow ends the wait of a job's steps for their next tries.
+	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -951,6 +969,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Unreserve")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceRetryNowHandler := connect.NewUnaryHandler(
+		BoardServiceRetryNowProcedure,
+		svc.RetryNow,
+		connect.WithSchema(boardServiceMethods.ByName("RetryNow")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceChangeHandler := connect.NewUnaryHandler(
 		BoardServiceChangeProcedure,
 		svc.Change,
@@ -1087,6 +1111,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceTransferHandler.ServeHTTP(w, r)
 		case BoardServiceUnreserveProcedure:
 			boardServiceUnreserveHandler.ServeHTTP(w, r)
+		case BoardServiceRetryNowProcedure:
+			boardServiceRetryNowHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
@@ -1202,6 +1228,10 @@ func (UnimplementedBoardServiceHandler) Transfer(context.Context, *connect.Reque
 
 func (UnimplementedBoardServiceHandler) Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Unreserve is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.RetryNow is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {

@@ -90,6 +90,7 @@ func flowInterveneCommands(p *cli.Program) []*cobra.Command {
 		}, nil),
 		completeCommand(p),
 		rerunCommand(p),
+		retryNowCommand(p),
 		interveneCommand(p, intervention(logbook.InterveneTakeBack), &cobra.Command{
 			Use:   "take-back FLOW|JOB [STEP]",
 			Short: "Withdraw interventions in a failed flow that no conductor has applied yet",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,8 +24,12 @@ func retryCommand(p *cli.Program) *cobra.Command {
 		Short: "Retry trashed, failed, reverted or parked jobs",
 		Long: "Retry trashed, failed, reverted or parked jobs. A trashed job continues where it stopped. A flow that was\n" +
 			"reverted, or whose revert failed, restarts from its beginning, without reverting anything first; see `flow show`\n" +
-			"for alternatives. Other unfinished jobs do not change. The command is idempotent.",
+			"for alternatives. A job that waits for its next try is refused; see `flow\n" +
+			"retry-now`. Other unfinished jobs do not change. The command is idempotent.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
+		if err := refuseWaiting(ctx, p, cluster, request.Job, time.Time{}); err != nil {
+			return cli.Because(err, "retry job %s", request.Job)
+		}
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
 				err = cli.Advised(err, adviceOnRetry(ctx, cluster, request.Job))
@@ -33,6 +38,17 @@ func retryCommand(p *cli.Program) *cobra.Command {
 		}
 		return showCorrected(ctx, p, cluster, request.Job, "")
 	})
+}
+
+// refuseWaiting refuses to start a job at a time that does nothing, because the job waits longer than that for
+// its next try.
+func refuseWaiting(ctx context.Context, p *cli.Program, cluster jobReader, id jobs.JobID, at time.Time) error {
+	job, err := cluster.Job(ctx, id)
+	if err != nil || job.State != jobs.StateCooling || at.After(job.DueAt) {
+		return nil // the call itself reports an unknown job
+	}
+	err = fmt.Errorf("%w: it waits until %s for its next try", jobs.ErrConflict, p.TimeText(job.DueAt))
+	return cli.Advised(err, fmt.Sprintf("`conductord flow retry-now %s` starts it now", id))
 }
 
 // adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job.

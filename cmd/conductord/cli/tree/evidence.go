@@ -79,7 +79,7 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 		{"failed step", failure.Step},
 		{"failure", failure.Kind + ": " + failure.Message},
 	}
-	if len(failure.Details) > 0 {
+	if len(failure.Details) > 0 && failure.Kind != logbook.FailureOperator { // there they repeat the message
 		fields = append(fields, cli.Field{"failure details", cli.ValuesText(failure.Details)})
 	}
 	for len(failure.Causes) > 0 {

@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -202,6 +203,9 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 	if len(instances) == 0 {
 		return rows
 	}
+	for _, list := range instances {
+		slices.SortFunc(list, func(a, b *logbook.AtomDetail) int { return slices.Compare(placesOf(a.Name), placesOf(b.Name)) })
+	}
 	var made []treeRow
 	told := map[string]bool{}
 	for _, row := range rows {
@@ -224,6 +228,19 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 		}
 	}
 	return made
+}
+
+// placesOf are the indexes in the name of an instance, outermost first.
+func placesOf(name string) (places []int) {
+	for {
+		base, ok := logbook.CutInstance(name)
+		if !ok {
+			return places
+		}
+		place, _ := strconv.Atoi(name[len(base)+1 : len(name)-1]) // CutInstance has checked the number
+		places = slices.Insert(places, 0, place)
+		name = base
+	}
 }
 
 // baseOf is the name of the step that an instance was made of.

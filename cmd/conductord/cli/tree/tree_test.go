@@ -278,13 +278,13 @@ shipping  running  [██████████░░░░░░░░░░
     ▶ ship[2]   running    2s
     ▶ ship[6]   running    2s`},
 		{"a few instances, nested", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
-			atom("pack[0][0]", success, "1"), atom("pack[0][1]", running, ""), atom("odd]", success, ""), atom("even[x]", success, "")}}, true, `
+			atom("pack[0][10]", running, ""), atom("pack[0][2]", success, "1"), atom("odd]", success, ""), atom("even[x]", success, "")}}, true, `
 shipping  running  [███████████████░░░░░] 3/4 steps
   ▾ pack ×2  1 success, 1 running
-    ✓ pack[0][0]  success    1s
-    ▶ pack[0][1]  running    2s
-  ✓ odd]          success    1s
-  ✓ even[x]       success    1s`},
+    ✓ pack[0][2]   success    1s
+    ▶ pack[0][10]  running    2s
+  ✓ odd]           success    1s
+  ✓ even[x]        success    1s`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			lines := tree.DrawTree(row.detail, noon, row.terminal)
