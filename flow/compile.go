@@ -84,6 +84,7 @@ type compiler struct {
 	seen    map[Node]bool
 	names   map[string]bool
 	symbols map[*Flow]*interfaceOf
+	values  map[string]bool // the names of all values that the flow provides and the store holds
 
 	// Vertices while they are placed: gates have no step.
 	vertices []*Step
@@ -111,12 +112,17 @@ type compiler struct {
 
 func newCompiler(o Compilation, root Node) *compiler {
 	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool), holds: make(map[string]bool)},
-		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
+		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf), values: make(map[string]bool),
 		node: -1, instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool), ignoring: make(map[string]bool)}
 	for _, input := range o.Inputs {
-		c.plan.inputs[input] = true
+		c.plan.inputs[input], c.values[input] = true, true
 	}
 	return c
+}
+
+// cut splits the symbol of an argument into the name of a value and a path inside it.
+func (c *compiler) cut(symbol string) (name, path string) {
+	return CutPath(symbol, func(name string) bool { return c.values[name] })
 }
 
 func (c *compiler) fault(kind error, format string, arguments ...any) {
@@ -217,11 +223,15 @@ func (c *compiler) surveyStep(step *Step) {
 	}
 	if c.ignoring[step.name] = step.ignoresFailure; step.ignoresFailure {
 		c.surveyIgnored(step)
+		c.values[FailureName(step.name)] = true
 	}
 	if c.names[step.name] {
 		c.fault(ErrDuplicate, "two steps are named %q", step.name)
 	}
 	c.names[step.name] = true
+	for _, provision := range step.provides {
+		c.values[provision.Symbol] = true
+	}
 	if len(c.names) == c.limits.Steps+1 {
 		c.fatal(ErrTooLarge, "it has more than %d steps", c.limits.Steps)
 	}

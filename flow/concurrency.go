@@ -3,8 +3,6 @@ package flow
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -19,8 +17,10 @@ const MaxConcurrency = 1_000
 // other flows that wait for the key. A step that returns NotYet keeps its permit until the attempt
 // ends, unless ReleaseWhileWaiting is given.
 //
-// The key can contain arguments of the step in braces, as in "disk-{host}". A string is inserted
-// as its text, any other value as JSON, and an absent argument as nothing.
+// The key can contain arguments of the step in braces, as in "disk-{host}", and values inside them,
+// as in "{order.region}": see CheckPath. A string is inserted as its text, any other value as JSON,
+// and an absent argument as nothing. If a required argument lacks the inner value, the step fails
+// with the kind logbook.FailureArgument.
 func Concurrency(key string, limit int, options ...ConcurrencyOption) StepOption {
 	return stepOption(func(s *Step) {
 		s.concurrency = concurrency{key: key, limit: limit, given: true}
@@ -50,28 +50,12 @@ func (s *Step) KeepsKey() bool { return s.concurrency.given && !s.concurrency.re
 // step has no key.
 func (s *Step) Concurrency() (key string, limit int) { return s.concurrency.key, s.concurrency.limit }
 
-// ConcurrencyKey is the key with the values of arguments in place of the braces.
-func (s *Step) ConcurrencyKey(value func(argument string) (json.RawMessage, bool)) string {
-	var key strings.Builder
-	rest := s.concurrency.key
-	for {
-		before, after, found := strings.Cut(rest, "{")
-		key.WriteString(before)
-		if !found {
-			return key.String()
-		}
-		name, behind, _ := strings.Cut(after, "}")
-		rest = behind
-		encoded, ok := value(name)
-		if !ok {
-			continue
-		}
-		var text string
-		if err := json.Unmarshal(encoded, &text); err != nil {
-			text = compact(encoded)
-		}
-		key.WriteString(text)
-	}
+// ConcurrencyKey is the key with the values of arguments in place of the braces. The error is about
+// a value that a required argument lacks; the key is then without that value.
+func (s *Step) ConcurrencyKey(value func(argument string) (json.RawMessage, bool)) (string, error) {
+	return fillTemplate(s.concurrency.key, s.hasArgument, value, func(argument string) bool {
+		return !s.isRequired(argument)
+	})
 }
 
 func (s *Step) checkConcurrency() {
@@ -85,30 +69,7 @@ func (s *Step) checkConcurrency() {
 	if err := logbook.MaxLimits.CheckName("concurrency key", c.key); err != nil {
 		s.fault("%w", err)
 	}
-	for _, name := range placeholders(c.key) {
-		if !slices.Contains(argumentNames(s.requires), name) {
-			s.fault("its concurrency key %q names %q, which it does not require", c.key, name)
-		}
-	}
-	if pairs := strings.Count(c.key, "{"); pairs != strings.Count(c.key, "}") || pairs != len(placeholders(c.key)) {
-		s.fault("its concurrency key %q has braces that are not pairs around a name", c.key)
-	}
-}
-
-// placeholders are the names in braces.
-func placeholders(key string) []string {
-	var names []string
-	for {
-		_, after, found := strings.Cut(key, "{")
-		name, behind, closed := strings.Cut(after, "}")
-		if !found || !closed {
-			return names
-		}
-		if !strings.Contains(name, "{") {
-			names = append(names, name)
-		}
-		key = behind
-	}
+	s.checkTemplate("concurrency key", c.key)
 }
 
 // String is the concurrency in words.

@@ -105,7 +105,9 @@ func (c *Choice) ID() ChoiceID { return c.id }
 
 // NameOf is the name of a step as the deciders of the choice see it: without the indexes of the
 // instance that contains both the step and the choice.
-func (c *Choice) NameOf(step *Step) string { return step.base() + step.at[len(c.id.at):] }
+func (c *Choice) NameOf(step *Step) string {
+	return step.base() + step.at[min(len(step.at), len(c.id.at)):]
+}
 
 // choiceGraph is shared by the choices of one graph: the edges between its children, and
 // their steps.
@@ -135,13 +137,17 @@ func (g *choiceGraph) behind(child int) []int {
 type LinkDecider struct {
 	Name  string
 	Depth Depth
-	// From are the steps at the start of its link.
-	From Steps
+	// From are the steps at the start of its link, or those of a Question.
+	From []Steps
+	// Values are the values of a Question.
+	Values []Wire
 	// Of are the deciders of another node. If there are any, the answer is yes if one of them says
-	// no, and From is empty: see Otherwise.
+	// no, and From and Values are empty: see Otherwise.
 	Of []LinkDecider
 
-	decider Decider
+	decider  Decider
+	question *Question
+	outside  []int // steps outside the graph that the question asks
 }
 
 // described names the deciders of a choice.
@@ -154,9 +160,12 @@ func (c *Choice) described() string {
 }
 
 // Ask calls the decider.
-func (v *LinkDecider) Ask(results logbook.Values) (yes bool, err error) {
+func (v *LinkDecider) Ask(found Found) (yes bool, err error) {
 	defer CatchPanic(&err)
-	return v.decider(results)
+	if v.question != nil {
+		return v.question.Decide(found)
+	}
+	return v.decider(found.Steps)
 }
 
 // Choices are the choices of the plan. The slice belongs to the plan: do not write to it.
@@ -265,7 +274,7 @@ func decidingLinks(flow *Flow) map[string][]link {
 		switch {
 		case l.otherwise:
 			alternatives = append(alternatives, l)
-		case l.decides:
+		case l.decides || l.question != nil:
 			if found == nil {
 				found = make(map[string][]link)
 			}
@@ -300,6 +309,8 @@ func decidingLinks(flow *Flow) map[string][]link {
 // checkLink reports the faults of one link.
 func (c *compiler) checkLink(flow *Flow, l link) {
 	switch {
+	case l.question != nil:
+		c.checkQuestion(flow, l)
 	case l.otherwise && l.decides:
 		c.fault(ErrInvalid, "the link of graph %q from %q to %q has a decider, and is an alternative to others", flow.name, l.from, l.to)
 	case l.otherwise:
@@ -321,7 +332,7 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 func (c *compiler) checkOtherwise(flow *Flow, l link) {
 	conditional, next := false, map[string][]string{}
 	for _, other := range flow.links {
-		conditional = conditional || other.to == l.from && (other.decides || other.otherwise)
+		conditional = conditional || other.to == l.from && (other.decides || other.question != nil || other.otherwise)
 		if other.otherwise {
 			next[other.to] = append(next[other.to], other.from)
 		}
@@ -366,25 +377,50 @@ func (c *compiler) numberChoices(numbers []int32) {
 			}
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
 				instance: int(placed.instance), id: ChoiceID{graph: placed.flow, at: placed.at, child: i}}
-			choice.Deciders = decidersOf(links, func(name string) Steps { return graph.places[index[name]] })
+			choice.Deciders = decidersOf(links, graph, index)
 			p.choiceAt[choice.Gate] = len(p.choices)
 			p.choices = append(p.choices, choice)
 		}
 	}
 }
 
-// decidersOf are the deciders of links.
-func decidersOf(links []link, placeOf func(node string) Steps) []LinkDecider {
+// decidersOf are the deciders of links into one node of a graph.
+func decidersOf(links []link, graph *choiceGraph, index map[string]int) []LinkDecider {
 	deciders := make([]LinkDecider, len(links))
 	for i, l := range links {
-		deciders[i] = LinkDecider{Name: l.name, Depth: l.depth, decider: l.decider}
-		if len(l.of) > 0 {
-			deciders[i].Of = decidersOf(l.of, placeOf)
-		} else {
-			deciders[i].From = placeOf(l.from)
+		deciders[i] = LinkDecider{Name: l.name, Depth: l.depth, decider: l.decider, question: l.question}
+		switch {
+		case len(l.of) > 0:
+			deciders[i].Of = decidersOf(l.of, graph, index)
+		case l.question != nil:
+			deciders[i].From = l.question.inside(graph, index)
+		default:
+			deciders[i].From = []Steps{graph.places[index[l.from]]}
 		}
 	}
 	return deciders
+}
+
+// leaves are the deciders that are asked: those of the choice, and those that its alternatives
+// stand for.
+func (c *Choice) leaves() []*LinkDecider {
+	var leaves []*LinkDecider
+	for i := range c.Deciders {
+		leaves = append(leaves, c.Deciders[i].Leaves()...)
+	}
+	return leaves
+}
+
+// Leaves are the deciders that are asked for the answer: the decider itself, or those in Of.
+func (v *LinkDecider) Leaves() []*LinkDecider {
+	if len(v.Of) == 0 {
+		return []*LinkDecider{v}
+	}
+	leaves := make([]*LinkDecider, len(v.Of)) // deciders of links, which stand for no others
+	for i := range v.Of {
+		leaves[i] = &v.Of[i]
+	}
+	return leaves
 }
 
 // stepsOf returns the steps among the vertices of a span; their numbers are consecutive.

@@ -111,7 +111,7 @@ func TestPanicsOfDecidersAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var caught *flow.PanicError
-	if yes, err := plan.Choices()[0].Deciders[0].Ask(nil); yes || !errors.As(err, &caught) {
+	if yes, err := plan.Choices()[0].Deciders[0].Ask(flow.Found{}); yes || !errors.As(err, &caught) {
 		t.Errorf("got %v and %v", yes, err)
 	}
 }

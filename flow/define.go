@@ -79,8 +79,13 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 }
 
 func (p *Plan) deciderPrint(kind string, decider *LinkDecider) (sum uint64) {
-	for step := decider.From.First; step < decider.From.End; step++ {
-		sum += fingerprint(kind, p.steps[step].name, decider.Name, decider.Depth.String())
+	for _, from := range decider.From {
+		for step := from.First; step < from.End; step++ {
+			sum += fingerprint(kind, p.steps[step].name, decider.Name, decider.Depth.String())
+		}
+	}
+	for _, wire := range decider.Values {
+		sum += fingerprint(kind+" by", wire.Reference(), decider.Name, decider.Depth.String())
 	}
 	return sum
 }

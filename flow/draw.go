@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -115,35 +114,50 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.priority != 0 {
 		note("priority %d", step.priority)
 	}
-	if step.atMostOnce {
-		note("at most once")
-	}
-	if step.noReturn {
-		note("point of no return")
-	}
-	if step.uninterruptible {
-		note("never interrupted")
-	}
-	if step.repeatable {
-		note("repeatable")
-	}
-	switch {
-	case step.defaultResult != nil:
-		note("its failure is ignored, with the result %.80s", step.defaultResult)
-	case step.ignoresFailure:
-		note("its failure is ignored")
-	}
+	notes = append(notes, step.rules()...)
 	if step.remark != "" {
 		notes = append(notes, step.remark)
 	}
 	return notes
 }
 
+// rules describe how the step may run and fail.
+func (s *Step) rules() (notes []string) {
+	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
+	if s.atMostOnce {
+		note("at most once")
+	}
+	if s.noReturn {
+		note("point of no return")
+	}
+	if s.uninterruptible {
+		note("never interrupted")
+	}
+	if s.repeatable {
+		note("repeatable")
+	}
+	switch {
+	case s.defaultResult != nil:
+		note("its failure is ignored, with the result %.80s", s.defaultResult)
+	case s.ignoresFailure:
+		note("its failure is ignored")
+	}
+	return notes
+}
+
 // Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
-	switch {
-	case len(wire.Others) > 0:
+	if len(wire.Others) > 0 {
 		return p.sourceNames(wire)
+	}
+	if wire.Path != "" {
+		path := wire.Path
+		if wire.Name, wire.Path = "", ""; wire.From == FromStore || wire.From >= 0 && wire.Part == PartWhole {
+			return p.Source(wire) + "." + path
+		}
+		return path + " of " + p.Source(wire)
+	}
+	switch {
 	case wire.From == FromNowhere:
 		return "nothing"
 	case wire.From == FromStep:
@@ -235,18 +249,16 @@ func (p *Plan) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range p.wires[to] {
 		for _, source := range wire.Sources() {
-			if source.From == from || source.From == FromEach && !source.Gathered.Failures && source.Gathered.Items[0].From == from {
-				labels = append(labels, wire.Symbol)
+			if source.isFrom(from) {
+				labels = append(labels, wire.Reference())
 			}
 		}
 	}
 	for i := range p.choices {
 		choice := &p.choices[i]
 		for j := range choice.Deciders {
-			decider := &choice.Deciders[j]
-			asks := decider.From.holds(from) || slices.ContainsFunc(decider.Of, func(of LinkDecider) bool { return of.From.holds(from) })
-			if choice.Target.holds(to) && asks {
-				labels = append(labels, "if "+decider.Name)
+			if choice.Target.holds(to) && choice.Deciders[j].asks(from) {
+				labels = append(labels, "if "+choice.Deciders[j].Name)
 			}
 		}
 	}

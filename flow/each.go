@@ -19,7 +19,8 @@ const maxSuffix = len("[9999]")
 const PatternEach Pattern = "each"
 
 // Each is a flow that runs its body once for each element of the JSON array under the symbol
-// over. The store holds the array, or an earlier step provides it. The steps of the body find the
+// over. The store holds the array, or an earlier step provides it. Like the symbols of Rebind, over
+// can lead to an array inside another value: order.items. The steps of the body find the
 // element under the symbol as. All instances run in parallel, unless AtOnce or InOrder limits
 // them. Steps behind the flow wait for all instances. An empty list is done at once.
 //
@@ -160,6 +161,13 @@ func (c *compiler) own(step *Step) *Step {
 // surveyEach checks an each, the last flow of the path.
 func (c *compiler) surveyEach(flow *Flow, path []Node) {
 	c.survey(flow.each.opener, path)
+	c.values[flow.each.as], c.values[flow.each.place] = true, true
+	for _, g := range flow.each.gathers {
+		c.values[g.as] = true
+	}
+	if flow.each.told != "" {
+		c.values[flow.each.told] = true
+	}
 	if len(flow.children) != 1 {
 		c.fault(ErrInvalid, "%s has %d bodies; put them into one flow", quoted(flow), len(flow.children))
 	}
@@ -262,7 +270,7 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 // visible.
 func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	e := flow.each
-	whole := stepInterface(e.opener)
+	whole := c.stepInterface(e.opener)
 	for symbol := range c.interfaceOf(flow.children[0]).requires {
 		if symbol != e.as && symbol != e.place {
 			whole.requires[symbol] = true

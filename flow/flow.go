@@ -117,7 +117,8 @@ type link struct {
 	decider  Decider
 	decides  bool // a decider was set, nil or not
 	depth    Depth
-	reaches  bool // a depth was set
+	reaches  bool      // a depth was set
+	question *Question // instead of from and decider
 
 	otherwise bool   // see Otherwise
 	of        []link // of an otherwise: the links that decide about the other node

@@ -157,7 +157,7 @@ type pong struct {
 // encoding/json takes types that embed themselves, and so does Func.
 func TestTypesThatEmbedThemselves(t *testing.T) {
 	step := flow.Func("s", func(context.Context, Selfish) (ping, error) { return ping{}, nil })
-	if got := fmt.Sprint(step.Requires(), step.Provides()); got != "[{x x false}] [{b b} {a a}]" {
+	if got := fmt.Sprint(step.Requires(), step.Provides()); got != "[{x x  false}] [{b b} {a a}]" {
 		t.Errorf("the step requires and provides %s", got)
 	}
 }

@@ -39,8 +39,9 @@ func (c *compiler) wire(flow *Flow) *wiring {
 		}
 	}
 	var joined []func()
+	asked := c.asked(flow)
 	for i, child := range flow.children {
-		for _, symbol := range sortedKeys(c.interfaceOf(child).requires) {
+		for _, symbol := range sortedKeys(c.interfaceOf(child).with(asked[child.Name()]).requires) {
 			candidates := slices.DeleteFunc(slices.Clone(providers[symbol]), func(provider int) bool { return provider == i })
 			switch {
 			case len(candidates) == 1:
@@ -65,6 +66,10 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 		index[child.Name()] = i
 	}
 	for _, l := range flow.links {
+		if l.question != nil {
+			c.connectQuestion(flow, w, index, l)
+			continue
+		}
 		from, okFrom := index[l.from]
 		to, okTo := index[l.to]
 		if !okFrom || !okTo {
@@ -80,8 +85,10 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 	for i, child := range flow.children {
 		for _, l := range deciding[child.Name()] {
 			for _, of := range l.of {
-				if from, ok := index[of.from]; ok {
-					w.connect(from, i)
+				for _, name := range of.starts() {
+					if from, ok := index[name]; ok {
+						w.connect(from, i)
+					}
 				}
 			}
 		}
@@ -212,7 +219,7 @@ func cyclePath(flow *Flow, w *wiring, missing []int) string {
 func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	flow, ok := node.(*Flow)
 	if !ok {
-		return stepInterface(node.(*Step))
+		return c.stepInterface(node.(*Step))
 	}
 	if known, ok := c.symbols[flow]; ok {
 		return known
@@ -222,8 +229,9 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	}
 	whole := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	var later []*interfaceOf
+	asked := c.asked(flow)
 	for _, child := range flow.children {
-		part := c.interfaceOf(child)
+		part := c.interfaceOf(child).with(asked[child.Name()])
 		for symbol := range part.requires {
 			if flow.pattern != PatternLinear || !whole.provides[symbol] {
 				whole.requires[symbol] = true
@@ -245,7 +253,7 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	value := &interfaceOf{}
 	if retry := flow.Retrier(); retry != nil {
-		value = stepInterface(retry.step)
+		value = c.stepInterface(retry.step)
 	}
 	// A retry runs before the rest of its flow. Values that it provides are not required from
 	// outside; values that it requires are.
@@ -282,10 +290,11 @@ func satisfyInside(whole *interfaceOf, children []*interfaceOf) {
 	}
 }
 
-func stepInterface(step *Step) *interfaceOf {
+func (c *compiler) stepInterface(step *Step) *interfaceOf {
 	s := &interfaceOf{requires: make(map[string]bool), provides: make(map[string]bool)}
 	for _, symbol := range step.needs() {
-		s.requires[symbol] = true
+		name, _ := c.cut(symbol)
+		s.requires[name] = true
 	}
 	for _, provision := range step.provides {
 		s.provides[provision.Symbol] = true

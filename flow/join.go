@@ -88,8 +88,8 @@ func (s *spread) ignore(steps Steps) {
 	}
 }
 
-// spares reports whether a part stays although the no has reached it: one of its arguments has lost
-// a provider and has another, and no required one has lost all.
+// spares reports whether a part stays although the no has reached it: one of its arguments, or a
+// value by which it is decided, has lost a provider and has another, and no required argument has lost all.
 func (s *spread) spares(part *Scope) bool {
 	spared := false
 	for step := part.Retry; step < part.End; step++ {
@@ -100,6 +100,10 @@ func (s *spread) spares(part *Scope) bool {
 			lost, left := s.count(wire, part)
 			return lost && left
 		})
+		for i := range s.plan.asked[step] {
+			lost, left := s.count(&s.plan.asked[step][i], part)
+			spared = spared || lost && left
+		}
 	}
 	return spared
 }

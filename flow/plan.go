@@ -47,6 +47,7 @@ type Plan struct {
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step
 	consumed  [][]string                     // by step: fields of its result that others cannot do without
 	joins     []join                         // the parts with an argument of several providers
+	asked     map[int][]Wire                 // by the first step of a node: the values by which the node is decided
 	joinedAt  map[int][]int                  // by vertex: the joins that are entered there
 	made      []int32                        // by vertex: its place in the order in which vertices are made
 
@@ -128,7 +129,7 @@ func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
 // plan: do not write to it.
 func (p *Plan) Consumed(step int) []string { return p.consumed[step] }
 
-// Inputs are the names that steps take from the store, sorted, optional ones included.
+// Inputs are the names that steps and deciders take from the store, sorted, optional ones included.
 func (p *Plan) Inputs() []string {
 	names := make(map[string]bool)
 	for step := range p.steps {
@@ -136,6 +137,17 @@ func (p *Plan) Inputs() []string {
 			for _, source := range wire.Sources() {
 				if source.From == FromStore {
 					names[wire.Symbol] = true
+				}
+			}
+		}
+	}
+	for i := range p.choices {
+		for _, decider := range p.choices[i].leaves() {
+			for _, wire := range decider.Values {
+				for _, source := range wire.Sources() {
+					if source.From == FromStore {
+						names[wire.Symbol] = true
+					}
 				}
 			}
 		}

@@ -68,6 +68,7 @@ func (c *compiler) resolve() {
 			p.reverts[number] = r.wires(number, c.instanceOf[v], step.revertRequires, " to be reverted")
 		}
 	}
+	r.answer()
 	if c.sizes == nil && len(c.faults) == 0 {
 		r.checkSkips()
 	}
@@ -116,6 +117,7 @@ func newResolver(c *compiler) *resolver {
 			}
 		}
 	}
+	r.findAsked()
 	r.finish()
 	r.checkWorkers()
 	for i := range c.closings {
@@ -247,13 +249,14 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 	var list []Wire
 	p := r.compiler.plan
 	for _, argument := range arguments {
+		argument.Symbol, argument.Path = r.compiler.cut(argument.Symbol)
 		wire := Wire{Argument: argument, From: FromNowhere}
 		if _, own := p.steps[step].Injected(argument.Name); own {
 			wire.From = FromStep
 			list = append(list, wire)
 			continue
 		}
-		found, stored := r.allSources(step, instance, argument)
+		found, stored := r.allSources(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
 		switch {
 		case len(found) > MaxSources:
 			r.compiler.fault(ErrTooLarge, "step %q requires %s, which more than %d steps may provide", p.steps[step].name, described(argument), MaxSources)
@@ -280,13 +283,13 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 
 // allSources returns the providers of an argument, the nearest first: the one that finishes before
 // the step and after all other such providers, and those that replace it if it was skipped. stored:
-// the store replaces all of them.
-func (r *resolver) allSources(step int, instance int32, argument Argument) (found []*provider, stored bool) {
+// the store replaces all of them. The user of the value is for the error.
+func (r *resolver) allSources(step int, instance int32, argument Argument, user string) (found []*provider, stored bool) {
 	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
 		found, rival := r.sources(step, source{instance: instance, symbol: argument.Symbol})
 		if rival >= 0 {
-			r.compiler.fault(ErrAmbiguous, "step %q requires %s, which steps %s and %s provide, neither after the other",
-				r.compiler.plan.steps[step].name, described(argument), r.nameOf(rival), r.nameOf(found[0].vertex))
+			r.compiler.fault(ErrAmbiguous, "%s requires %s, which steps %s and %s provide, neither after the other",
+				user, described(argument), r.nameOf(rival), r.nameOf(found[0].vertex))
 		}
 		if len(found) > 0 {
 			return r.outer(step, instance, argument.Symbol, found)
@@ -340,10 +343,10 @@ func (r *resolver) nameOf(vertex int) string {
 }
 
 func described(argument Argument) string {
-	if argument.Name == argument.Symbol {
+	if argument.Name == argument.Reference() {
 		return `"` + argument.Name + `"`
 	}
-	return `"` + argument.Symbol + `" (as its argument "` + argument.Name + `")`
+	return `"` + argument.Reference() + `" (as its argument "` + argument.Name + `")`
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -16,8 +16,11 @@ import (
 type Argument struct {
 	// Name is the argument's name inside the step.
 	Name string
-	// Symbol is the name of the value that fills the argument: Name, unless Rebind changes it.
+	// Symbol is the name of the value that fills the argument: Name, unless Rebind changes it. It
+	// can lead to a value inside another one: see Rebind.
 	Symbol string
+	// Path is set in the arguments of a Plan, for a value inside the value of the Symbol.
+	Path string
 	// Optional arguments are absent if nothing provides them.
 	Optional bool
 }
@@ -148,6 +151,12 @@ func Optional(names ...string) Option {
 
 // Rebind fills arguments from values with other names: keys are arguments, values are symbols. It
 // applies to execute and revert.
+//
+// A symbol can lead to a value inside another one, by the fields of objects and the indexes of
+// lists: order.items.0.price. If the flow or its store has a value with exactly this name, that
+// value counts; else the longest name of a value at the beginning of the symbol does. A step fails
+// with the kind logbook.FailureArgument if a required argument has no such inner value; an
+// optional argument is then absent.
 func Rebind(symbols map[string]string) Option {
 	return option(func(s *Step) {
 		if s.rebind == nil {
@@ -359,6 +368,14 @@ func (s *Step) revertArguments() []Argument {
 	return s.revertRequires
 }
 
+// Reference is the symbol with the path.
+func (a Argument) Reference() string {
+	if a.Path == "" {
+		return a.Symbol
+	}
+	return a.Symbol + "." + a.Path
+}
+
 func addArguments(list []Argument, optional bool, names []string) []Argument {
 	for _, name := range names {
 		list = append(list, Argument{Name: name, Symbol: name, Optional: optional})
@@ -417,6 +434,7 @@ func (s *Step) check() {
 	s.checkNames("provides", provisionNames(s.provides))
 	s.checkInjected()
 	s.checkConcurrency()
+	s.checkLabels()
 	s.checkPriority()
 }
 

@@ -124,7 +124,7 @@ func TestChoicesOfTargets(t *testing.T) {
 		t.Fatalf("got %v: %s with %d choices", err, names(plan), len(plan.Choices()))
 	}
 	choice := plan.Choices()[0]
-	if choice.Target != (flow.Steps{First: 2, End: 3}) || choice.Deciders[0].From != (flow.Steps{First: 1, End: 2}) {
+	if choice.Target != (flow.Steps{First: 2, End: 3}) || !slices.Equal(choice.Deciders[0].From, []flow.Steps{{First: 1, End: 2}}) {
 		t.Errorf("the choice is %+v", choice)
 	}
 	for depth := flow.DepthAll; depth <= flow.DepthAtom; depth++ {

@@ -3,6 +3,8 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -11,9 +13,12 @@ import (
 // WorkerStep sets which workers do a step. A worker is a process outside the cluster that has
 // registered the types of steps that it does: see docs/workers.md.
 type WorkerStep struct {
-	Type   string   // of the execution
-	Revert string   // the type that undoes it; empty: there is nothing to undo
-	Labels []string // that the worker must have
+	Type   string // of the execution
+	Revert string // the type that undoes it; empty: there is nothing to undo
+	// Labels are those that the worker must have. A label can contain arguments of the step in
+	// braces, as in "{platform}" or "{order.region}": see Concurrency. If a value is absent, or the
+	// label is no name with it, the attempt fails with the kind logbook.FailureArgument.
+	Labels []string
 	// Patience limits an attempt's wait for a worker. Then the attempt fails with the kind
 	// logbook.FailureNoWorker. 0: no limit.
 	Patience time.Duration
@@ -68,12 +73,62 @@ func (t workerReverter) Revert(ctx context.Context, call *Call) error {
 }
 
 func (t workerTask) offer(ctx context.Context, call *Call) (json.RawMessage, error) {
+	labels, err := t.labels(call)
+	if err != nil {
+		return nil, err
+	}
 	offer, can := ctx.Value(offerKey{}).(Offer)
 	if !can {
 		return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Permanent: true,
 			Message: "nothing here offers steps to workers; run the flow in a conductor of a cluster"}
 	}
-	return offer(ctx, call, t.step)
+	step := t.step
+	step.Labels = labels
+	return offer(ctx, call, step)
+}
+
+// labels are the labels with the arguments of a call.
+func (t workerTask) labels(call *Call) ([]string, error) {
+	labels := make([]string, 0, len(t.step.Labels))
+	for _, label := range t.step.Labels {
+		filled, err := fillTemplate(label, call.has, func(name string) (json.RawMessage, bool) {
+			value, ok := call.Arguments[name]
+			return value, ok
+		}, func(string) bool { return false })
+		secret := slices.IndexFunc(call.Secrets, func(name string) bool { return slices.Contains(argumentsIn(label, call.has), name) })
+		switch {
+		case secret >= 0:
+			return nil, &logbook.Failure{Kind: logbook.FailureSecret, Permanent: true, Message: fmt.Sprintf(
+				"the worker label %q would show its argument %q, which holds a secret", label, call.Secrets[secret])}
+		case err == nil:
+			err = logbook.MaxLimits.CheckName("worker label", filled)
+		}
+		if err != nil {
+			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: fmt.Sprintf("its worker label %q cannot be made: %v", label, err)}
+		}
+		if !slices.Contains(labels, filled) {
+			labels = append(labels, filled)
+		}
+	}
+	return labels, nil
+}
+
+func (c *Call) has(argument string) bool {
+	_, ok := c.Arguments[argument]
+	return ok
+}
+
+// checkLabels reports labels that name what the step does not require.
+func (s *Step) checkLabels() {
+	work, _ := s.WorkerStep()
+	for _, label := range work.Labels {
+		s.checkTemplate("worker label", label)
+		for _, name := range argumentsIn(label, s.hasArgument) {
+			if s.revertRequires != nil && work.Revert != "" && !slices.Contains(argumentNames(s.revertRequires), name) {
+				s.fault("its worker label %q names %q, which its revert does not require", label, name)
+			}
+		}
+	}
 }
 
 // Offer offers an attempt to workers, and waits for its outcome. The errors are those of a Task.

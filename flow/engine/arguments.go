@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -23,24 +25,82 @@ func (f *facts) arguments(step int, action logbook.Action) (logbook.Values, *log
 		if wires[i].From == flow.FromStep {
 			value, ok = f.plan.Step(step).Injected(wires[i].Name)
 		}
+		why := ""
+		if ok && wires[i].Path != "" && wires[i].From != flow.FromStep {
+			inner, err := f.inner(&wires[i], value)
+			if value, ok = inner, err == nil; !ok {
+				why = ": " + err.Error()
+			}
+		}
 		if ok {
 			values[wires[i].Name] = value
 			continue
 		}
 		if !wires[i].Optional {
-			return nil, f.missing(&wires[i])
+			return nil, f.missing(&wires[i], why)
+		}
+	}
+	if action == logbook.ActionExecute {
+		if _, err := f.concurrencyKey(step); err != nil {
+			return nil, argumentFailure("its concurrency key cannot be made: " + err.Error())
 		}
 	}
 	return values, nil
 }
 
-// missing is the failure of a step without a required argument.
-func (f *facts) missing(wire *flow.Wire) *logbook.Failure {
-	message := fmt.Sprintf("its argument %q cannot be had", wire.Name)
+func argumentFailure(message string) *logbook.Failure {
+	return &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: message}
+}
+
+// inner is the value at the path of a wire. A path does not lead into a reference to a secret: the
+// value of the secret is known only to the attempt.
+func (f *facts) inner(wire *flow.Wire, value json.RawMessage) (json.RawMessage, error) {
+	wire = f.source(wire)
+	if name, is := secretIn(wire, value); is && name != wire.Reference() {
+		return nil, fmt.Errorf("there is no %.120q: %.120q is a secret", wire.Reference(), name)
+	}
+	return flow.Inner(wire.Symbol, value, wire.Path)
+}
+
+// secretIn finds a reference to a secret at the path of a wire, or on the way there.
+func secretIn(wire *flow.Wire, value json.RawMessage) (name string, found bool) {
+	if wire.From != flow.FromStore || !bytes.Contains(value, []byte(`"`+secretKey+`"`)) {
+		return "", false
+	}
+	name = wire.Symbol
+	for rest := wire.Path; ; {
+		if isReference(value) {
+			return name, true
+		}
+		if rest == "" {
+			return "", false
+		}
+		part, behind, _ := strings.Cut(rest, ".")
+		inner, err := flow.Inner(name, value, part)
+		if err != nil {
+			return "", false
+		}
+		value, name, rest = inner, name+"."+part, behind
+	}
+}
+
+// isReference reports whether a value is a reference to a secret.
+func isReference(value json.RawMessage) bool {
+	var fields map[string]any
+	if json.Unmarshal(value, &fields) != nil || len(fields) != 1 {
+		return false
+	}
+	_, is := fields[secretKey].(string)
+	return is
+}
+
+// missing is the failure of a step without a required argument. why says why its path leads nowhere.
+func (f *facts) missing(wire *flow.Wire, why string) *logbook.Failure {
+	message := fmt.Sprintf("its argument %q cannot be had", wire.Name) + why
 	if skipped := f.plan.SkippedProviders(wire); skipped != "" && f.isSkipped(f.source(wire)) {
 		message += ": " + skipped
 	}
-	return &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: message}
+	return argumentFailure(message)
 }
 
 // source returns the source that supplies an argument: the first one that was not skipped. All

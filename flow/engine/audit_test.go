@@ -117,6 +117,7 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 	}
 	atom := &a.atoms[number]
 	if c.State == logbook.AtomReverting && atom.state != logbook.AtomReverting {
+		atom.recorded = atom.recorded && !atom.ignored // only a success is a point of no return
 		a.mayUndo(number)
 	}
 	if c.State == logbook.AtomRetrying {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,7 +71,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 type answer int
 
 const (
-	answerNone answer = iota // all its steps were ignored: it does not count
+	answerNone answer = iota // all its steps and values were ignored: it does not count
 	answerYes
 	answerNo
 )
@@ -78,15 +79,11 @@ const (
 // answer asks a decider, or those of the node to which it is the alternative.
 func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
 	if len(decider.Of) == 0 {
-		if f.isIgnored(decider.From) {
-			return answerNone, nil
-		}
-		yes, err := decider.Ask(f.resultsFor(choice))
-		return map[bool]answer{false: answerNo, true: answerYes}[yes], err
+		return f.asked(choice, decider)
 	}
 	otherwise := answerNo
 	for i := range decider.Of {
-		said, err := f.answer(choice, &decider.Of[i])
+		said, err := f.asked(choice, &decider.Of[i])
 		if err != nil {
 			return answerNone, err
 		}
@@ -97,18 +94,62 @@ func (f *facts) answer(choice *flow.Choice, decider *flow.LinkDecider) (answer, 
 	return otherwise, nil
 }
 
+// asked asks one decider.
+func (f *facts) asked(choice *flow.Choice, decider *flow.LinkDecider) (answer, error) {
+	if f.allIgnored(decider) {
+		return answerNone, nil
+	}
+	found := flow.Found{Steps: f.resultsFor(choice)}
+	var err error
+	if found.Values, err = f.valuesFor(decider); err != nil {
+		return answerNone, err
+	}
+	yes, err := decider.Ask(found)
+	return map[bool]answer{false: answerNo, true: answerYes}[yes], err
+}
+
 // mayBeUndecided reports whether the recorded failure of a step can be that of a decider.
 func (f *facts) mayBeUndecided(step int) bool {
 	return !f.vertices[step].touched && slices.ContainsFunc(f.plan.Choices(), func(c flow.Choice) bool { return c.Target.First == step })
 }
 
-func (f *facts) isIgnored(steps flow.Steps) bool {
-	for step := steps.First; step < steps.End; step++ {
-		if f.vertices[step].phase != ignored {
+// allIgnored reports whether all steps whose results or values a decider takes were ignored.
+func (f *facts) allIgnored(decider *flow.LinkDecider) bool {
+	any := false
+	for _, from := range decider.From {
+		for step := from.First; step < from.End; step++ {
+			if any = true; f.vertices[step].phase != ignored {
+				return false
+			}
+		}
+	}
+	for i := range decider.Values {
+		step, ok := f.source(&decider.Values[i]).Provider()
+		if any = true; !ok || f.vertices[step].phase != ignored {
 			return false
 		}
 	}
-	return steps.First < steps.End
+	return any
+}
+
+// valuesFor are the values that a decider takes, by the names in its question. The error is about a
+// secret: its value is not known here, and a decision is recorded.
+func (f *facts) valuesFor(decider *flow.LinkDecider) (logbook.Values, error) {
+	values := make(logbook.Values, len(decider.Values))
+	for i := range decider.Values {
+		wire := &decider.Values[i]
+		value, ok := f.value(wire)
+		if !ok {
+			continue
+		}
+		if name, is := secretIn(f.source(wire), value); is {
+			return nil, flow.Fail(logbook.FailureArgument, fmt.Errorf("%.120q is a secret, which nothing is decided by", name))
+		}
+		if inner, err := flow.Inner(wire.Symbol, value, wire.Path); err == nil {
+			values[wire.Reference()] = inner
+		}
+	}
+	return values, nil
 }
 
 // resultsFor are the results that deciders see, in a map that they may keep.
@@ -126,9 +167,10 @@ func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 		}
 	}
 	for i := range choice.Deciders {
-		add(choice.Deciders[i].From)
-		for j := range choice.Deciders[i].Of {
-			add(choice.Deciders[i].Of[j].From)
+		for _, decider := range choice.Deciders[i].Leaves() {
+			for _, from := range decider.From {
+				add(from)
+			}
 		}
 	}
 	return results

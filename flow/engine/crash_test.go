@@ -133,6 +133,7 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 				graph.Link(children[j].Name(), children[i].Name(), w.drawDecider(rt, children[i])...)
 			}
 		}
+		w.drawQuestion(rt, graph, children[:i], children[i])
 	}
 	return graph
 }
@@ -221,6 +222,29 @@ func (w *world) drawDecider(rt *rapid.T, to flow.Node) []flow.LinkOption {
 	w.decides = w.decides || !answer
 	depth := flow.Depth(rapid.IntRange(0, 3).Draw(rt, "depth"))
 	return []flow.LinkOption{flow.Reaching(depth), flow.Decide("d", func(logbook.Values) (bool, error) { return answer, nil })}
+}
+
+// drawQuestion puts a question about values, and perhaps about an earlier child, before some nodes.
+func (w *world) drawQuestion(rt *rapid.T, graph *flow.Flow, earlier []flow.Node, to flow.Node) {
+	if !holdsSteps(to) || rapid.IntRange(0, 5).Draw(rt, "question") > 0 {
+		return
+	}
+	answer := rapid.Bool().Draw(rt, "answer")
+	w.decides = w.decides || !answer
+	question := flow.Question{Name: "q", Depth: flow.Depth(rapid.IntRange(0, 3).Draw(rt, "depth")), Values: []string{"input"}, Optional: []string{"nowhere"},
+		Decide: func(found flow.Found) (bool, error) {
+			if len(found.Values["input"]) == 0 {
+				return false, errors.New("the question was asked without its value")
+			}
+			return answer, nil
+		}}
+	if slices.ContainsFunc(earlier, func(node flow.Node) bool { return node.Name() == "s1" }) {
+		question.Optional = append(question.Optional, "rs1.1")
+	}
+	if len(earlier) > 0 && rapid.Bool().Draw(rt, "of a child") {
+		question.Steps = []string{earlier[0].Name()}
+	}
+	graph.Ask(to.Name(), question)
 }
 
 func holdsSteps(node flow.Node) bool {
@@ -314,6 +338,9 @@ func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	}
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts && !ignored
+	if w.count > 1 && rapid.IntRange(0, 3).Draw(rt, "inner value") == 0 { // the list is shorter in another round
+		options = append(options, flow.Optional("inner"), flow.Rebind(map[string]string{"inner": "rs1.1"}))
+	}
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
 		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
 	if task.repeatable || rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {

@@ -190,15 +190,15 @@ func (d *drawing) each(name string, depth int) flow.Node {
 func (d *drawing) join(name string) flow.Node {
 	d.has("join")
 	d.parallel = true
-	seen, symbol := len(d.gives), "j"+name
+	seen, symbol := d.gives, "j"+name
+	d.gives = nil // or a failure that is ignored could have a way left out
 	way := d.step()
 	graph := flow.Graph(name, way)
 	from, otherwise := "", rapid.Bool().Draw(d.rt, "otherwise")
 	var first *flow.Step
 	for range 2 {
-		d.also = symbol
+		d.also, d.gives = symbol, nil
 		to, taken := d.step(), rapid.Bool().Draw(d.rt, "taken")
-		d.gives = d.gives[:seen]
 		depth := flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth"))
 		if graph.Add(to); first != nil && otherwise {
 			d.has("otherwise")
@@ -215,8 +215,9 @@ func (d *drawing) join(name string) flow.Node {
 	if d.joined, d.from = []string{symbol}, from; from == "" {
 		d.has("no way is taken")
 	}
+	d.gives = seen
 	graph.Add(d.step())
-	d.gives = d.gives[:seen]
+	d.gives = seen
 	return graph
 }
 
@@ -234,6 +235,13 @@ func (d *drawing) links(graph *flow.Flow, children []flow.Node) *flow.Flow {
 				options = d.decider(from)
 			}
 			graph.Link(from.Name(), to.Name(), options...)
+		}
+		if holdsSteps(to) && d.oneIn(6, "question") {
+			yes := rapid.Bool().Draw(d.rt, "yes")
+			d.has(fmt.Sprintf("question says %t", yes))
+			d.notes = append(d.notes, fmt.Sprintf("question before %s: %t", to.Name(), yes))
+			graph.Ask(to.Name(), flow.Question{Name: "question", Values: []string{"input"}, Depth: flow.Depth(rapid.IntRange(0, 3).Draw(d.rt, "depth")),
+				Decide: func(found flow.Found) (bool, error) { return yes == (string(found.Values["input"]) == "1"), nil }})
 		}
 	}
 	return graph
@@ -479,6 +487,10 @@ func (d *drawing) arguments(a *actor) []flow.StepOption {
 			options = append(options, flow.Optional(symbol))
 		}
 	}
+	if d.oneIn(4, "inner value") {
+		d.has("inner value")
+		options = append(options, flow.Requires("inner"), flow.Rebind(map[string]string{"inner": "list.1"}))
+	}
 	if d.oneIn(4, "revert arguments") {
 		d.has("revert arguments")
 		options = append(options, flow.RevertRequires("list"))
@@ -716,6 +728,9 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 		} else if ok && !isOf(value, symbol) {
 			a.world.fault("step %s was given %s as %s", a.name, value, symbol)
 		}
+	}
+	if inner, ok := call.Arguments["inner"]; ok && string(inner) != "102" {
+		a.world.fault("step %s was given %s as an inner value", a.name, inner)
 	}
 	if call.Asked < a.asks {
 		return nil, flow.NotYet(flow.MinAsk)

@@ -82,7 +82,7 @@ var least = map[string]int{
 	"linear": 100, "unordered": 100, "graph": 100, "nested": 100, "empty flow": 50, "link": 60, "strict": 80,
 	"each": 80, "each in an each": 2, "each under a retry": 40, "turns": 20, "each begins again after its undo": 2,
 	"join": 30, "otherwise": 10, "no way is taken": 5, "gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
-	"requires another's result": 70, "optional": 100, "revert arguments": 90, "no revert": 90,
+	"requires another's result": 70, "optional": 100, "inner value": 90, "revert arguments": 90, "no revert": 90,
 	"decider says yes": 3, "decider says no": 6, "decider says later": 2, "decider says error": 2, "decider says panic": 2,
 	"depth all": 1, "depth flow": 1, "depth neighbors": 1, "depth atom": 1, "leaves task ignore": 1,
 	"retry: times": 50, "retry: for each": 45, "retry: parameterized": 20, "retry: own": 45, "retry: revert": 25, "retry: revert all": 25,

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/conductord/conductord/flow"
@@ -15,10 +16,10 @@ type says string
 
 func (s says) Execute(context.Context, *flow.Call) (any, error) { return string(s), nil }
 
-// shows is a task that returns its argument x.
-type shows struct{}
+// itself is a task that returns its argument x.
+type itself struct{}
 
-func (shows) Execute(_ context.Context, call *flow.Call) (any, error) {
+func (itself) Execute(_ context.Context, call *flow.Call) (any, error) {
 	return call.Arguments["x"], nil
 }
 
@@ -29,14 +30,31 @@ func ifEven(results logbook.Values) (bool, error) {
 // TestGatheredJoins: a list of values of which each comes from one of two steps, for the next step
 // and in the results that are read without the flow's code.
 func TestGatheredJoins(t *testing.T) {
-	body := flow.Graph("body", flow.NewStep("look", shows{}, flow.Requires("x")), flow.NewStep("even", says("even"), flow.Provides("kind")),
+	body := flow.Graph("body", flow.NewStep("look", itself{}, flow.Requires("x")), flow.NewStep("even", says("even"), flow.Provides("kind")),
 		flow.NewStep("other", says("odd"), flow.Provides("kind"))).
 		Link("look", "even", flow.Decide("even", ifEven)).
 		Link("look", "other", flow.Decide("odd", func(results logbook.Values) (bool, error) { even, err := ifEven(results); return !even, err }))
-	root := flow.Linear("f", flow.Each("each", "list", "x", body, flow.Gather("kind", "kinds")), flow.NewStep("last", shows{}, flow.Requires("x"), flow.Rebind(map[string]string{"x": "kinds"}), flow.Provides("shown")))
+	root := flow.Linear("f", flow.Each("each", "list", "x", body, flow.Gather("kind", "kinds")), flow.NewStep("last", itself{}, flow.Requires("x"), flow.Rebind(map[string]string{"x": "kinds"}), flow.Provides("shown")))
 	result, err := engine.RunLocal(t.Context(), root, logbook.Values{"list": json.RawMessage("[1,2,3,4]")})
 	if want := `["odd","even","odd","even"]`; err != nil || string(result.Values["shown"]) != want || string(result.Values["kinds"]) != want {
 		t.Errorf("got %s and %s, %v, want %s", result.Values["shown"], result.Values["kinds"], err, want)
+	}
+}
+
+// TestPathsIntoJoins: the path applies to the value of whichever step ran. If it leads nowhere, the
+// failure says why.
+func TestPathsIntoJoins(t *testing.T) {
+	for taken, want := range map[bool]string{true: "", false: `its argument "x" cannot be had: there is no "v.x": "v" is a list`} {
+		root := flow.Graph("f", gives("a", "1"), gives("b", `{"x":"of b"}`, flow.Provides("v")), gives("c", "[]", flow.Provides("v")),
+			flow.NewStep("d", itself{}, flow.Requires("x"), flow.Rebind(map[string]string{"x": "v.x"}), flow.Provides("shown"))).
+			Link("a", "b", flow.Decide("taken", func(logbook.Values) (bool, error) { return taken, nil })).Link("b", "c", flow.Otherwise())
+		result, err := engine.RunLocal(t.Context(), root, nil)
+		switch {
+		case want == "" && (err != nil || string(result.Values["shown"]) != `"of b"`):
+			t.Errorf("taken: it was given %s, %v", result.Values["shown"], err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("not taken: error %v, want %s", err, want)
+		}
 	}
 }
 

@@ -97,21 +97,32 @@ func (c *core) holdKeys(p permitSource) {
 	}
 }
 
-// keyOf is the concurrency key of a step with the values of its arguments.
-func (f *facts) keyOf(step int) string {
+// concurrencyKey is the concurrency key of a step with the values of its arguments. The error is
+// about a value that is absent; the step fails with it when it starts.
+func (f *facts) concurrencyKey(step int) (string, error) {
 	s := f.plan.Step(step)
-	key := s.ConcurrencyKey(func(argument string) (json.RawMessage, bool) {
+	return s.ConcurrencyKey(func(argument string) (json.RawMessage, bool) {
 		if value, ok := s.Injected(argument); ok {
 			return value, true
 		}
 		wires := f.plan.Arguments(step)
 		for i := range wires {
 			if wires[i].Name == argument {
-				return f.value(&wires[i])
+				value, ok := f.value(&wires[i])
+				if !ok || wires[i].Path == "" {
+					return value, ok
+				}
+				inner, err := f.inner(&wires[i], value)
+				return inner, err == nil
 			}
 		}
 		return nil, false
 	})
+}
+
+// keyOf is the concurrency key in the form that the pool knows.
+func (f *facts) keyOf(step int) string {
+	key, _ := f.concurrencyKey(step)
 	if key == "" {
 		return emptyKey // all its arguments are empty; the limit still applies
 	}

@@ -271,7 +271,7 @@ func TestConcurrencyKeys(t *testing.T) {
 		"disk": "disk", "disk-{host}": "disk-a", "{host}{n}": "a7", "l{list}": "l[1,2]", "{none}x": "x", "{host}/{host}": "a/a",
 	} {
 		step := act("a", fine, flow.Concurrency(key, 1))
-		if got := step.ConcurrencyKey(value); got != want {
+		if got, _ := step.ConcurrencyKey(value); got != want {
 			t.Errorf("%s: got %s, wanted %s", key, got, want)
 		}
 		if _, err := flow.Compile(flow.NewStep("a", rawTask(`1`), names, flow.Concurrency(key, flow.MaxConcurrency))); err != nil {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,11 +22,17 @@ const (
 )
 
 // Argv gives a handler arguments on its command line, to execute and to revert. An element can
-// name arguments of the step in braces, as in "--amount={amount}". A string is inserted as its
-// text, any other value as JSON. "{{" and "}}" are literal braces. An element that names an
-// absent argument is left out. A step that would put a secret on a command line fails, because
-// all users of the machine can read it.
+// name arguments of the step in braces, as in "--amount={amount}", and values inside them, as in
+// "{order.id}": see flow.CheckPath. A string is inserted as its text, any other value as JSON. "{{"
+// and "}}" are literal braces. An element that names an absent argument is left out. If an argument
+// lacks the inner value, the step fails with the kind logbook.FailureArgument, except as MayLack
+// says. A step that would put a secret on a command line fails, because all users of the machine
+// can read it.
 func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
+
+// MayLack names arguments that can lack the inner values that Argv names: such an element is left
+// out.
+func MayLack(arguments ...string) Option { return func(s *settings) { s.mayLack = arguments } }
 
 // CheckArgv refuses elements that cannot be on a command line, and elements that name an
 // argument that the step lacks.
@@ -35,8 +42,8 @@ func CheckArgv(elements []string, has func(argument string) bool) error {
 	}
 	var faults []error
 	for i, element := range elements {
-		_, err := expand(element, func(argument string) string {
-			if !has(argument) {
+		_, err := expand(element, func(reference string) string {
+			if argument, _ := flow.CutPath(reference, has); !has(argument) {
 				faults = append(faults, fmt.Errorf("%.80q is no argument of the step", argument))
 			}
 			return ""
@@ -88,17 +95,32 @@ func expand(element string, value func(argument string) string) (string, error) 
 }
 
 // arguments are the command line of a call.
-func arguments(elements []string, call *flow.Call) ([]string, error) {
+func arguments(elements, mayLack []string, call *flow.Call) ([]string, error) {
 	var argv []string
 	size := 0
+	known := func(name string) bool {
+		_, ok := call.Arguments[name]
+		return ok || slices.Contains(mayLack, name)
+	}
 	for i, element := range elements {
-		absent, secret := false, ""
-		text, err := expand(element, func(name string) string {
+		absent, secret, lacking := false, "", error(nil)
+		text, err := expand(element, func(reference string) string {
+			name, path := flow.CutPath(reference, known)
 			value, ok := call.Arguments[name]
 			if absent = absent || !ok; slices.Contains(call.Secrets, name) {
 				secret = name
 			}
-			return valueText(value)
+			if !ok {
+				return ""
+			}
+			inner, err := flow.Inner(name, value, path)
+			switch {
+			case err != nil && slices.Contains(mayLack, name):
+				absent = true
+			case err != nil:
+				lacking = fmt.Errorf("argv[%d] cannot be made: %w", i, err)
+			}
+			return valueText(inner)
 		})
 		if absent {
 			continue
@@ -107,7 +129,7 @@ func arguments(elements []string, call *flow.Call) ([]string, error) {
 			return nil, &logbook.Failure{Kind: logbook.FailureSecret, Permanent: true, Message: fmt.Sprintf(
 				"argv[%d] would show its argument %q, which holds a secret, to all users of the machine: take it out of argv; the handler reads it on stdin", i, secret)}
 		}
-		if err == nil {
+		if err = cmp.Or(err, lacking); err == nil {
 			err = checkArgument(i, text)
 		}
 		if size += len(text) + 1; err == nil && size > maxCommandLine {

@@ -21,6 +21,8 @@ func TestArgv(t *testing.T) {
 	arguments := logbook.Values{
 		"order": json.RawMessage(`"ü 7"`), "amount": json.RawMessage(`1.50`), "empty": json.RawMessage(`""`), "dash": json.RawMessage(`"-rf"`),
 		"list": json.RawMessage(`[1, true]`), "null": json.RawMessage(`null`), "nul": json.RawMessage(`"a\u0000b"`),
+		"parcel": json.RawMessage(`{"to": {"city": "Linz"}, "sizes": [3, null]}`), "extra": json.RawMessage(`{"note": "x"}`),
+		"dot.ted": json.RawMessage(`"exact"`), "dot": json.RawMessage(`{"ted": "inner", "other": 1}`),
 		"long": json.RawMessage(`"` + long + `"`), "longer": json.RawMessage(`"` + long + `x"`), "password": json.RawMessage(`"hunter2!"`),
 	}
 	rows := []struct {
@@ -39,6 +41,11 @@ func TestArgv(t *testing.T) {
 		{name: "JSON", argv: []string{"{list}", "{null}"}, want: `["[1,true]","null"]`},
 		{name: "braces", argv: []string{"{{{amount}}}"}, want: `["{1.50}"]`},
 		{name: "absent", argv: []string{"--tongue={tongue}", "x"}, want: `["x"]`},
+		{name: "inner values", argv: []string{"--to={parcel.to.city}", "{parcel.sizes.0}", "{parcel.sizes.1}"}, want: `["--to=Linz","3","null"]`},
+		{name: "names with dots", argv: []string{"{dot.ted}", "{dot.other}"}, want: `["exact","1"]`},
+		{name: "inner value of an optional argument", argv: []string{"{extra.note}", "--more={extra.more}", "{tongue.first}"}, want: `["x"]`},
+		{name: "inner value of a required argument", argv: []string{"{parcel.to.zip}"}, kind: logbook.FailureArgument,
+			message: `argv[0] cannot be made: there is no "parcel.to.zip": "parcel.to" is an object`},
 		{name: "NUL", argv: []string{"x", "{nul}"}, kind: logbook.FailureArgument, message: "argv[1] is invalid: it has a NUL byte"},
 		{name: "longest", argv: []string{"{long}"}, want: `["` + long + `"]`},
 		{name: "longest together", argv: []string{"{long}", "{long}", long[3:]}, want: `["` + long + `","` + long + `","` + long[3:] + `"]`},
@@ -46,13 +53,15 @@ func TestArgv(t *testing.T) {
 		{name: "too long together", argv: []string{"{long}", "{long}", "{long}"}, kind: logbook.FailureArgument, message: "argv is too large: 98307 bytes, and the limit is 98304"},
 		{name: "secret", argv: []string{"--password={password}"}, kind: logbook.FailureSecret,
 			message: `argv[0] would show its argument "password", which holds a secret, to all users of the machine`},
+		{name: "inside a secret", argv: []string{"{password.inner}"}, kind: logbook.FailureSecret,
+			message: `argv[0] would show its argument "password", which holds a secret, to all users of the machine`},
 	}
 	directory := t.TempDir()
 	install(t, directory, "show", showArgv)
 	set := open(t, directory)
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			task := set.Task("show", "show", handler.Argv(row.argv...))
+			task := set.Task("show", "show", handler.Argv(row.argv...), handler.MayLack("extra", "tongue"))
 			c := call(arguments)
 			c.Secrets = []string{"password"}
 			result, err := task.Execute(t.Context(), c)

@@ -55,6 +55,7 @@ type settings struct {
 	scratch  string
 	confined *confined
 	argv     []string
+	mayLack  []string // arguments
 }
 
 // Option configures how a handler is run.
@@ -145,7 +146,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot encode the arguments of the handler %s: %w", name, err))
 	}
-	argv, err := arguments(t.settings.argv, call)
+	argv, err := arguments(t.settings.argv, t.settings.mayLack, call)
 	if err != nil {
 		return nil, err
 	}

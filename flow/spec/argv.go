@@ -24,11 +24,13 @@ func (r *reader) argv(t *table, s *Step) []string {
 		elements = append(elements, element)
 	}
 	injected, _ := t.values["inject"].(map[string]any)
+	secrets := map[string]bool{} // reported
 	err := handler.CheckArgv(elements, func(argument string) bool {
 		_, required := s.Requires[argument]
 		_, optional := s.Optional[argument]
 		value, own := injected[argument]
-		if own && hasSecret(value) {
+		if own && !secrets[argument] && hasSecret(value) {
+			secrets[argument] = true
 			t.fault("argv", "%s holds a secret, and all users of a machine can read command lines; the handler reads it on stdin", quoted(argument))
 		}
 		return required || optional || own

@@ -211,15 +211,13 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 			graph.Link(before, steps[i].Name)
 		}
 		for n := range steps[i].When {
-			condition := &steps[i].When[n]
-			if condition.Otherwise != "" {
-				graph.Link(condition.Otherwise, steps[i].Name, flow.Otherwise(), flow.Reaching(depths[condition.Depth]))
-				continue
-			}
-			if from, found := holder(steps, nil, condition.Step); found {
-				graph.Link(steps[from].Name, steps[i].Name,
-					flow.Decide(condition.String(), condition.decider()), flow.Reaching(depths[condition.Depth]))
-			}
+			steps[i].When[n].put(graph, steps[i].Name, func(step string) (string, bool) {
+				from, found := holder(steps, nil, step)
+				if !found {
+					return "", false
+				}
+				return steps[from].Name, true
+			})
 		}
 	}
 	return graph
@@ -364,7 +362,7 @@ func (b *builder) task(s *Step) flow.Task {
 			b.faults = append(b.faults, fmt.Errorf("step %q: %w", s.Name, err))
 		}
 	}
-	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...))...)
+	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...), handler.MayLack(slices.Sorted(maps.Keys(s.Optional))...))...)
 }
 
 // absent replaces a handler if there is no handler set.

@@ -8,7 +8,7 @@ import (
 
 // Concurrency limits the parallel steps with one key in a daemon.
 type Concurrency struct {
-	Key   string `json:"key"` // can contain {argument}
+	Key   string `json:"key"` // can contain {argument} and {argument.field}
 	Limit int    `json:"limit"`
 	// ReleaseWhileWaiting releases the key while the step waits after "not yet".
 	ReleaseWhileWaiting bool `json:"release_while_waiting,omitempty"`
@@ -24,16 +24,26 @@ func (r *reader) concurrency(t *table, s *Step) *Concurrency {
 	if !inner.has("limit") {
 		inner.fault("limit", "missing; it is how many steps of the key run at once")
 	}
-	for _, argument := range placeholders(c.Key) {
-		_, required := s.Requires[argument]
-		_, optional := s.Optional[argument]
-		_, injected := s.Inject[argument]
-		if !required && !optional && !injected {
-			inner.fault("key", "%s is no argument of the step", quoted(argument))
-		}
-	}
+	s.checkTemplate(inner, "key", c.Key)
 	inner.rest()
 	return c
+}
+
+// checkTemplate checks that the references in braces are arguments of the step, or values inside
+// them.
+func (s *Step) checkTemplate(t *table, key, template string) {
+	for _, reference := range placeholders(template) {
+		if name, _ := flow.CutPath(reference, s.hasArgument); !s.hasArgument(name) {
+			t.fault(key, "%s is no argument of the step", quoted(reference))
+		}
+	}
+}
+
+func (s *Step) hasArgument(name string) bool {
+	_, required := s.Requires[name]
+	_, optional := s.Optional[name]
+	_, injected := s.Inject[name]
+	return required || optional || injected
 }
 
 // placeholders are the names in braces.

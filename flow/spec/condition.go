@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,19 +14,25 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Condition is a test of an earlier step's result. The set of tests is closed, because a document
-// has no code.
+// Condition is a test of an earlier step's result or of a value, or a combination of conditions. The
+// set of tests is closed, because a document has no code.
 //
-// A value is absent if its step was ignored, its result lacks the field, or it is null. Every
+// A value is absent if its step was ignored, it lacks the field, or it is null. Every
 // test but missing is false for an absent value. A value of the wrong type, such as a text for
 // over 100, fails the step with the condition: a meaningless answer must not decide.
 type Condition struct {
 	// Name is the condition's name for display.
 	Name string `json:"name,omitempty"`
-	// Step is the step whose result is tested. It is in the same graph, or in a flow of it.
+	// Step is the step whose result is tested: in the same graph, in a flow of it, or outside it and
+	// always earlier.
 	Step string `json:"step,omitempty"`
-	// Field is the path of the value in the result: names of fields and, in lists, indexes from
-	// 0, with dots between. Empty: the whole result.
+	// Input is the value to test, instead of a Step: a symbol, as the step could require it.
+	Input string `json:"input,omitempty"`
+	// All, Any and Not combine conditions, instead of a test.
+	All []Condition `json:"all,omitempty"`
+	Any []Condition `json:"any,omitempty"`
+	Not *Condition  `json:"not,omitempty"`
+	// Field is the path of the value in the result: see flow.CheckPath. Empty: the whole result.
 	Field string `json:"field,omitempty"`
 	// Failure is a path like Field, in the failure of a step that ignores it: kind, message, code or
 	// details.
@@ -72,10 +77,9 @@ const (
 	// maxPattern and maxProgram bound a regular expression, and maxSubject bounds the text to
 	// search. The loop that drives the flow evaluates conditions, and the product of the
 	// bounds limits the cost.
-	maxPattern = 200       // bytes
-	maxProgram = 2_000     // instructions
-	maxSubject = 16 << 10  // bytes
-	maxField   = 10 * 1000 // bytes; deeper than values can be
+	maxPattern = 200      // bytes
+	maxProgram = 2_000    // instructions
+	maxSubject = 16 << 10 // bytes
 )
 
 // depths are the names of the depths.
@@ -95,8 +99,19 @@ func (c *Condition) String() string {
 // maxWords keeps a condition readable, and its name within the limit of names.
 const maxWords = 80
 
-func (c *Condition) question() string {
-	words := c.Step
+// words are the condition as text, in parentheses if it combines others.
+func (c *Condition) words() string {
+	switch {
+	case c.Not != nil:
+		return "not " + c.Not.words()
+	case len(c.All)+len(c.Any) > 0:
+		parts := make([]string, 0, len(c.All)+len(c.Any))
+		for _, part := range slices.Concat(c.All, c.Any) {
+			parts = append(parts, part.words())
+		}
+		return "(" + strings.Join(parts, map[bool]string{true: " and ", false: " or "}[len(c.All) > 0]) + ")"
+	}
+	words := c.Step + c.Input
 	switch {
 	case c.Failed != nil && *c.Failed:
 		words += " has failed"
@@ -113,35 +128,129 @@ func (c *Condition) question() string {
 	if len(c.Value) > 0 {
 		words += " " + string(c.Value)
 	}
-	words = strings.Map(func(r rune) rune {
+	return words
+}
+
+func (c *Condition) question() string {
+	words := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return utf8.RuneError // control characters are refused in names
 		}
 		return r
-	}, words)
+	}, c.words())
 	if runes := []rune(words); len(runes) > maxWords {
 		words = string(runes[:maxWords-1]) + "…"
 	}
 	return words
 }
 
-// decider is the condition as a decider of a graph.
-func (c *Condition) decider() flow.Decider {
-	return func(results logbook.Values) (bool, error) {
-		yes, err := c.ask(results)
-		if err != nil {
-			return false, flow.Permanent(flow.Fail(logbook.FailureArgument, fmt.Errorf("cannot say whether %s: %w", c.question(), err)))
+// eachTest visits the tests of the condition.
+func (c *Condition) eachTest(visit func(test *Condition)) {
+	switch {
+	case c.Not != nil:
+		c.Not.eachTest(visit)
+	case len(c.All)+len(c.Any) > 0:
+		for i := range c.All {
+			c.All[i].eachTest(visit)
 		}
-		return yes, nil
+		for i := range c.Any {
+			c.Any[i].eachTest(visit)
+		}
+	default:
+		visit(c)
 	}
 }
 
-func (c *Condition) ask(results logbook.Values) (bool, error) {
+// tests are the tests of several conditions.
+func testsOf(conditions []Condition) []*Condition {
+	var found []*Condition
+	for i := range conditions {
+		conditions[i].eachTest(func(test *Condition) { found = append(found, test) })
+	}
+	return found
+}
+
+// copied is the condition with copies of all conditions in it, changed.
+func (c Condition) copied(change func(*Condition)) Condition {
+	c.All, c.Any = slices.Clone(c.All), slices.Clone(c.Any)
+	for i := range c.All {
+		c.All[i] = c.All[i].copied(change)
+	}
+	for i := range c.Any {
+		c.Any[i] = c.Any[i].copied(change)
+	}
+	if c.Not != nil {
+		inner := c.Not.copied(change)
+		c.Not = &inner
+	}
+	change(&c)
+	return c
+}
+
+// put puts the condition before a child of a graph. node returns the child that holds a step; it
+// returns false for a step outside the graph.
+func (c *Condition) put(graph *flow.Flow, child string, node func(step string) (string, bool)) {
+	depth := depths[c.Depth]
+	if c.Otherwise != "" {
+		graph.Link(c.Otherwise, child, flow.Otherwise(), flow.Reaching(depth))
+		return
+	}
+	if c.Step != "" {
+		if from, inGraph := node(c.Step); inGraph {
+			graph.Link(from, child, flow.Reaching(depth),
+				flow.Decide(c.String(), func(results logbook.Values) (bool, error) { return c.decide(flow.Found{Steps: results}) }))
+			return
+		}
+	}
+	question := flow.Question{Name: c.String(), Depth: depth, Decide: c.decide}
+	c.eachTest(func(test *Condition) {
+		from, inGraph := node(test.Step)
+		switch {
+		case test.Input != "" && (test.Is == Exists || test.Is == Missing):
+			question.Optional = append(question.Optional, test.Input)
+		case test.Input != "":
+			question.Values = append(question.Values, test.Input)
+		case inGraph:
+			question.Steps = append(question.Steps, from)
+		default:
+			question.Steps = append(question.Steps, test.Step)
+		}
+	})
+	graph.Ask(child, question)
+}
+
+func (c *Condition) decide(found flow.Found) (bool, error) {
+	yes, err := c.ask(found)
+	if err != nil {
+		return false, flow.Permanent(flow.Fail(logbook.FailureArgument, fmt.Errorf("cannot say whether %s: %w", c.question(), err)))
+	}
+	return yes, nil
+}
+
+// ask evaluates the condition, and conditions in it until one decides.
+func (c *Condition) ask(found flow.Found) (bool, error) {
+	if c.Not != nil {
+		yes, err := c.Not.ask(found)
+		return !yes && err == nil, err
+	}
+	if parts := slices.Concat(c.All, c.Any); len(parts) > 0 {
+		decisive := len(c.Any) > 0
+		for i := range parts {
+			if yes, err := parts[i].ask(found); err != nil || yes == decisive {
+				return yes && err == nil, err
+			}
+		}
+		return !decisive, nil
+	}
+	return c.test(found)
+}
+
+func (c *Condition) test(found flow.Found) (bool, error) {
 	if c.Failed != nil {
-		_, failed := results[flow.FailureName(c.Step)]
+		_, failed := found.Steps[flow.FailureName(c.Step)]
 		return failed == *c.Failed, nil
 	}
-	value, err := c.find(results)
+	value, err := c.find(found)
 	if err != nil {
 		return false, err
 	}
@@ -186,33 +295,22 @@ func (c *Condition) ask(results logbook.Values) (bool, error) {
 }
 
 // find follows the path to the value; nil if there is none.
-func (c *Condition) find(results logbook.Values) (any, error) {
-	result, path := results[c.Step], c.Field
-	if c.Failure != "" {
-		result, path = results[flow.FailureName(c.Step)], c.Failure
+func (c *Condition) find(found flow.Found) (any, error) {
+	result, path := found.Steps[c.Step], c.Field
+	switch {
+	case c.Input != "":
+		result = found.Values[c.Input]
+	case c.Failure != "":
+		result, path = found.Steps[flow.FailureName(c.Step)], c.Failure
 	}
 	if len(result) == 0 {
 		return nil, nil
 	}
-	value, err := logbook.DecodeJSON(result)
-	if err != nil || path == "" {
-		return value, err
+	inner, err := flow.Inner(c.Step, result, path)
+	if err != nil {
+		return nil, nil
 	}
-	for _, part := range strings.Split(path, ".") {
-		switch inner := value.(type) {
-		case map[string]any:
-			value = inner[part]
-		case []any:
-			place, err := strconv.Atoi(part)
-			if err != nil || place < 0 || place >= len(inner) {
-				return nil, nil
-			}
-			value = inner[place]
-		default:
-			return nil, nil
-		}
-	}
-	return value, nil
+	return logbook.DecodeJSON(inner)
 }
 
 func (c *Condition) matches(value any) (bool, error) {

@@ -33,6 +33,11 @@
 //	on_failure = "ignore"          # the flow continues after a permanent failure
 //	default  = []                  # the result then
 //
+// A symbol can lead to a value inside another one, by fields and indexes: see flow.Rebind. Braces in
+// argv, worker_labels and a concurrency key can do the same with an argument.
+//
+//	requires = {price = "order.items.0.price"}
+//
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
 // when, retry, on_takeover, on_failure and steps, and nothing else.
 //
@@ -51,6 +56,7 @@
 // closed, because a document has no code: see Condition.
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
+//	when = {any = [{input = "env", is = "equals", value = "prod"}, {not = {step = "check", is = "exists"}}]}
 //
 // A nested flow can run once for each element of a list:
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/internal/meant"
@@ -41,7 +42,7 @@ func (c *scale) weigh(steps []Step) weight {
 	var all weight
 	for i := range steps {
 		s := &steps[i]
-		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(s.When) + len(s.Provides.symbols()) + len(s.Each.provided())}
+		one := weight{steps: 1, ports: 1 + len(s.Requires) + len(s.Optional) + len(s.Inject) + len(s.After) + len(testsOf(s.When)) + len(s.Provides.symbols()) + len(s.Each.provided())}
 		switch {
 		case s.Flow != "":
 			inner := c.part(s.Flow)
@@ -97,8 +98,18 @@ type expander struct {
 	faults   *faults
 	provided map[string]map[string]bool // by part, the values that it provides to its own steps
 
-	names []expandedName
-	told  map[withFault]bool
+	names   []expandedName
+	unnamed []unnamed
+	told    map[withFault]bool
+}
+
+// unnamed is an argument in the list form, which cannot lead to an inner value: the argument would
+// have no name of its own.
+type unnamed struct {
+	where  string
+	symbol string           // as written
+	made   string           // expanded
+	at     tomlpos.Position // of the step
 }
 
 // expandedName is the name of a step of a part, and the use that made it.
@@ -143,16 +154,21 @@ func (x *expander) step(s *Step, in scope) Step {
 	}
 	made.When = slices.Clone(s.When)
 	for i := range made.When {
-		if when := &made.When[i]; when.Otherwise != "" {
-			when.Otherwise = in.prefix + when.Otherwise
-		} else {
-			when.Step = in.prefix + when.Step
-		}
+		made.When[i] = made.When[i].copied(func(test *Condition) {
+			if test.Step != "" {
+				test.Step = in.prefix + test.Step
+			}
+			if test.Otherwise != "" {
+				test.Otherwise = in.prefix + test.Otherwise
+			}
+			test.Input = in.symbol(test.Input)
+		})
 	}
 	made.Requires, made.Optional = in.arguments(s.Requires), in.arguments(s.Optional)
 	made.Provides = in.provides(s.Provides)
 	made.Rounds, made.Each = x.rounds(s.Rounds, in), in.each(s.Each)
 	x.checkSymbols(&made, in)
+	x.noteUnnamed(s, &made, in)
 	switch {
 	case len(made.Name) > logbook.MaxLimits.Name: // a fault, and all within would be one
 	case s.Flow != "":
@@ -189,12 +205,19 @@ func (x *expander) inside(s *Step, part *Part, in scope, spoken map[string]bool)
 		places: part.places,
 		outer:  outer,
 		rename: func(symbol string) string {
-			spoken[symbol] = true
-			if called, ok := s.With[symbol]; ok {
-				return in.symbol(called)
+			name, path := flow.CutPath(symbol, func(name string) bool {
+				_, renamed := s.With[name]
+				return renamed || own[name]
+			})
+			spoken[name] = true
+			if path != "" {
+				path = "." + path
 			}
-			if own[symbol] {
-				return in.symbol(s.Name + "." + symbol)
+			if called, ok := s.With[name]; ok {
+				return in.symbol(called) + path
+			}
+			if own[name] {
+				return in.symbol(s.Name+"."+name) + path
 			}
 			return in.symbol(symbol)
 		},
@@ -315,6 +338,66 @@ func (x *expander) checkSymbols(made *Step, in scope) {
 	}
 }
 
+// noteUnnamed remembers the arguments in the list form whose names have dots.
+func (x *expander) noteUnnamed(s, made *Step, in scope) {
+	for _, list := range []struct {
+		key         string
+		given, made Arguments
+	}{{"requires", s.Requires, made.Requires}, {"optional", s.Optional, made.Optional}} {
+		for _, name := range slices.Sorted(maps.Keys(list.given)) {
+			if list.given[name] == name && strings.Contains(name, ".") {
+				x.unnamed = append(x.unnamed, unnamed{where: "step " + quoted(s.Name) + ", " + list.key, symbol: name, made: list.made[name], at: in.places[s.Name]})
+			}
+		}
+	}
+}
+
+// checkUnnamed refuses inner values in the list form.
+func (x *expander) checkUnnamed() {
+	if len(x.unnamed) == 0 {
+		return
+	}
+	known := map[string]bool{}
+	for _, symbol := range x.document.Symbols() {
+		known[symbol] = true
+	}
+	if retry := x.document.Retry; retry != nil {
+		known[retry.Provides] = true
+	}
+	eachStep(x.document.expanded, func(s *Step) {
+		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
+			known[symbol] = true
+		}
+		if s.OnFailure == ignoreFailure {
+			known[flow.FailureName(s.Name)] = true
+		}
+		if s.Rounds != nil {
+			known[s.Rounds.Provides] = true
+		}
+	})
+	for _, u := range x.unnamed {
+		name, path := flow.CutPath(u.made, func(name string) bool { return known[name] })
+		fault := withFault{u.where, u.at, u.symbol}
+		if path == "" || x.told[fault] {
+			continue
+		}
+		x.told[fault] = true
+		x.faults.note(u.at, Fault{Where: u.where, Reason: fmt.Sprintf("%s is a value inside %s, and the argument needs a name: %s = {%s = %q}",
+			quoted(u.symbol), quoted(name), u.where[strings.LastIndex(u.where, " ")+1:], fieldOf(path), u.symbol)})
+	}
+}
+
+// fieldOf suggests a name for a value: the last field of its path.
+func fieldOf(path string) string {
+	parts := strings.Split(path, ".")
+	for i := len(parts) - 1; i >= 0; i-- {
+		if strings.Trim(parts[i], "0123456789") != "" {
+			return parts[i]
+		}
+	}
+	return "value"
+}
+
 func prefixed(prefix string, names []string) []string {
 	if prefix == "" {
 		return names
@@ -334,6 +417,7 @@ func (x *expander) note(name string, in scope) {
 // It notes their positions.
 func (x *expander) check() {
 	d := x.document
+	x.checkUnnamed()
 	for _, made := range x.names {
 		if !made.foreign {
 			continue

@@ -3,8 +3,10 @@ package spec_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/logbook"
 )
@@ -41,8 +43,14 @@ func TestConditionsOfFailures(t *testing.T) {
 		{`"failure": "code", "is": "over", "value": 70`, true, false},
 		{`"failure": "details.at.0", "is": "equals", "value": 3`, true, false},
 		{`"field": "kind", "is": "equals", "value": "a default"`, true, false},
+		{`"not": {"step": "check", "failed": true}`, false, true},
+		{`"all": [{"step": "check", "failed": true}, {"step": "check", "failure": "code", "is": "under", "value": 70}]`, false, false},
+		{`"any": [{"step": "check", "failed": false}, {"step": "check", "failure": "kind", "is": "equals", "value": "timeout"}]`, true, true},
 	} {
-		text := `{"name": "x", "steps": [{"name": "check", "on_failure": "ignore"}, {"name": "then", "when": {"step": "check", ` + row.condition + `}}]}`
+		if !strings.Contains(row.condition, "{") {
+			row.condition = `"step": "check", ` + row.condition
+		}
+		text := `{"name": "x", "steps": [{"name": "check", "on_failure": "ignore"}, {"name": "then", "when": {` + row.condition + `}}]}`
 		document, err := spec.Parse([]byte(text), "condition.json")
 		if err != nil {
 			t.Fatal(err)
@@ -52,8 +60,8 @@ func TestConditionsOfFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := plan.Choices()[0].Deciders[0].Ask
-		first, err := ask(failed)
-		second, errToo := ask(logbook.Values{"check": json.RawMessage(`{}`)})
+		first, err := ask(flow.Found{Steps: failed})
+		second, errToo := ask(flow.Found{Steps: logbook.Values{"check": json.RawMessage(`{}`)}})
 		if err != nil || errToo != nil || first != row.failed || second != row.passed {
 			t.Errorf("%s: %v and %v (%v, %v), want %v and %v", row.condition, first, second, err, errToo, row.failed, row.passed)
 		}

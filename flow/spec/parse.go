@@ -57,6 +57,7 @@ type reader struct {
 	named  map[string]tomlpos.Position // all steps, flows and retries so far, of the document or of a part
 	flows  map[string]Part
 	steps  int
+	level  *level   // the flow that is read
 	later  []func() // checks that need the whole document
 }
 
@@ -109,6 +110,9 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 	}
 	var steps []Step
 	var places []*table
+	here := &level{around: r.level}
+	r.level = here
+	defer func() { r.level = here.around }()
 	for i, values := range tables {
 		where := fmt.Sprintf("step %d", i+1)
 		if name, ok := values["name"].(string); ok && name != "" {
@@ -121,7 +125,8 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 		places = append(places, place)
 	}
 	r.checkAfter(steps, places, pattern)
-	r.later = append(r.later, func() { r.checkConditions(steps, places, pattern) })
+	here.steps = steps
+	r.later = append(r.later, func() { r.checkConditions(here, places, pattern) })
 	return steps
 }
 
@@ -212,6 +217,9 @@ func (r *reader) work(t *table, s *Step) {
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
 	s.Concurrency = r.concurrency(t, s)
+	for _, label := range s.WorkerLabels {
+		s.checkTemplate(t, "worker_labels", label)
+	}
 	s.Priority = t.integer("priority", -flow.MaxPriority, flow.MaxPriority)
 	r.ignored(t, s)
 	if s.Version = t.text("version"); s.Version != "" {

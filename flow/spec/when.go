@@ -23,7 +23,7 @@ func (r *reader) conditions(t *table) []Condition {
 		return nil
 	}
 	if values, ok := t.values["when"].(map[string]any); ok {
-		return []Condition{r.condition(newTable(r.faults, t.pathOf("when"), t.where+", when", values))}
+		return r.counted(t, []Condition{r.condition(newTable(r.faults, t.pathOf("when"), t.where+", when", values), true)})
 	}
 	tables := t.tables("when")
 	if t.failed("when") {
@@ -33,13 +33,26 @@ func (r *reader) conditions(t *table) []Condition {
 		t.fault("when", "%d conditions are not between 1 and %d", len(tables), MaxConditions)
 		return nil
 	}
+	return r.counted(t, r.listed(t, "when", tables, true))
+}
+
+// counted refuses too many conditions in others.
+func (r *reader) counted(t *table, conditions []Condition) []Condition {
+	if n := len(testsOf(conditions)); n > MaxConditions {
+		t.fault("when", "%d conditions are not between 1 and %d", n, MaxConditions)
+	}
+	return conditions
+}
+
+// listed reads a list of conditions.
+func (r *reader) listed(t *table, key string, tables []map[string]any, outermost bool) []Condition {
 	var conditions []Condition
 	for i, values := range tables {
 		if values == nil {
 			continue // not a table: a fault already
 		}
-		key := fmt.Sprintf("when[%d]", i)
-		conditions = append(conditions, r.condition(newTable(r.faults, t.pathOf(key), t.where+", "+key, values)))
+		key := fmt.Sprintf("%s[%d]", key, i)
+		conditions = append(conditions, r.condition(newTable(r.faults, t.pathOf(key), t.where+", "+key, values), outermost))
 	}
 	return conditions
 }
@@ -55,7 +68,7 @@ func depthOf(t *table) string {
 func (r *reader) alternative(t *table) Condition {
 	c := Condition{Otherwise: r.name(t, "otherwise"), Depth: depthOf(t)}
 	t.elsewhere = map[string]string{}
-	for _, key := range []string{"name", "step", "field", "is", "value"} {
+	for _, key := range []string{"name", "step", "input", "all", "any", "not", "field", "failed", "failure", "is", "value"} {
 		t.elsewhere[key] = "otherwise has the conditions of the other step"
 	}
 	t.rest()
@@ -75,38 +88,102 @@ func checkAlternative(steps []Step, place *table, at int, c *Condition) {
 	}
 }
 
-func (r *reader) condition(t *table) Condition {
-	if t.has("otherwise") {
-		return r.alternative(t)
+// subjects are the keys of a condition of which it has one.
+var subjects = []string{"step", "input", "all", "any", "not"}
+
+// condition reads a condition. Only the outermost one has a name and a depth, or is an alternative.
+func (r *reader) condition(t *table, outermost bool) Condition {
+	var c Condition
+	if outermost {
+		if t.has("otherwise") {
+			return r.alternative(t)
+		}
+		c.Name, c.Depth = t.text("name"), depthOf(t)
+		if t.has("name") && !t.failed("name") {
+			r.checkSymbol(t, "name", c.Name)
+		}
 	}
-	c := Condition{
-		Name:  t.text("name"),
-		Step:  r.name(t, "step"),
-		Field: t.text("field"),
-		Is:    Test(t.choice("is", tests)),
-		Depth: depthOf(t),
+	given := slices.DeleteFunc(slices.Clone(subjects), func(key string) bool { return !t.has(key) })
+	if len(given) > 1 {
+		t.fault(given[1], "a condition has one of %s, and this has %s already", strings.Join(subjects, ", "), given[0])
 	}
-	r.askedOfFailure(t, &c)
-	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
-		t.fault("is", "missing; it says what is asked, such as equals or over")
+	t.elsewhere = map[string]string{}
+	if len(given) == 0 {
+		known := subjects
+		if outermost {
+			known = append(slices.Clone(known), "otherwise")
+		}
+		if _, alternative := t.values["otherwise"]; !alternative {
+			t.fault("", "it asks nothing; give it one of %s", strings.Join(known, ", "))
+		}
+		given = []string{""}
 	}
-	if t.has("name") && !t.failed("name") {
-		r.checkSymbol(t, "name", c.Name)
+	switch subject := given[0]; subject {
+	case "":
+	case "step", "input":
+		r.test(t, &c, subject)
+	case "not":
+		if inner := t.inner("not"); inner != nil {
+			not := r.condition(inner, false)
+			c.Not = &not
+		}
+	default:
+		tables := t.tables(subject)
+		if len(tables) == 0 && !t.failed(subject) {
+			t.fault(subject, "empty; list the conditions")
+		}
+		if list := r.listed(t, subject, tables, false); subject == "all" {
+			c.All = list
+		} else {
+			c.Any = list
+		}
 	}
-	if t.has("field") && !t.failed("field") {
-		r.checkField(t, "field", c.Field)
+	switch {
+	case c.Input != "":
+		t.elsewhere["field"] = "write the path behind the name: input = \"order.total\""
+		t.elsewhere["failed"] = "it belongs to a condition with step"
+		t.elsewhere["failure"] = "write the failure as a value: input = \"pay.failure.kind\""
+	case c.Step == "":
+		for _, key := range []string{"field", "failed", "failure"} {
+			t.elsewhere[key] = "it belongs to a condition with step"
+		}
+		for _, key := range []string{"is", "value"} {
+			t.elsewhere[key] = "it belongs to a condition with step or input"
+		}
 	}
-	r.compared(t, &c)
+	if !outermost {
+		t.elsewhere["name"], t.elsewhere["depth"] = "it belongs to the condition around this one", "it belongs to the condition around this one"
+		t.elsewhere["otherwise"] = "it is a condition of its own, and not part of another"
+	}
 	t.rest()
 	return c
 }
 
+// test reads a condition on a step or an input.
+func (r *reader) test(t *table, c *Condition, subject string) {
+	if subject == "input" {
+		c.Input = r.name(t, "input")
+	} else {
+		c.Step = r.name(t, "step")
+		if c.Field = t.text("field"); t.has("field") && !t.failed("field") {
+			r.checkField(t, "field", c.Field)
+		}
+	}
+	c.Is = Test(t.choice("is", tests))
+	if subject == "step" {
+		r.askedOfFailure(t, c)
+	}
+	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
+		t.fault("is", "missing; it says what is asked, such as equals or over")
+	}
+	r.compared(t, c)
+}
+
 func (r *reader) checkField(t *table, key, field string) {
-	switch {
-	case field == "":
+	if field == "" {
 		t.fault(key, "empty; leave it out to ask about the whole result")
-	case len(field) > maxField:
-		t.fault(key, "%d bytes, and the limit is %d", len(field), maxField)
+	} else if err := flow.CheckPath(field); err != nil {
+		t.fault(key, "%v", err)
 	}
 }
 
@@ -219,8 +296,15 @@ func unfitPattern(value any) string {
 	return ""
 }
 
+// level are the steps of one flow, and the level around it: nil for a document or a part.
+type level struct {
+	steps  []Step
+	around *level
+}
+
 // checkConditions checks the steps that the conditions of one flow name.
-func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern) {
+func (r *reader) checkConditions(at *level, places []*table, pattern Pattern) {
+	steps := at.steps
 	for i := range steps {
 		if len(steps[i].When) == 0 {
 			continue
@@ -229,27 +313,40 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 			places[i].fault("when", "only steps of a graph have conditions, and this flow is %s", pattern)
 			continue
 		}
-		for _, c := range steps[i].When {
+		for _, c := range testsOf(steps[i].When) {
 			if c.Otherwise != "" {
-				checkAlternative(steps, places[i], i, &c)
+				checkAlternative(steps, places[i], i, c)
 			}
 			if c.Step == "" {
 				continue
 			}
+			step := r.asked(at, c.Step)
 			switch child, found := holder(steps, r.flows, c.Step); {
 			case found && child == i:
 				places[i].fault("when", "a step cannot ask itself")
-			case !found && isEach(steps, c.Step):
-				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
-			case !found && isFlow(steps, c.Step):
-				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
-			case found && (c.Failed != nil || c.Failure != "") && asked(steps, r.flows, c.Step).OnFailure != ignoreFailure:
+			case step != nil && (c.Failed != nil || c.Failure != "") && step.OnFailure != ignoreFailure:
 				places[i].fault("when", "a failure of step %s is not ignored, so no later step can ask about it; add on_failure = \"ignore\" to that step", quoted(c.Step))
-			case !found:
-				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
+			case step != nil:
+			case isEach(steps, c.Step):
+				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
+			case isFlow(steps, c.Step):
+				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
+			default:
+				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it or around it; input asks for a value%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
 			}
 		}
 	}
+}
+
+// asked is the step with a given name in a flow or in the flows around it; nil if there is none. Compile
+// checks that a step around the flow comes first.
+func (r *reader) asked(at *level, name string) *Step {
+	for ; at != nil; at = at.around {
+		if _, found := holder(at.steps, r.flows, name); found {
+			return asked(at.steps, r.flows, name)
+		}
+	}
+	return nil
 }
 
 // holder is the index of the step with a given name, or of the nested flow that contains that

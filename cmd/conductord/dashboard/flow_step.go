@@ -207,6 +207,7 @@ func (v *visit) planned(d *flowData, s *stepData) {
 				value = fieldOf(atom, source.Field)
 			}
 		}
+		value, _ = flow.Inner(wire.Symbol, value, wire.Path)
 		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), v.bound(maxResult))})
 	}
 }

@@ -80,15 +80,24 @@ func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jo
 // warnOfUntaken warns of values that no step takes: their names may be misspelt. The job keeps these values.
 func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, given logbook.Values) {
 	known := document.Symbols()
-	for step := range plan.Len() {
-		for _, wire := range slices.Concat(plan.Arguments(step), plan.RevertArguments(step)) {
+	take := func(wires []flow.Wire) {
+		for _, wire := range wires {
 			if wire.From == flow.FromNowhere { // optional
 				known = append(known, wire.Symbol)
 			}
 		}
 	}
+	for step := range plan.Len() {
+		take(slices.Concat(plan.Arguments(step), plan.RevertArguments(step)))
+	}
+	for _, choice := range plan.Choices() {
+		for i := range choice.Deciders {
+			take(choice.Deciders[i].Values)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(known, name) {
+		// An unknown symbol can lead to a value inside this one.
+		if !slices.ContainsFunc(known, func(symbol string) bool { return symbol == name || strings.HasPrefix(symbol, name+".") }) {
 			p.Note("warning: no step of the flow takes the value %q%s", name, meant.Hint(name, known))
 		}
 	}

@@ -206,7 +206,7 @@ func TestFlowWarnsOfOmissions(t *testing.T) {
 // A value whose name no step takes may be misspelt. The job keeps it anyway.
 func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 	text := "name = \"f\"\ninputs = [\"guest\"]\nstore = {room = 1}\n" +
-		"[[steps]]\nname = \"a\"\nrequires = [\"guest\", \"room\"]\noptional = [\"language\"]\nprovides = \"greeting\"\n"
+		"[[steps]]\nname = \"a\"\nrequires = [\"guest\", \"room\"]\noptional = {language = \"language\", tier = \"member.tier\"}\nprovides = \"greeting\"\nwhen = {input = \"season\", is = \"missing\"}\n"
 	path := filepath.Join(t.TempDir(), "f.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -215,6 +215,8 @@ func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
 	for _, row := range []struct{ set, want string }{
 		{"room=2", ""},
 		{"language=en", ""},
+		{"member={}", ""},
+		{"season=high", ""},
 		{"langage=en", `warning: no step of the flow takes the value "langage"; did you mean "language"?` + "\n"},
 		{"greeting=x", `warning: no step of the flow takes the value "greeting"` + "\n"},
 	} {

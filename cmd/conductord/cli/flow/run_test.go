@@ -17,6 +17,25 @@ import (
 func TestFlowRun(t *testing.T) {
 	cluster := clitest.Open(t)
 	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", clitest.Examples+"hello.toml", "--set", "guest=Ann"), 0, "ID\n", "")
+	paths := filepath.Join(t.TempDir(), "paths.toml")
+	write := func(requires string) {
+		text := "name = \"paths\"\n[store]\norder = {id = \"o1\"}\n[[steps]]\nname = \"bill\"\nargv = [\"{id}\"]\nrequires = " + requires + "\n"
+		if err := os.WriteFile(paths, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{id = "order.id"}`)
+	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
+	write(`["order.id"]`)
+	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is no argument") {
+		t.Errorf("a path in the list form: %+v", listed)
+	}
+	write(`{id = "order.id"}` + "\nwhen = {any = [{input = \"order.id\", is = \"equals\", value = \"o1\"}, {not = {input = \"order.id\", is = \"exists\"}}]}")
+	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
+	write(`{id = "order.id"}` + "\nwhen = {input = \"env\", is = \"equals\", value = \"prod\"}")
+	if asked := clitest.Run(t, cluster, "flow", "run", paths); asked.Code != cli.ExitUsage || !strings.Contains(asked.Err, `step "bill" asks for "env"`) {
+		t.Errorf("a condition on a value that nobody has: %+v", asked)
+	}
 	missing := clitest.Run(t, cluster, "flow", "run", clitest.Needy(t))
 	if missing.Code != cli.ExitUsage || !strings.Contains(missing.Err, "guest") {
 		t.Errorf("without an input: %+v", missing)
