@@ -92,7 +92,7 @@ func (a *auditor) inTurn(turns *flow.Turns) {
 			begun = begun || state != logbook.AtomPending
 			done = done && (state == logbook.AtomSuccess || state == logbook.AtomIgnored || a.atoms[step].ignored)
 			reverting = reverting || state == logbook.AtomReverting
-			undone = undone || state == logbook.AtomReverted
+			undone = undone || state == logbook.AtomReverted || state == logbook.AtomRevertFailure
 		}
 		if _, tolerant := a.plan.ElementOf(turn.Steps.First); begun && !done && !tolerant {
 			running++

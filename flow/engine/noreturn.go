@@ -32,7 +32,7 @@ func (v *vertex) mayHaveSucceeded() bool {
 	switch v.phase {
 	case succeeded, left, executing:
 		return true
-	case waiting, failed, tolerated:
+	case waiting, failed:
 		return v.attempt != nil || v.touched && v.failure != nil && unknownOutcomes[v.failure.Kind]
 	}
 	return false
