@@ -40,7 +40,7 @@ import (
 
 const (
 	mainPackage = "github.com/conductord/conductord/cmd/conductord"
-	// floorMode is how this program starts itself as a process of the floor.
+	// floorMode is the argument with which this program starts itself as a process of the floor.
 	floorMode = "floor"
 )
 

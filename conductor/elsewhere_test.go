@@ -54,7 +54,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		lacks := running(t, here)
 		job := post(t, c, "rare", nil)
 		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) >= 2 })
-		lacks.Pause() // or it may win the job again and again, and each time the delay doubles
+		lacks.Pause() // otherwise it can win the job again, and the delay doubles each time
 		close(release)
 		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Failures != 0 {
 			t.Errorf("the job is %s %q after %d failures: %s", got.State, got.Outcome, got.Failures, got.Reason)
@@ -68,8 +68,8 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 	})
 }
 
-// TestFlowsThatADrainedOneCanBuild: a job waits for a conductor that is drained,
-// if no other could build its flow, and says so to who asks why.
+// TestFlowsThatADrainedOneCanBuild: if only a drained conductor could build a job's flow, the job
+// waits for it, and its explanation says so.
 func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

@@ -70,8 +70,8 @@ func TestDecidingAboutWaitingJobs(t *testing.T) {
 	}
 }
 
-// errand is a flow whose second step is done an hour after it was begun; undoing
-// it may take another hour.
+// errand is a flow whose second step ends an hour after its start. With slowly, its revert takes
+// another hour.
 func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	later := func(ctx context.Context, what string, wait bool) error {
 		p.note(what)
@@ -90,8 +90,8 @@ func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestOrdersFindWaitingJobs: a stop request takes effect at once for a job that was released
-// until its step is due, and not only when the job is due.
+// TestOrdersFindWaitingJobs: a stop request takes effect at once for a job that was released until
+// its step is due.
 func TestOrdersFindWaitingJobs(t *testing.T) {
 	suspend := func(t *testing.T, c cluster, job jobs.Job) error { return c.Suspend(t.Context(), order(job, false)) }
 	resume := func(t *testing.T, c cluster, job jobs.Job) error { return c.Resume(t.Context(), order(job, false)) }

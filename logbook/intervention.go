@@ -67,7 +67,7 @@ type Intervention struct {
 	Step string           `json:"step,omitempty"`
 	// Result is the result of a completed step; empty: null.
 	Result json.RawMessage `json:"result,omitempty"`
-	By     string          `json:"by"` // the operator, for people
+	By     string          `json:"by"` // the operator, for display
 	Reason string          `json:"reason,omitempty"`
 	// Hold delays the intervention until another one without Hold follows.
 	Hold bool `json:"hold,omitempty"`
@@ -87,7 +87,7 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
-// Standing returns the interventions of a list that no later intervention of the list takes back.
+// Standing returns the interventions of a list that no later intervention of the list withdraws.
 func Standing(interventions []Intervention) []Intervention {
 	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
 	if !slices.ContainsFunc(interventions, isBack) {
@@ -118,15 +118,15 @@ func Forwards(interventions []Intervention) bool {
 // Hold.
 func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
 
-// Released reports whether interventions must be carried out, because one of them has no Hold.
+// Released reports whether interventions must be performed, because one of them has no Hold.
 func Released(interventions []Intervention) bool {
 	return slices.ContainsFunc(interventions, func(i Intervention) bool { return !i.Hold })
 }
 
-// Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the
-// intervention, its interventions and its definition. If an intervention with the same ID was admitted
-// before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
-// unknown step, ErrLimit at MaxInterventions.
+// Admit checks that an intervention can be performed in the flow. The flow must have the atom of
+// the intervention, its interventions and its definition. If an intervention with the same ID was
+// admitted before, repeated is true. ErrConflict if the flow or the step is in the wrong state,
+// ErrNotFound for an unknown step, ErrLimit at MaxInterventions.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
 	for n := range f.Interventions {
 		if f.Interventions[n].ID == i.ID {
@@ -189,8 +189,8 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
 }
 
-// knows checks that the flow's definition has a step that has not begun. The number of instances of an
-// each is unknown here; the next owner checks instances.
+// knows checks that the flow's definition has a step that has not started. The number of instances
+// of an each is unknown here; the next owner checks instances.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
 		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)

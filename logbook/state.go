@@ -125,6 +125,6 @@ type Intention string
 const (
 	IntendExecute Intention = "execute"
 	IntendRevert  Intention = "revert"
-	IntendRetry   Intention = "retry" // the step is undone, and then executed again (flow.UndoLast)
+	IntendRetry   Intention = "retry" // the step is reverted, and then executed again (flow.UndoLast)
 	IntendIgnore  Intention = "ignore"
 )

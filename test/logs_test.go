@@ -32,7 +32,7 @@ func (f *following) said() string {
 	return f.text.String()
 }
 
-// follow runs a command, and ends it with the test.
+// follow runs a command until the end of the test.
 func follow(t *testing.T, args ...string) *following {
 	t.Helper()
 	f := &following{Cmd: exec.CommandContext(within(t), binary, args...)}

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 )
 
-// TestNodeInit checks that a service can start a node that node init has made, and ask for
-// its health: never with --init, and with no other program.
+// TestNodeInit checks that a service can start a node created by node init, and check its health,
+// without --init and without another program.
 func TestNodeInit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -35,9 +35,9 @@ import (
 const (
 	maxPairs  = 100
 	maxWindow = time.Minute
-	// openPatience is how long the servers of one side may take to start.
+	// openPatience is the maximum time for the servers of one side to start.
 	openPatience = 3 * time.Minute
-	// callPatience is the time beyond the window that the calls of a run may take.
+	// callPatience is the maximum time of a run's calls after the end of the window.
 	callPatience = time.Minute
 )
 
@@ -174,8 +174,8 @@ func build(ctx context.Context, binary string) error {
 	return nil
 }
 
-// beside measures a peer and both clusters of conductord in turns. The servers of all three
-// run the whole time.
+// beside measures a peer and both clusters of conductord in turns. All servers run during the whole
+// measurement.
 func (r *report) beside(ctx context.Context, p peer, dir string) error {
 	sides := []struct {
 		name   string

@@ -220,7 +220,7 @@ func changeRepeated(k *kit) {
 	other := mine
 	other.By, other.Reason, other.Priority = "ann", "so it is to be", priority(jobs.VeryHigh)
 	k.wants("another change under the id", k.Board.Change(k.ctx, other), jobs.ErrConflict)
-	for range jobs.MaxKnownChanges / 2 { // a client may name the others too
+	for range jobs.MaxKnownChanges / 2 { // a client can use the other ids too
 		k.change(jobs.Change{ID: uuid.New(), Job: job.ID, Priority: priority(jobs.Low)})
 	}
 	k.change(mine)

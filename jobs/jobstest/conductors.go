@@ -130,7 +130,7 @@ func pastTheDrained(k *kit) {
 func undrainWakes(k *kit) {
 	name := "c " + k.board
 	session, other := k.conductor(name), k.session("other")
-	// A conductor that waits when it is drained, and one that comes afterwards.
+	// A conductor that waits when it is drained, and one that starts afterwards.
 	before := k.asleep(session)
 	k.linger(other)
 	k.drain(name, false)
@@ -183,7 +183,7 @@ func drainedTogether(k *kit) {
 
 func drainOfNobody(k *kit) {
 	name := "c " + k.board
-	k.session(name) // a session is no conductor
+	k.session(name) // a session without a conductor
 	nobody := jobs.DrainCommand{Conductor: name}
 	k.wants("a drain of nobody", k.Board.DrainConductor(k.ctx, nobody), jobs.ErrNotFound)
 	k.wants("an undrain of nobody", k.Board.UndrainConductor(k.ctx, nobody), jobs.ErrNotFound)

@@ -21,7 +21,7 @@ var endingRows = []row{
 	{"an ending that makes no sense is refused", senselessEndings},
 }
 
-// verb is one of the endings, with an ending that suits it.
+// verb is one of the endings, with valid content.
 type verb struct {
 	name string
 	end  func(context.Context, jobs.Ending) error
@@ -138,7 +138,7 @@ func endingAfterClaim(k *kit) {
 		lose(session, claimed)
 		for _, verb := range k.verbs() {
 			if how == "abandoned" && verb.name == "abandon" {
-				continue // A repeat.
+				continue // a repeat
 			}
 			k.wants(verb.name+" of a claim that was "+how, verb.end(k.ctx, verb.suit(claimed)), jobs.ErrFenced)
 		}

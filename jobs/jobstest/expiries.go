@@ -24,7 +24,7 @@ const (
 	ample = time.Hour
 )
 
-// outlast ends a claim by its own time.
+// outlast ends a claim through its own TTL.
 func (k *kit) outlast(claimed jobs.Claimed) {
 	k.Helper()
 	if k.LapseClaim != nil {
@@ -82,7 +82,7 @@ func extendedLasts(k *kit) {
 			k.Errorf("the claim stands as %s, want %s after 2 extensions", render(claim), row.expiry)
 		}
 	}
-	// Its time is less from now on, and then it passes.
+	// The TTL is shortened, and then it passes.
 	k.wants("Extend to less", k.Board.Extend(k.ctx, plain.Job.ID, plain.Job.Token, brief), nil)
 	k.outlast(plain)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)

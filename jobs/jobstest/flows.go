@@ -30,7 +30,7 @@ func change(claimed jobs.Claimed, sequence uint64, state logbook.FlowState) logb
 	return logbook.Update{Flow: claimed.Job.Flow, Token: claimed.Job.Token, Sequence: sequence, State: state}
 }
 
-// update applies one update and gives its verdict.
+// update applies one update and returns its verdict.
 func (k *kit) update(u logbook.Update) error {
 	k.Helper()
 	verdicts, err := k.Logbook.Update(k.ctx, u)

@@ -40,8 +40,8 @@ func said(claimed jobs.Claimed, kind logbook.InterventionKind, step string) logb
 	return logbook.Intervention{ID: uuid.New(), Flow: claimed.Job.Flow, Kind: kind, Step: step, By: "ann", Reason: "so it is to be"}
 }
 
-// failing makes the flow of a claimed job fail permanently: the undo of the step fly fails,
-// and the step stay has failed. It returns the job's end.
+// failing makes the flow of a claimed job fail permanently: the revert of step fly fails, and step
+// stay has failed. It returns the job's ending.
 func (k *kit) failing(claimed jobs.Claimed) jobs.Ending {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)
@@ -54,7 +54,7 @@ func (k *kit) failing(claimed jobs.Claimed) jobs.Ending {
 	return k.failingAgain(claimed, 2)
 }
 
-// failingAgain has the undoing fail, from an update on.
+// failingAgain makes the revert fail, starting with an update.
 func (k *kit) failingAgain(claimed jobs.Claimed, sequence uint64) jobs.Ending {
 	k.Helper()
 	reverting := change(claimed, sequence, logbook.FlowReverting)
@@ -237,7 +237,7 @@ func reopenedAndCancelled(k *kit) {
 		{logbook.InterveneRerun, false, jobs.StateCompleted},
 		{logbook.InterveneRerun, true, jobs.StateCompleted},
 		{logbook.InterveneRetryRevert, false, jobs.StateCompleted},
-		{logbook.InterveneRetryRevert, true, jobs.StateClaimable}, // to be undone, which both want
+		{logbook.InterveneRetryRevert, true, jobs.StateClaimable}, // to be reverted, which both request
 	} {
 		claimed := k.travelling(session, "travel")
 		k.failing(claimed)
@@ -295,7 +295,7 @@ func cancelledUndoneFurther(k *kit) {
 	}
 }
 
-// failingAgainOr undoes the flow of a cancelled job, or makes the flow of a resumed job fail
+// failingAgainOr reverts the flow of a cancelled job, or makes the flow of a resumed job fail
 // again.
 func (k *kit) failingAgainOr(again jobs.Claimed, kind logbook.InterventionKind) {
 	k.Helper()

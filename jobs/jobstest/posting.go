@@ -55,7 +55,7 @@ func keptTraceparent(k *kit) {
 	}
 }
 
-// madeOfValues posts what NewPosting and NewPlainPosting make.
+// madeOfValues posts the results of NewPosting and NewPlainPosting.
 func madeOfValues(k *kit) {
 	var input struct {
 		Name  string `json:"name"`

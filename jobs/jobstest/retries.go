@@ -28,7 +28,7 @@ func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
 }
 
 func triedAgain(k *kit) {
-	const delay = 3 * time.Second // until then the row looks at how the job waits
+	const delay = 3 * time.Second // during the delay, the row checks the waiting job
 	session := k.session("worker")
 	posting := k.posting("mail")
 	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: delay}, PriorityStep: -5, RetryFilter: logbook.RetryFilter{Never: []string{"address"}}}
@@ -58,7 +58,7 @@ func triedAgain(k *kit) {
 	k.same("errors", k.errors(jobs.ErrorQuery{Job: job.ID}, 10), []string{"mail failed address", "mail failed network"})
 }
 
-// reverted has a claimed job's flow fail and be undone.
+// reverted makes a claimed job's flow fail and be reverted.
 func (k *kit) reverted(claimed jobs.Claimed) {
 	k.Helper()
 	reverting := change(claimed, 2, logbook.FlowReverting)

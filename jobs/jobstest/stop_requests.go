@@ -28,7 +28,7 @@ var stopRows = []row{
 	{"a watch of claims begins with its position and tells of no others", watchClaims},
 }
 
-// command is a command about a job, as an operator would give it.
+// command is an operator's command about a job.
 func command(id jobs.JobID) jobs.JobCommand {
 	return jobs.JobCommand{Job: id, By: "ann", Reason: "so it is to be"}
 }
@@ -56,7 +56,7 @@ func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.RequestKind) jobs
 	return job
 }
 
-// begun starts the flow of a claimed job, so that there is something to undo.
+// begun starts the flow of a claimed job, so that there is something to revert.
 func (k *kit) begun(claimed jobs.Claimed) {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)

@@ -262,7 +262,7 @@ func destroyedBook(k *kit) {
 	}
 }
 
-// oddValues are JSON values that a store which decodes them would change.
+// oddValues are JSON values that a decoding store would change.
 var oddValues = logbook.Values{
 	"spaces":     json.RawMessage("{ \"b\" : 1,\n\t\"a\":[ ] }"),
 	"big number": json.RawMessage(`12345678901234567890123456789`),

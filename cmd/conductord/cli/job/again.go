@@ -35,7 +35,8 @@ func retryCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job.
+// adviceOnRetry is the advice for a job that cannot be retried: wait for the job that has its key,
+// or post a new job.
 func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) string {
 	if job, err := cluster.Job(ctx, id); err == nil && job.Key != "" {
 		unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)

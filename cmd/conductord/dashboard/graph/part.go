@@ -21,28 +21,28 @@ type Kind int
 // The kinds.
 const (
 	Step  Kind = iota
-	Retry      // the atom that decides about its flow
-	List       // the atom that takes the list of an each
+	Retry      // the atom that makes decisions for its flow
+	List       // the atom with the list of an each
 	Flow       // a flow in the flow
-	Each       // a flow that is run once for each element of a list
-	Fold       // parts that stand together only because there are too many
+	Each       // a flow that runs once for each element of a list
+	Fold       // parts that are combined only because there are too many
 )
 
-// kinds are the kinds of steps; others are of the kind Step.
+// kinds are the kinds of atoms; other atoms have kind Step.
 var kinds = map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach: List}
 
 // Part is a step of a flow, or a flow.
 type Part struct {
 	Name  string
 	Kind  Kind
-	Only  string                // the conditions under which it, or the part that it begins, runs; empty: always
-	Atoms []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
+	Only  string                // the conditions of this part, or of the part that starts with it; empty: always
+	Atoms []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: not started
 	Parts []*Part
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
 	Edges []Edge
 
-	counts Counts // of all steps in it; Draw sets them
+	counts Counts // of all steps in it; set by Draw
 }
 
 // Edge leads from one part to another.
@@ -51,7 +51,7 @@ type Edge struct{ From, To int }
 // Counts are numbers of steps by the index of their state in States.
 type Counts [len(States)]int
 
-// Status is a state of steps for people.
+// Status describes a state of steps for display.
 type Status struct {
 	State logbook.AtomState
 	Sign  string
@@ -79,7 +79,7 @@ const AwaitsWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
-// PlaceOf is the index in States of what is shown as the state of a step.
+// PlaceOf is the index in States of the state that is shown for a step.
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
 		return Place(AwaitsWorker)
@@ -119,7 +119,7 @@ func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	return root
 }
 
-// count counts the steps of a part, by state. Retries and lists are no work.
+// count counts the steps of a part, by state. Retries and lists do not count.
 func (p *Part) count() Counts {
 	p.counts = Counts{}
 	for _, part := range p.Parts {
@@ -142,9 +142,9 @@ func (p *Part) count() Counts {
 // builder makes the parts of one flow.
 type builder struct {
 	plan   *flow.Plan
-	leaves map[string]*Part // by the name of the step
-	around map[*Part]*Part  // the part around each
-	index  map[*Part]int    // in the part around it
+	leaves map[string]*Part // by step name
+	around map[*Part]*Part  // the containing part of each
+	index  map[*Part]int    // in the containing part
 	first  map[*Part]int    // the number of its first step
 }
 
@@ -166,7 +166,7 @@ func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
 		}
 	}
 	if detail.Definition != nil {
-		if steps, err := detail.Definition.Steps(); err == nil { // else the steps that have begun are what there is
+		if steps, err := detail.Definition.Steps(); err == nil { // otherwise only the started steps are known
 			for i := range steps {
 				add(steps[i].Name, steps[i].Kind)
 			}
@@ -217,7 +217,7 @@ func (b *builder) connect(p *Part) {
 	}
 }
 
-// Find is the step of a name, or the step that it is an instance of; nil: there is none.
+// Find returns the step with a name, or the step of an instance with this name; nil: none.
 func (p *Part) Find(name string) *Part {
 	for {
 		if found := p.find(name); found != nil {
