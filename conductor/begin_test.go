@@ -190,7 +190,7 @@ func TestRefusedBeginningIsTold(t *testing.T) {
 		d := &doomed{cluster: openCluster(t), refuse: &logbook.LimitError{Field: "result", Limit: 1, Size: 2, Unit: "bytes"}}
 		running(t, options(d, e.registry(t, false)))
 		job := post(t, d.cluster, "work", nil)
-		until(t, "it is given back", func() bool { return len(d.abandoned()) > 0 })
+		until(t, "the job is released", func() bool { return len(d.abandoned()) > 0 })
 		if d.abandoned()[0].Recorded {
 			t.Error("the owner says that all that it has begun is recorded")
 		}
@@ -285,7 +285,7 @@ func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 		idle.Pause()
 		registered(t, c, 2)
 		job := post(t, c, "work", nil)
-		until(t, "it was given back", func() bool {
+		until(t, "the job was released", func() bool {
 			now, err := c.Job(t.Context(), job.ID)
 			return err == nil && now.State == jobs.StateCooling
 		})
@@ -308,7 +308,7 @@ func TestEndingsSayWhatIsRecorded(t *testing.T) {
 		recorded bool
 	}{
 		{"it has come to its end", engine.End{State: logbook.FlowSuccess}, nil, true},
-		{"it is given back where it waits", engine.End{State: logbook.FlowRunning, WaitUntil: time.Now(), Update: &logbook.Update{}}, nil, true},
+		{"it is released while it waits", engine.End{State: logbook.FlowRunning, WaitUntil: time.Now(), Update: &logbook.Update{}}, nil, true},
 		{"it never began", engine.End{}, trouble, true},
 		{"it began, and has met trouble", engine.End{Unrecorded: true}, trouble, false},
 		{"it began, and is handed over", engine.End{Unrecorded: true}, fmt.Errorf("%w: now", conductor.ErrHandOver), false},

@@ -220,7 +220,7 @@ func TestClaimsOnTheirWay(t *testing.T) {
 				} else {
 					finished(t, r.cluster, job.ID)
 				}
-				until(t, "the job is let go", func() bool {
+				until(t, "the job is released", func() bool {
 					now, err := r.Job(t.Context(), job.ID)
 					return err == nil && now.State == row.state && now.Claims == row.claims
 				})
@@ -429,7 +429,7 @@ func TestRefusedEndings(t *testing.T) {
 				o.Notify = notices.note
 				running(t, o)
 				id := post(t, board, "work", nil).ID
-				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+				until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 				job, err := board.Job(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)

@@ -19,7 +19,7 @@ func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainCommand) {
 	if err := c.DrainConductor(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == before+1 })
+	until(t, "the conductor has noticed the drain", func() bool { return notices.count(conductor.MomentDrained) == before+1 })
 }
 
 func undrained(t *testing.T, c cluster) {
@@ -168,7 +168,7 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.whole <- struct{}{}
-			until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == 1 })
+			until(t, "the conductor has noticed the drain", func() bool { return notices.count(conductor.MomentDrained) == 1 })
 			if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 {
 				t.Errorf("claimed %d times", got.Claims)
 			}
@@ -188,7 +188,7 @@ func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 		}
 		running(t, o)
 		posted := post(t, c, "trip", nil)
-		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+		until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 		job := under(t, c, posted.ID, jobs.StateClaimable)
 		if got := p.noted(); got != "" || job.Claims != 1 || job.Failures != 0 {
 			t.Errorf("after %d claims and %d failures, done: %s", job.Claims, job.Failures, got)

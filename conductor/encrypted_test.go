@@ -74,7 +74,7 @@ func TestEncryptedValues(t *testing.T) {
 				var notices diary
 				o.Notify = notices.note
 				working := running(t, o)
-				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
+				until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
 				drain(t, working)
 				got, err := c.Job(t.Context(), job.ID)
 				for _, says := range []string{row.what, "with key old", "give the conductor a file of value keys"} {

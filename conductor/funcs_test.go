@@ -422,7 +422,7 @@ func TestFuncOfEncryptedValues(t *testing.T) {
 			o, notices := funcs(c, "print", func(context.Context, jobs.Job) error { t.Error("it was begun"); return nil })
 			running(t, o)
 			posted := postOne(t, c, posting)
-			until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 0 })
+			until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) > 0 })
 			if job, err := c.Job(t.Context(), posted.ID); err != nil || job.Failures != 0 || !strings.Contains(job.Reason, what) {
 				t.Errorf("%s: %q after %d failures, %v", what, job.Reason, job.Failures, err)
 			}

@@ -103,7 +103,7 @@ func TestStepsAreStoppedBeforeTheSessionCanExpire(t *testing.T) {
 				time.Sleep(row.speaks)
 				board.muted.Store(false)
 				if row.sessions > 1 {
-					until(t, "the session is given up", func() bool { return notices.count(conductor.MomentSessionLost) == 1 })
+					until(t, "the session is lost", func() bool { return notices.count(conductor.MomentSessionLost) == 1 })
 					between(t, "the session was given up", time.Since(muted), 8, 13)
 					expireClaims(t, board.cluster, job.ID)
 				}

@@ -92,7 +92,7 @@ func steered(t *testing.T, notices *diary, give func(context.Context, jobs.JobCo
 	if err := give(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) > before })
+	until(t, "the stop request has arrived", func() bool { return notices.count(conductor.MomentStopRequested) > before })
 }
 
 // noticed returns options with a diary.
@@ -404,7 +404,7 @@ func TestBrokenWatches(t *testing.T) {
 				}
 				before := c.looks.Load()
 				c.whole <- struct{}{}
-				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
+				until(t, "the stop request has arrived", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
 				if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
 					t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
 				}

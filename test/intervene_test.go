@@ -330,7 +330,7 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 		return err == nil && strings.Contains(string(text), "ship execute")
 	})
 	w.says("job", "cancel", job.ID.String())
-	eventually(t, "the owner has heard that the job is cancelled", func() bool {
+	eventually(t, "the owner knows that the job is cancelled", func() bool {
 		return slices.ContainsFunc(w.cluster.Nodes, func(node *local.Node) bool {
 			log, err := os.ReadFile(node.Log)
 			return err == nil && strings.Contains(string(log), "stop request received")

@@ -103,7 +103,7 @@ echo "bye $line" >&2; echo 1`)
 	}
 
 	holder.Kill()
-	eventually(t, "it goes on with the next owner", func() bool { return strings.Contains(reader.said(), "line 3 of 2: it knows [secret db]") })
+	eventually(t, "the next owner continues it", func() bool { return strings.Contains(reader.said(), "line 3 of 2: it knows [secret db]") })
 	if err := os.WriteFile(free, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestNodeInit(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for _, how := range [][]string{nil, {"--ready"}} {
-		eventually(t, "the node is well", func() bool {
+		eventually(t, "the node is healthy", func() bool {
 			return exec.Command(binary, append(append([]string{"node", "check"}, node...), how...)...).Run() == nil
 		})
 	}

@@ -35,7 +35,7 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 	}
 	killed := killLeaders(t, cluster, client, lasts, pace)
 	least := int(lasts/time.Second) / 2
-	eventually(t, "enough slots are posted, be it after the last leader", func() bool {
+	eventually(t, "enough slots are posted, even if after the last leader", func() bool {
 		now, err := client.Schedule(within(t), name, schedules.Look{})
 		return err == nil && now.Schedule.Posted >= uint64(least)
 	})

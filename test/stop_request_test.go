@@ -229,7 +229,7 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job is let go of", func() bool { return d.job(id).State != jobs.StateClaimed })
+	eventually(t, "the job is released", func() bool { return d.job(id).State != jobs.StateClaimed })
 	if job := d.job(id); job.State != jobs.StateSuspended || done() != "first\n" {
 		t.Errorf("the job is %s after:\n%s", job.State, done())
 	}

@@ -109,7 +109,7 @@ func (s *Source) Current() *Topology {
 	defer s.mu.Unlock()
 	if time.Since(s.looked) >= lookInterval {
 		if err := s.look(); err != nil {
-			s.options.Failed(fmt.Errorf("the topology in use stays: %w", err))
+			s.options.Failed(fmt.Errorf("the current topology stays in use: %w", err))
 		}
 	}
 	return s.now

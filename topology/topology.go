@@ -70,12 +70,12 @@ func Parse(text []byte) (*Topology, error) {
 	}
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&file)
 	if err != nil {
-		return nil, fmt.Errorf("the topology is no TOML of its form: %w", err)
+		return nil, fmt.Errorf("the topology is not TOML of the expected form: %w", err)
 	}
 	t := &Topology{Default: file.Default, Clusters: map[string]Cluster{}, Boards: map[string][]string{}}
 	var faults []error
 	for _, key := range meta.Undecoded() {
-		faults = append(faults, invalid(key.String(), "unknown: there are default, clusters.NAME with id, servers and srv, and boards"))
+		faults = append(faults, invalid(key.String(), "unknown: the keys are default, clusters.NAME with id, servers and srv, and boards"))
 	}
 	for name, cluster := range file.Clusters {
 		cluster.ID = cmp.Or(cluster.ID, name)
@@ -178,7 +178,7 @@ func (c Cluster) faults(name string, users map[string]string) (faults []error) {
 	}
 	for _, used := range append([]string{"id " + c.ID}, c.Servers...) {
 		if other, taken := users[used]; taken {
-			fault(invalid(field, "%s is that of %s too", used, other))
+			fault(invalid(field, "%s also belongs to %s", used, other))
 		}
 		users[used] = field
 	}

@@ -115,7 +115,7 @@ func (k *Keys) add(id string, secret []byte) error {
 		case k.keys[i].id == id:
 			return fmt.Errorf("the id %s stands twice", id)
 		case bytes.Equal(k.keys[i].secret, secret):
-			return fmt.Errorf("its key is that of %s", k.keys[i].id)
+			return fmt.Errorf("it has the same key as %s", k.keys[i].id)
 		}
 	}
 	made, err := newKey(id, secret)

@@ -8,13 +8,13 @@ import (
 
 var boardRows = []row{
 	{"a board is made with its first job, or before", boardsAreMade},
-	{"a paused board gives nobody anything", pausedBoard},
-	{"resuming a board wakes who waits", resumingWakes},
+	{"no caller gets a job from a paused board", pausedBoard},
+	{"resuming a board wakes waiting callers", resumingWakes},
 	{"a full board refuses postings", fullBoard},
 	{"a board bounds its postings a second", boundedRate},
 	{"a board counts its jobs", boardCounts},
 	{"only an empty board can be deleted", emptyBoardsGo},
-	{"a pause and its end are told", pausesAreTold},
+	{"a pause and its end are events", pausesAreTold},
 	{"an explanation names the pause", pauseExplained},
 	{"where waiting raises priority, nothing waits for ever", ageingRaises},
 	{"ageing is bounded and can be switched off", ageingIsSaid},

@@ -9,13 +9,13 @@ import (
 )
 
 var endingRows = []row{
-	{"each ending does what it says", endingsDo},
-	{"a repeated ending is answered as it was", endingRepeated},
-	{"another ending than the one that took place is refused", otherEnding},
+	{"each ending has its documented effect", endingsDo},
+	{"a repeated ending gets the same answer", endingRepeated},
+	{"an ending that differs from the recorded one is refused", otherEnding},
 	{"an ending needs the token of the claim", endingNeedsToken},
 	{"an ending is refused once the claim is over", endingAfterClaim},
 	{"the new owner is untouched by the old one", newOwnerUntouched},
-	{"abandoning gives back at once", abandonAtOnce},
+	{"abandoning releases a job at once", abandonAtOnce},
 	{"abandoning with a delay keeps the job back", abandonWithDelay},
 	{"the death of an owner cools the job", deathCools},
 	{"an ending that makes no sense is refused", senselessEndings},

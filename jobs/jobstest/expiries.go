@@ -8,14 +8,14 @@ import (
 )
 
 var expiryRows = []row{
-	{"a claim ends with its own time, and its session goes on", ownTimeEnds},
+	{"a claim ends with its own TTL, and its session continues", ownTimeEnds},
 	{"a claim that is extended lasts", extendedLasts},
-	{"only who has the token extends a claim", onlyTheOwnerExtends},
+	{"only the holder of the token extends a claim", onlyTheOwnerExtends},
 	{"every claim of a request has the time asked for", timeForEach},
 	{"a time that is no time of a claim is refused", timesAtTheEdge},
-	{"who holds what is listed", claimsListed},
-	{"sessions and entities are told to those who ask", sessionsTold},
-	{"a watch is told what it asks for", watchSelects},
+	{"claims are listed with their owners", claimsListed},
+	{"sessions and entities are events on request", sessionsTold},
+	{"a watch gets the selected events", watchSelects},
 }
 
 // brief is a claim's own TTL that must pass in a row; ample is a TTL that must not pass.

@@ -10,13 +10,13 @@ import (
 )
 
 var interventionRows = []row{
-	{"a failed flow's job is claimed again by a person's word", reopenedByPerson},
-	{"a flow that runs again has no cause, and who waits for its job waits for the next end", waitsOnceMore},
-	{"interventions that hold wait for one that does not", holdsWait},
-	{"what carries out an intervention is told all of them", interventionsTravel},
+	{"an intervention makes a failed flow's job claimable", reopenedByPerson},
+	{"a flow that runs again has no cause, and a wait for its job continues until the next end", waitsOnceMore},
+	{"interventions with hold wait for one without hold", holdsWait},
+	{"the next owner gets all pending interventions", interventionsTravel},
 	{"a cancelled job is undone further", cancelledUndoneFurther},
-	{"what nobody has carried out is taken back", wordsTakenBack},
-	{"a reopened job that nobody has claimed is cancelled", reopenedAndCancelled},
+	{"pending interventions can be withdrawn", wordsTakenBack},
+	{"an unclaimed reopened job is cancelled", reopenedAndCancelled},
 	{"a reopened job needs room on its board", reopenedNeedsRoom},
 	{"interventions are refused where they make no sense", senselessInterventions},
 }

@@ -8,9 +8,9 @@ import (
 )
 
 var labelRows = []row{
-	{"a job that wants labels goes to who offers all of them", labelsWanted},
+	{"a job with labels goes to a caller that offers all of them", labelsWanted},
 	{"labels keep the order", labelsKeepTheOrder},
-	{"who waits with the labels is woken, past those without", labelsWake},
+	{"a waiting caller with the labels is woken before callers without", labelsWake},
 	{"labels have bounds", boundsOfLabels},
 }
 

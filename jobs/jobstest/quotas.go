@@ -7,7 +7,7 @@ import (
 
 var quotaRows = []row{
 	{"the boards of a quota are bounded together", quotaOfBoards},
-	{"a quota below what is used refuses only what is new", quotaBelowUse},
+	{"a quota below the current use refuses only new work", quotaBelowUse},
 	{"all quotas and the limits of the board hold", quotasHoldTogether},
 	{"postings a second of a quota", quotaRate},
 	{"quotas are saved, listed and deleted", savedQuotas},

@@ -9,11 +9,11 @@ import (
 )
 
 var retryRows = []row{
-	{"a job whose work has failed is tried again", triedAgain},
+	{"a failed job is retried", triedAgain},
 	{"a flow that was reverted is run again from its beginning", runAgain},
-	{"a parked job waits for a person", parkedWaits},
+	{"a parked job waits for an operator", parkedWaits},
 	{"a flow that is half undone is never run again by itself", halfUndoneParks},
-	{"a parked job that is given up leaves nothing to be carried out", givenUpWhole},
+	{"a cancelled parked job has no pending interventions", givenUpWhole},
 	{"a retry policy that makes no sense is refused", senselessPolicies},
 }
 

@@ -27,10 +27,10 @@ func ExerciseScheduler(t *testing.T, open func(t *testing.T) Harness) {
 var scheduleRows = []row{
 	{"a schedule is saved, and saved again", scheduleSaved},
 	{"a schedule is changed, and keeps its history", scheduleChanged},
-	{"those who save at once leave one schedule", savedAtOnce},
+	{"parallel saves leave one schedule", savedAtOnce},
 	{"a wrong schedule is refused", wrongSchedules},
 	{"schedules are listed by board and name", schedulesListed},
-	{"what is asked of an unknown schedule is not found", unknownSchedule},
+	{"calls for an unknown schedule return not found", unknownSchedule},
 	{"the next five slots are known", nextFive},
 	{"slots follow the clocks of the zone", slotsThroughClockChanges},
 	{"a slot posts what the schedule says", slotPosts},

@@ -13,10 +13,10 @@ import (
 )
 
 var watchRows = []row{
-	{"a job's life is told in order", lifeIsTold},
-	{"a watch goes on after any event", watchGoesOn},
-	{"events tell who, how and why", eventsTell},
-	{"events of a flow are told to those who ask", flowEvents},
+	{"the events of a job are in order", lifeIsTold},
+	{"a watch continues after any event", watchGoesOn},
+	{"events contain operator, kind and reason", eventsTell},
+	{"events of a flow are sent on request", flowEvents},
 	{"a watch of one job tells of no other", watchOneJob},
 	{"a watch from now on misses nothing", watchFromNow},
 	{"two watchers see the same", watchersAgree},

@@ -389,7 +389,7 @@ func TestStrangerLeadsNobody(t *testing.T) {
 	pair := (&paper{"ghost", "node", "test", c.authority}).pair(t)
 	c.stop(2)
 	c.stop(1) // n1 is alone, and has no leader
-	eventually(t, "n1 follows nobody", func() bool { return !c.nodes[0].Leading() && leaderOf(c.nodes[0]) == "" })
+	eventually(t, "n1 has no leader", func() bool { return !c.nodes[0].Leading() && leaderOf(c.nodes[0]) == "" })
 	conn, why := c.greet(pair, 0, c.hello("ghost"), transport.PurposeRaft)
 	if conn != nil || !strings.Contains(why, "not a member") {
 		t.Errorf("a node that was never a member may speak raft to n1, which has no leader: %q", why)

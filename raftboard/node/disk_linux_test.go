@@ -102,7 +102,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 			need("in the end")
 		}
 	}()
-	eventually(t, "postings are taken again", func() bool {
+	eventually(t, "postings are accepted again", func() bool {
 		_, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "again", Kind: "plain"})
 		if err != nil && !errors.Is(err, jobs.ErrLimit) {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 	if err := errors.Join(file.Close(), os.Remove(rest)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the reserve is there again", func() bool {
+	eventually(t, "the reserve exists again", func() bool {
 		_, err := os.Stat(filepath.Join(c.options[0].DataDir, "reserve"))
 		return err == nil
 	})

@@ -166,7 +166,7 @@ func TestUnreadAnswers(t *testing.T) {
 			}
 		}
 		eventually(t, "an answer waits to be read", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 1 && held.Bytes > 250<<10 })
-		eventually(t, "it is given up", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
+		eventually(t, "the node has ended the call", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
 		if !broken() {
 			t.Error("the answer came after all")
 		}

@@ -112,7 +112,7 @@ func TestLeaderHearsItsPeers(t *testing.T) {
 	eventually(t, "the leader hears nothing of a peer that has stopped", func() bool {
 		return node.Heard(c.nodes[leader], peer(others[0])) > 2*heartbeat
 	})
-	eventually(t, "it still hears the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
+	eventually(t, "it still gets messages of the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
 	if !c.nodes[leader].Leading() {
 		t.Error("it does not lead any more")
 	}

@@ -113,7 +113,7 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 			got <- claimed[0]
 		})
 	}
-	eventually(t, "the claims rest", func() bool { return node.Idle(leader) == claims })
+	eventually(t, "the claims wait idle", func() bool { return node.Idle(leader) == claims })
 	before := node.Raft(leader).LastIndex()
 	posted, err := client.Post(t.Context(), jobs.Posting{Name: "a", Kind: "k"}, jobs.Posting{Name: "b", Kind: "k"}, jobs.Posting{Name: "c", Kind: "k"})
 	if err != nil || len(posted) != claims {
@@ -190,7 +190,7 @@ func TestPiggybackedClaimIsUncertainWithItsPosting(t *testing.T) {
 			}
 			told <- wire.ErrorFromConnect(err)
 		}()
-		eventually(t, "the claim rests", func() bool { return node.Idle(c.nodes[leader]) == 1 })
+		eventually(t, "the claim waits idle", func() bool { return node.Idle(c.nodes[leader]) == 1 })
 		for _, other := range c.others(leader) {
 			between.isolate(c.options[other].Name)
 		}

@@ -232,7 +232,7 @@ func TestFirstStartWaitsForEveryMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(0, 1)
-	eventually(t, "the nodes say for whom they wait", func() bool {
+	eventually(t, "the nodes name the members that they wait for", func() bool {
 		first, second := c.nodes[0].Ready(), c.nodes[1].Ready()
 		return strings.Contains(fmt.Sprint(first), "waits for n3") && strings.Contains(fmt.Sprint(second), "waits for n3")
 	})

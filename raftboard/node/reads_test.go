@@ -70,7 +70,7 @@ func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 		t.Fatalf("a read while another node leads: %v", err)
 	}
 	between.heal()
-	eventually(t, "the old leader follows", func() bool { return c.nodes[old].Ready() == nil && reading() == nil })
+	eventually(t, "the old leader is a follower", func() bool { return c.nodes[old].Ready() == nil && reading() == nil })
 	got, err := there.board.GetJob(t.Context(), connect.NewRequest(&conductordv1.GetJobRequest{Id: job.ID.String()}))
 	if err != nil || got.Msg.Job.State != string(jobs.StateClaimed) {
 		t.Errorf("after the healing: %v, %v", got, err)

@@ -249,7 +249,7 @@ func TestClaimsEndWithTheGrant(t *testing.T) {
 	if err := c.operator.SavePrincipal(t.Context(), access.Principal{Name: own.worker, Grants: []access.Grant{{Role: access.Worker, Boards: "other"}}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job is free", func() bool {
+	eventually(t, "the job is claimable", func() bool {
 		job, err := c.operator.Job(t.Context(), own.claimed)
 		return err == nil && job.State == jobs.StateClaimable && strings.Contains(job.Reason, "no longer work")
 	})

@@ -94,7 +94,7 @@ func TestDeadlineGoesAlong(t *testing.T) {
 		var deadline time.Time // of the call at the node
 		n := &node{get: func(ctx context.Context, _ *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
 			deadline, _ = ctx.Deadline()
-			<-ctx.Done() // or the caller gives up first, at the same time
+			<-ctx.Done() // the caller may give up at the same moment
 			return nil, ctx.Err()
 		}}
 		c := standing(t, start(t, n, n.server()))

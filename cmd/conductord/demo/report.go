@@ -138,7 +138,7 @@ func (r *summary) countSteps(detail *logbook.FlowDetail, recorded map[recordKey]
 	})
 }
 
-// resumed reports whether a job was claimed by another than before.
+// resumed reports whether more than one owner claimed the job, one after the other.
 func resumed(owners []string) bool { return len(slices.Compact(slices.Clone(owners))) > 1 }
 
 func longest(times []time.Duration) seconds {
