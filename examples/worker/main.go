@@ -22,7 +22,7 @@ type request struct {
 }
 
 type greeting struct {
-	Text string `json:"text"` // provided by compose, and required by deliver
+	Text string `json:"text"` // what compose provides and deliver requires
 }
 
 func compose(_ context.Context, in request) (greeting, error) {
@@ -34,8 +34,7 @@ func deliver(_ context.Context, in greeting) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// greet builds the flow; it has no arguments. Every conductor that continues the flow builds it
-// again.
+// greet builds the flow; it has no arguments. Every conductor that continues it builds it anew.
 func greet(struct{}) (*flow.Flow, error) {
 	return flow.Linear("greet", flow.Func("compose", compose), flow.Func("deliver", deliver)), nil
 }

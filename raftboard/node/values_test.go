@@ -163,8 +163,7 @@ func TestValuesAreEncrypted(t *testing.T) {
 			t.Errorf("canary %d is lost", n+1)
 		}
 	}
-	// A client with other keys reads the same as a client without keys. A client with the key and
-	// others reads plain values.
+	// Other keys are like no keys. With the key among others, the values are plain.
 	if got := everything(t, c.clientWith(someKeys(t, "b")), posting.ID, ref); got != stored {
 		t.Errorf("with another key: %s", got)
 	}
