@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/internal/load"
 )
 
-// backupCallers post meanwhile.
+// backupCallers is the number of callers that post during the backup.
 const backupCallers = 64
 
 // backup measures the cost of a backup for posts. It compares the rate of posts in a window

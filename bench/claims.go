@@ -20,7 +20,7 @@ const (
 	// Claims beyond the stock must post their jobs first, and then include the cost of
 	// posting.
 	claimStock = 6_000
-	// claimRefill is how many jobs are posted in a call along the way.
+	// claimRefill is the number of jobs per refilling call.
 	claimRefill = 100
 	fillCallers = 8
 	fillBatch   = 200
@@ -30,12 +30,12 @@ const (
 type claimer struct {
 	client  *raftboard.Client
 	session jobs.SessionID
-	stock   *atomic.Int64 // jobs that may be claimed before more are posted
+	stock   *atomic.Int64 // claimable jobs, below which more are posted
 	keeping sync.WaitGroup
 	stop    context.CancelFunc
 }
 
-// openClaim claims the next job and completes it, again and again.
+// openClaim repeatedly claims the next job and completes it.
 func openClaim(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 	var stock atomic.Int64
 	if !at.steady {
@@ -45,7 +45,7 @@ func openClaim(ctx context.Context, at *place, load measure.Load) (*doing, error
 		}
 		stock.Store(int64(n))
 	}
-	idle := make(chan *claimer, load.Callers) // a call borrows one
+	idle := make(chan *claimer, load.Callers) // each call borrows one claimer
 	closeAll := func() {
 		for len(idle) > 0 {
 			(<-idle).close()
@@ -93,7 +93,7 @@ func (c *claimer) keepAlive(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			_ = c.client.KeepAlive(ctx, c.session) // the claims tell if the session is lost
+			_ = c.client.KeepAlive(ctx, c.session) // a lost session shows in the claims
 		}
 	}
 }

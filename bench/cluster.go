@@ -34,19 +34,19 @@ type cluster struct {
 type side struct {
 	measure.Run
 	Cost         cost   `json:"cost"`
-	CommandBytes int    `json:"command_bytes,omitempty"` // of the floor: what one call proposes
-	Waiting      uint64 `json:"waiting,omitempty"`       // jobs that could be claimed when it began
+	CommandBytes int    `json:"command_bytes,omitempty"` // of the floor: command size of one call
+	Waiting      uint64 `json:"waiting,omitempty"`       // claimable jobs at the start
 }
 
 // cost is what each operation of a window has cost.
 type cost struct {
-	Entries   float64            `json:"entries"`  // that the leader proposed
-	Index     float64            `json:"index"`    // by which the commit index moved
-	Commands  float64            `json:"commands"` // of all kinds
-	Bytes     float64            `json:"bytes"`    // of entries
+	Entries   float64            `json:"entries"`  // proposed by the leader
+	Index     float64            `json:"index"`    // growth of the commit index
+	Commands  float64            `json:"commands"` // commands of all kinds
+	Bytes     float64            `json:"bytes"`    // bytes of all entries
 	Leader    measure.Usage      `json:"leader"`
-	Followers measure.Usage      `json:"followers"` // of one of them
-	Callers   measure.Usage      `json:"callers"`   // of the process that calls; none on the floor
+	Followers measure.Usage      `json:"followers"` // mean of the followers
+	Callers   measure.Usage      `json:"callers"`   // of the calling process; zero for the floor
 	ByName    map[string]float64 `json:"by_name,omitempty"`
 	Disturbed bool               `json:"disturbed,omitempty"` // the leader changed
 }
@@ -77,7 +77,7 @@ func startCluster(ctx context.Context, binary, dir, store string) (*cluster, err
 	return c, nil
 }
 
-// dialer opens clients of a cluster that talks with everybody.
+// dialer opens clients of a cluster whose nodes are all reachable.
 func dialer(endpoints ...string) func(context.Context) (*raftboard.Client, error) {
 	return func(ctx context.Context) (*raftboard.Client, error) { return raftboard.Dial(ctx, endpoints...) }
 }

@@ -58,7 +58,7 @@ func (b *bench) amongMany(ctx context.Context) {
 	}
 }
 
-// fill posts the jobs that wait, and counts that they are there.
+// fill posts the waiting jobs, and checks their number.
 func (b *bench) fill(ctx context.Context, c *cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, runPatience+time.Duration(b.o.Fill/slowFill)*time.Second)
 	defer cancel()

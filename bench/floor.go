@@ -54,7 +54,7 @@ func startFloor(ctx context.Context, dir, store string) (*floor, error) {
 	return f, nil
 }
 
-// floorOptions are the timings of the servers' default configuration.
+// floorOptions has the timings of the servers' default configuration.
 func floorOptions(address string, members []string, dir string) bareraft.Options {
 	timings := config.Default().Raft
 	return bareraft.Options{
@@ -154,7 +154,7 @@ func (f *floor) measure(ctx context.Context, load measure.Load, size int) (side,
 	if err != nil {
 		return side{}, err
 	}
-	// A process that does not answer in time is ended, and its answer with it.
+	// A process that does not answer in time is killed, which also ends the wait for its answer.
 	kept := context.AfterFunc(ctx, func() { _ = leader.command.Process.Kill() })
 	defer kept()
 	var led bareraft.Answer

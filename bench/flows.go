@@ -33,7 +33,7 @@ func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error)
 	return openFlows(ctx, at, load, flowKind, flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing))
 }
 
-// openLine is openFlow with a number of steps, and options for them.
+// openLine is openFlow with the given number of steps and step options.
 func openLine(length int, options ...flow.StepOption) func(context.Context, *place, measure.Load) (*doing, error) {
 	return func(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 		steps := make([]flow.Node, length)

@@ -10,12 +10,12 @@ import (
 // goal is a bound for a figure. A missed goal does not fail the run; the report shows it.
 type goal struct {
 	what  string
-	least bool // the bound is the least, and not the most
+	least bool // bound is a minimum, not a maximum
 	bound float64
-	of    func(*workReport) float64 // nil: of a figure of nodes
+	of    func(*workReport) float64 // value of a work; nil: the goal is for a figure of nodes
 }
 
-// verdict is a goal and what became of it.
+// verdict is a goal and its result.
 type verdict struct {
 	Goal  string  `json:"goal"`
 	Value float64 `json:"value"`
@@ -49,7 +49,7 @@ func (g goal) judge(value float64) verdict {
 	return verdict{Goal: g.String(), Value: value, Met: met}
 }
 
-// worst is the value that keeps a bound the least.
+// worst returns the value farthest from the goal: the smallest if the bound is a minimum.
 func (g goal) worst(spread measure.Spread) float64 {
 	if g.least {
 		return spread.Low
@@ -70,7 +70,7 @@ func ratio(w *workReport) float64               { return w.Ratio.Median }
 func p50Ratio(w *workReport) float64            { return w.P50Ratio.Median }
 func entriesPerOperation(w *workReport) float64 { return w.Typical.Ours.Cost.Entries }
 
-// processorTime is what an operation costs all nodes and the callers, in microseconds.
+// processorTime is the processor time of all nodes and the callers per operation, in microseconds.
 func processorTime(w *workReport) float64 {
 	c := w.Typical.Ours.Cost
 	return float64(c.Leader.CPU+(floorMembers-1)*c.Followers.CPU+c.Callers.CPU) / float64(time.Microsecond)

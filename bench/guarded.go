@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// guardedWorks are the works of everyday use.
+// guardedWorks are typical works.
 const guardedWorks = "post-64,flow-64"
 
 // guarded measures the price of TLS and access control: posts and flows on a cluster with both, against
@@ -49,7 +49,7 @@ func (b *bench) guarded(ctx context.Context) {
 	}
 }
 
-// guardedWork does one work on both sides. The sides take turns to begin.
+// guardedWork does one work on both sides. The sides take turns in starting first.
 func (b *bench) guardedWork(ctx context.Context, w work, dials []func(context.Context) (*raftboard.Client, error)) error {
 	load := w.load
 	load.Warm, load.Window = b.o.Warm, b.o.Window
@@ -72,7 +72,7 @@ func (b *bench) guardedWork(ctx context.Context, w work, dials []func(context.Co
 	return nil
 }
 
-// drive does a work with its own client.
+// drive does a work with a new client.
 func drive(ctx context.Context, w work, load measure.Load, dial func(context.Context) (*raftboard.Client, error)) (measure.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, runPatience+load.Warm+load.Window)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 const (
 	// settling is the time in which freed memory returns to the system after the work.
 	settling = 3 * time.Second
-	// restartPatience is how long a node may take to start.
+	// restartPatience is the maximum time until a restarted node is ready.
 	restartPatience = 5 * time.Minute
 	// The parts of a data directory other than the state.
 	boltLog     = "raft.db"
@@ -26,7 +26,7 @@ const (
 	snapshotDir = "snapshots"
 )
 
-// idle looks at nodes that have nothing to do.
+// idle measures idle nodes.
 func (b *bench) idle(ctx context.Context, c *cluster, what string) {
 	err := wait(ctx, b.o.settle)
 	if err == nil {
@@ -79,7 +79,7 @@ func (c *cluster) index(ctx context.Context) (uint64, error) {
 	return status.CommitIndex, err
 }
 
-// memory looks at what nodes take up that hold the jobs.
+// memory measures the resources of nodes that hold the jobs.
 func (b *bench) memory(ctx context.Context, c *cluster) {
 	if err := wait(ctx, b.o.settle); err != nil {
 		return
@@ -118,7 +118,7 @@ func sizesOf(dataDir string) (sizes, error) {
 		}
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // just replaced
+			return nil // the file was replaced meanwhile
 		}
 		if err != nil {
 			return err

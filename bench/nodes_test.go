@@ -76,7 +76,7 @@ func TestPostsBesideSnapshots(t *testing.T) {
 	during, beside := split([]posted{
 		{at(0), took}, {at(820), took}, // before
 		{at(860), took},                                                                    // within the slack
-		{at(1_400), took}, {at(2_990), took}, {at(500), 2 * second}, {at(900), 5 * second}, // within, and around
+		{at(1_400), took}, {at(2_990), took}, {at(500), 2 * second}, {at(900), 5 * second}, // within the snapshot's span, and partly outside it
 		{at(3_000), took},
 	}, spans)
 	if len(during) != 5 || len(beside) != 3 {

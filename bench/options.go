@@ -16,7 +16,7 @@ import (
 const (
 	maxPairs  = 100
 	maxWindow = time.Minute
-	// fewWaiting is what many waiting jobs are compared with.
+	// fewWaiting is the number of waiting jobs in the comparison for "many".
 	fewWaiting = 1_000
 	// maxFill is the number of jobs that a usual disk can hold. A job takes about 10 KiB on
 	// each node: state, log and two snapshots.
@@ -34,13 +34,13 @@ type options struct {
 	FillPairs int           `json:"fill_pairs"`
 	Idle      time.Duration `json:"idle_ns"`
 	Restarts  int           `json:"restarts"`
-	LogStores []string      `json:"log_stores"` // of both sides; the first also of what needs many waiting jobs
+	LogStores []string      `json:"log_stores"` // log stores of both sides; measurements with many waiting jobs use the first
 	Only      string        `json:"only,omitempty"`
 
 	chosen wanted
-	// No flag sets these. TestRun lowers them to be quick.
-	settle      time.Duration // before memory and idle nodes are looked at
-	snapshotDue time.Duration // how often nodes look whether a snapshot is due
+	// No flag sets these. TestRun lowers them to save time.
+	settle      time.Duration // before memory and idle nodes are measured
+	snapshotDue time.Duration // interval at which nodes check whether a snapshot is due
 
 	output string
 	dir    string
@@ -171,7 +171,7 @@ func (o *options) check() error {
 	return errors.Join(faults...)
 }
 
-// machine is where it was measured.
+// machine describes the measuring machine.
 type machine struct {
 	System      string  `json:"system"`
 	Processors  int     `json:"processors"`

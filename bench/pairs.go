@@ -13,16 +13,16 @@ type bench struct {
 	o      options
 	dir    string
 	report *report
-	opened int // clusters and floors so far; each has its own directory
+	opened int // number of clusters and floors so far; each has its own directory
 }
 
-// place makes the name of a directory.
+// place returns the name of a new directory.
 func (b *bench) place() string {
 	b.opened++
 	return filepath.Join(b.dir, strconv.Itoa(b.opened))
 }
 
-// twoSides are conductord and the floor, as long as both are well.
+// twoSides are conductord and the floor, while both work.
 type twoSides struct {
 	ours  *cluster
 	floor *floor
@@ -147,7 +147,7 @@ func (both *twoSides) do(ctx context.Context, w *workReport, number, pairs int) 
 	return nil
 }
 
-// tell says what came of a pair.
+// tell prints the result of a pair.
 func (w *workReport) tell(number, pairs int, p pair) {
 	text := fmt.Sprintf("%s, pair %d of %d: %s", w.Name, number+1, pairs, told(p.Ours))
 	if w.Against != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// replacePatience is how long the replacement of a node may take.
+// replacePatience is the maximum time to replace a node.
 const replacePatience = 10 * time.Minute
 
 // replace measures how long it takes to replace a node whose disk is lost, from the command

@@ -31,7 +31,7 @@ type workReport struct {
 	Pairs    []pair         `json:"pairs"`
 	Ours     measure.Spread `json:"per_second"`
 	Other    measure.Spread `json:"other_per_second"`
-	Ratio    measure.Spread `json:"ratio"` // of the two, pair by pair
+	Ratio    measure.Spread `json:"ratio"` // ratios of the two sides, pair by pair
 	P50Ratio measure.Spread `json:"p50_ratio"`
 	Typical  pair           `json:"typical"`
 	Goals    []verdict      `json:"goals,omitempty"`
@@ -43,7 +43,7 @@ type pair struct {
 	Ours     side    `json:"ours"`
 	Other    side    `json:"other"`
 	Ratio    float64 `json:"ratio"`
-	P50Ratio float64 `json:"p50_ratio"` // ours to the other's
+	P50Ratio float64 `json:"p50_ratio"` // our value divided by the other side's
 }
 
 // floorSide is the name of the other side of a work, unless the work is compared with itself.
@@ -66,7 +66,7 @@ func (w *workReport) add(ours, other side) pair {
 	case w.Against == floorSide && w.by == byCommands:
 		p.Ratio = measure.Share(ours.PerSecond*ours.Cost.Commands, other.PerSecond)
 	case w.Against != floorSide && w.by == byP50:
-		p.Ratio = measure.Share(float64(other.P50), float64(ours.P50)) // as of rates: less than 1 is slower
+		p.Ratio = measure.Share(float64(other.P50), float64(ours.P50)) // inverted, so that less than 1 is slower, as with rates
 	default:
 		p.Ratio = measure.Share(ours.PerSecond, other.PerSecond)
 	}
@@ -152,7 +152,7 @@ func (w *workReport) byName(of func(pair) side) map[string]float64 {
 	return medians
 }
 
-// disturbed is in how many pairs the leader changed.
+// disturbed is the number of pairs in which the leader changed.
 func (w *workReport) disturbed() int {
 	n := 0
 	for _, p := range w.Pairs {
@@ -194,7 +194,7 @@ func (f figure) shown() string {
 	return fmt.Sprintf("%s %s (%s to %s)", number(f.Spread.Median), f.Unit, number(f.Spread.Low), number(f.Spread.High))
 }
 
-// failed is whether anything could not be measured.
+// failed reports whether any measurement failed.
 func (r *report) failed() bool {
 	for _, w := range r.Works {
 		if len(w.Failures) > 0 {

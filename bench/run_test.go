@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestMain lets this program be a process of the floor, as the real one is.
+// TestMain lets this program run as a process of the floor, like the real program.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == floorMode {
 		if err := bareraft.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {

@@ -17,7 +17,7 @@ const (
 	// snapshotLook is the interval of looks at the snapshot directories. It is the precision
 	// of a snapshot's start and end.
 	snapshotLook = 5 * time.Millisecond
-	// snapshotSlack is how much earlier than its directory a snapshot may begin.
+	// snapshotSlack is the maximum time from a snapshot's start to the creation of its directory.
 	snapshotSlack = 100 * time.Millisecond
 	// snapshotDue is the interval at which nodes check whether a snapshot is due. raft waits
 	// up to twice as long, so that the nodes do not all write at once.
@@ -27,13 +27,13 @@ const (
 	snapshotEntries = 256
 )
 
-// posted is one post of the caller that keeps on while snapshots are written.
+// posted is one post of the caller that posts while snapshots are written.
 type posted struct {
 	began time.Time
 	took  time.Duration
 }
 
-// span is a time in which a node wrote a snapshot.
+// span is the time in which a node wrote a snapshot.
 type span struct{ began, ended time.Time }
 
 // watched is a node whose snapshots are watched.
@@ -174,7 +174,7 @@ func (w *watched) look(now time.Time) error {
 	}
 	if index > w.last {
 		if w.began.IsZero() {
-			w.began = now // it was that quick
+			w.began = now // the snapshot started and ended between two looks
 		}
 		w.spans, w.began, w.last = append(w.spans, span{w.began, now}), time.Time{}, index
 	}

@@ -150,7 +150,7 @@ func ratios(s measure.Spread) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", s.Median, s.Low, s.High)
 }
 
-// number has three digits that say something.
+// number formats a value with three significant digits.
 func number(value float64) string {
 	switch {
 	case value == 0:

@@ -32,18 +32,18 @@ type basis int
 const (
 	byOperations basis = iota // operations a second
 	byCommands                // commands a second, of all kinds
-	byP50                     // the time that half of the calls take
-	alone                     // nothing: there is no floor
+	byP50                     // median latency
+	alone                     // nothing: the work has no floor
 )
 
-// work is something that is measured.
+// work is one measurable workload.
 type work struct {
 	name  string
 	load  measure.Load
 	open  func(ctx context.Context, at *place, load measure.Load) (*doing, error)
 	by    basis
 	goals []goal
-	few   bool // the work is not done among many waiting jobs
+	few   bool // not measured among many waiting jobs
 }
 
 // place is the cluster that a work is done on.
@@ -142,7 +142,7 @@ func choose(patterns string) (chosen wanted, unknown []string) {
 	return chosen, unknown
 }
 
-// works are those whose name is chosen, behind the prefix.
+// works returns the works whose names, with the prefix, are chosen.
 func (w wanted) works(prefix string) []work {
 	return slices.DeleteFunc(works(), func(one work) bool { return !w[prefix+one.name] })
 }

@@ -34,7 +34,7 @@ func (b *bench) repeatable(ctx context.Context) {
 	}
 }
 
-// contest is two ways to run a flow of the same number of steps.
+// contest compares two ways to run a flow of the same number of steps.
 type contest struct {
 	name, against string
 	steps         int

@@ -17,12 +17,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// doomed is the real board as an owner sees it which nothing is recorded for,
-// and which dies at some moment: from then on no call of it arrives.
+// doomed is the real board for an owner whose updates are never recorded, and which dies at some
+// moment: from then on, none of its calls arrives.
 type doomed struct {
 	cluster
 	dead atomic.Bool
-	// refuse is what an update is answered with before that; nil: it does not arrive.
+	// refuse is the answer to updates before the death; nil: updates do not arrive.
 	refuse error
 
 	mu      sync.Mutex
@@ -82,14 +82,14 @@ func (d *doomed) Abandon(ctx context.Context, e jobs.Ending) error {
 	return d.cluster.Abandon(ctx, e)
 }
 
-// abandoned are the endings of jobs that were given back.
+// abandoned are the endings of released jobs.
 func (d *doomed) abandoned() []jobs.Ending {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.endings
 }
 
-// outOfReach runs a conductor that may end without having closed its session.
+// outOfReach runs a conductor that can end without closing its session.
 func outOfReach(t *testing.T, o conductor.Options) *conductor.Conductor {
 	t.Helper()
 	c, err := conductor.New(o)
@@ -109,11 +109,11 @@ func outOfReach(t *testing.T, o conductor.Options) *conductor.Conductor {
 	return c
 }
 
-// effects counts the executions of a step, and their undos.
+// effects counts the executions and the reverts of a step.
 type effects struct{ done, undone atomic.Int64 }
 
-// registry is of a flow "work" whose first step has the effects, and runs on for
-// a while if it is slow.
+// registry has a flow "work" whose first step has the effects. With slow, the step continues for a
+// while.
 func (e *effects) registry(t *testing.T, slow bool) *flow.Registry {
 	first := flow.FuncRevert("a", func(ctx context.Context, _ nothing) (nothing, error) {
 		e.done.Add(1)
@@ -125,15 +125,15 @@ func (e *effects) registry(t *testing.T, slow bool) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{first, do("b", well)}, nil }}.registry(t)
 }
 
-// TestUnrecordedEffectsAreUndone: the first step of a flow runs, and its owner is lost
-// before it records that. Cancelling the job then undoes the step; the job does not end
-// as one that never began.
+// TestUnrecordedEffectsAreUndone: the first step of a flow runs, and its owner is lost before the
+// step is recorded. Cancelling the job then reverts the step, and the job does not end as if it had
+// never started.
 func TestUnrecordedEffectsAreUndone(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		slow   bool
 		lose   func(t *testing.T, d *doomed, c *conductor.Conductor)
-		before bool // it is cancelled before its owner is lost
+		before bool // cancelled before its owner is lost
 	}{
 		{"it dies", false, nil, false},
 		{"it dies while the step runs", true, nil, false},
@@ -182,15 +182,15 @@ func TestUnrecordedEffectsAreUndone(t *testing.T) {
 	}
 }
 
-// TestRefusedBeginningIsTold: an owner whose first update is refused releases the job as
-// possibly begun, and the next owner resumes it so.
+// TestRefusedBeginningIsTold: an owner whose first update is refused releases the job as possibly
+// started. The next owner records the lost execution as an attempt.
 func TestRefusedBeginningIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e effects
 		d := &doomed{cluster: openCluster(t), refuse: &logbook.LimitError{Field: "result", Limit: 1, Size: 2, Unit: "bytes"}}
 		running(t, options(d, e.registry(t, false)))
 		job := post(t, d.cluster, "work", nil)
-		until(t, "it is given back", func() bool { return len(d.abandoned()) > 0 })
+		until(t, "the job is released", func() bool { return len(d.abandoned()) > 0 })
 		if d.abandoned()[0].Recorded {
 			t.Error("the owner says that all that it has begun is recorded")
 		}
@@ -206,7 +206,7 @@ func TestRefusedBeginningIsTold(t *testing.T) {
 	})
 }
 
-// TestFirstStepNeedsNoRecord: it begins with the claim, while the logbook takes
+// TestFirstStepNeedsNoRecord: the first step starts with the claim, while the logbook accepts
 // nothing.
 func TestFirstStepNeedsNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestFirstStepNeedsNoRecord(t *testing.T) {
 	})
 }
 
-// counted counts the updates that are sent before the endings of jobs.
+// counted counts the updates before the endings of jobs.
 type counted struct {
 	cluster
 	updates, endings atomic.Int64
@@ -238,8 +238,8 @@ func (c *counted) Consume(ctx context.Context, e jobs.Ending) error {
 	return c.cluster.Consume(ctx, e)
 }
 
-// TestWholeRunInItsEnding: a job whose flow is quick and begins with the claim costs two writes,
-// its posting and its ending. A watch sees the flow's end.
+// TestWholeRunInItsEnding: a job with a quick flow costs two writes, its posting and its ending. A
+// watch sees the flow's end.
 func TestWholeRunInItsEnding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counted{cluster: openCluster(t)}
@@ -270,8 +270,8 @@ func TestWholeRunInItsEnding(t *testing.T) {
 	})
 }
 
-// TestJobsThatNeverBeganAreCancelledAtOnce: a job that was released before its flow
-// began is cancelled without a conductor.
+// TestJobsThatNeverBeganAreCancelledAtOnce: a job that was released before its flow started is
+// cancelled without a conductor.
 func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -285,7 +285,7 @@ func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 		idle.Pause()
 		registered(t, c, 2)
 		job := post(t, c, "work", nil)
-		until(t, "it was given back", func() bool {
+		until(t, "the job was released", func() bool {
 			now, err := c.Job(t.Context(), job.ID)
 			return err == nil && now.State == jobs.StateCooling
 		})
@@ -308,7 +308,7 @@ func TestEndingsSayWhatIsRecorded(t *testing.T) {
 		recorded bool
 	}{
 		{"it has come to its end", engine.End{State: logbook.FlowSuccess}, nil, true},
-		{"it is given back where it waits", engine.End{State: logbook.FlowRunning, WaitUntil: time.Now(), Update: &logbook.Update{}}, nil, true},
+		{"it is released while it waits", engine.End{State: logbook.FlowRunning, WaitUntil: time.Now(), Update: &logbook.Update{}}, nil, true},
 		{"it never began", engine.End{}, trouble, true},
 		{"it began, and has met trouble", engine.End{Unrecorded: true}, trouble, false},
 		{"it began, and is handed over", engine.End{Unrecorded: true}, fmt.Errorf("%w: now", conductor.ErrHandOver), false},

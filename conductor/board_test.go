@@ -15,7 +15,7 @@ type cluster interface {
 	logbook.Connection
 }
 
-// patience is for as long as a busy machine may need.
+// patience is enough for a busy machine.
 const patience = time.Minute
 
 // until waits for a condition.
@@ -31,7 +31,8 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// registered waits until n conductors are registered: a conductor opens its session first.
+// registered waits until n conductors are registered. A conductor opens its session before it
+// registers.
 func registered(t *testing.T, c cluster, n int) {
 	t.Helper()
 	until(t, "the conductors are registered", func() bool {

@@ -18,18 +18,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// path is the real board, with hooks on the way to it. A hook that returns an
-// error keeps the call from happening.
+// path is the real board with hooks before and after calls. A hook that returns an error prevents
+// the call.
 type path struct {
 	cluster
 	open, opened func(jobs.Opening) error
 	close        func(ctx context.Context) error
 	end          func(verb string, ending jobs.Ending) error
-	bare         bool // claims come without their flow details
+	bare         bool // claims are returned without their flow details
 	// claimed is called with new claims before the conductor gets them.
 	claimed func(ctx context.Context) error
 	alter   func(*jobs.Job)         // changes jobs in answers to claims
-	asked   func(jobs.ClaimRequest) // called with each request, after its answer
+	asked   func(jobs.ClaimRequest) // called with each claim request, after its answer
 
 	mu       sync.Mutex
 	openings []jobs.SessionID
@@ -107,7 +107,7 @@ func simple(t *testing.T) *flow.Registry {
 func TestLateTryOfAClaim(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		over   bool // the claim ends before the conductor asks again
+		over   bool // the claim ends before the conductor claims again
 		claims int
 	}{
 		{"the claim holds", false, 1},
@@ -118,7 +118,7 @@ func TestLateTryOfAClaim(t *testing.T) {
 				r := &path{cluster: openCluster(t)}
 				posted := make(chan jobs.JobID, 1)
 				r.asked = func(request jobs.ClaimRequest) {
-					r.asked = nil // the first time only
+					r.asked = nil // only the first time
 					job := post(t, r.cluster, "work", nil)
 					late, err := r.cluster.ClaimNext(t.Context(), request)
 					if err == nil && row.over {
@@ -139,8 +139,8 @@ func TestLateTryOfAClaim(t *testing.T) {
 	}
 }
 
-// A claim that is not the conductor's own starts nothing; the repeat of the
-// question settles it.
+// A claim that does not belong to the conductor starts nothing. The repeated request settles its
+// ownership.
 func TestClaimOfAnotherStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &path{cluster: openCluster(t)}
@@ -169,13 +169,13 @@ func TestClaimOfAnotherStartsNothing(t *testing.T) {
 	})
 }
 
-// No step starts under a claim that is made while its session is lost or the conductor drains,
-// or whose answer is lost. The job is neither stuck nor run twice.
+// No step starts under a claim whose answer is lost, or that is made while the session is lost or
+// the conductor drains. The job is neither stuck nor run twice.
 func TestClaimsOnTheirWay(t *testing.T) {
 	for _, row := range []struct {
 		name          string
 		expire, drain bool
-		lost          bool // the answer
+		lost          bool // the answer is lost
 		state         jobs.State
 		claims        int
 		executions    int64
@@ -205,7 +205,7 @@ func TestClaimsOnTheirWay(t *testing.T) {
 						expireSessions(t, r.cluster)
 					}
 					if row.drain {
-						<-ctx.Done() // which drain, below, brings about
+						<-ctx.Done() // the drain below ends it
 					}
 					if row.lost {
 						return jobs.ErrUncertain
@@ -220,7 +220,7 @@ func TestClaimsOnTheirWay(t *testing.T) {
 				} else {
 					finished(t, r.cluster, job.ID)
 				}
-				until(t, "the job is let go", func() bool {
+				until(t, "the job is released", func() bool {
 					now, err := r.Job(t.Context(), job.ID)
 					return err == nil && now.State == row.state && now.Claims == row.claims
 				})
@@ -236,7 +236,7 @@ func TestOpeningASession(t *testing.T) {
 	rows := []struct {
 		name         string
 		open, opened func(call int64) error
-		ids          int // different ids that were tried
+		ids          int // number of ids that were tried
 		openings     int
 	}{
 		{name: "at once", ids: 1, openings: 1},
@@ -305,7 +305,7 @@ func TestOpeningASession(t *testing.T) {
 	}
 }
 
-// A flow that is too large for the answer to a claim is read apart.
+// A flow that is too large for the answer to a claim is read separately.
 func TestFlowIsReadApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := &path{cluster: openCluster(t), bare: true}
@@ -333,8 +333,8 @@ func TestStopsWithoutABoard(t *testing.T) {
 	})
 }
 
-// A board that keeps the session alive and takes nothing else, as one whose
-// disks are full, does not hold up a conductor that is to stop.
+// A board that keeps the session alive and accepts nothing else, like nodes with full disks, does
+// not delay the stop of a conductor.
 func TestStopsWhenNothingIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := make(chan struct{})
@@ -392,8 +392,7 @@ func TestSessionThatCannotBeClosed(t *testing.T) {
 	})
 }
 
-// An ending that the board refuses must not leave the job with an owner who
-// does nothing about it.
+// After the board has refused an ending, the job must not keep an owner that no longer works on it.
 func TestRefusedEndings(t *testing.T) {
 	tooLarge := &logbook.LimitError{Field: "update", Limit: 1, Size: 2, Unit: "bytes"}
 	rows := []struct {
@@ -430,7 +429,7 @@ func TestRefusedEndings(t *testing.T) {
 				o.Notify = notices.note
 				running(t, o)
 				id := post(t, board, "work", nil).ID
-				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+				until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 				job, err := board.Job(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
@@ -449,8 +448,8 @@ func TestRefusedEndings(t *testing.T) {
 	}
 }
 
-// A claim that ends while the session lives, as when a person takes the job
-// away, costs only that run.
+// A claim that ends while the session lives, for example because an operator releases the job,
+// stops only that run.
 func TestFencedRunStopsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

@@ -17,7 +17,7 @@ func openCluster(t *testing.T) cluster {
 // expireSessions ends all sessions as if their clients had died.
 func expireSessions(t *testing.T, c cluster) {
 	t.Helper()
-	sessions, err := c.Sessions(context.WithoutCancel(t.Context())) // a conductor that drains after the test may call
+	sessions, err := c.Sessions(context.WithoutCancel(t.Context())) // a conductor that drains can call this after the test
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ type Client interface {
 
 // Options configures a conductor.
 type Options struct {
-	Client   Client          // of the cluster with the jobs and their flows; required
+	Client   Client          // the cluster with the jobs and their flows; required
 	Registry *flow.Registry  // flows that it can build; filled before New
 	Funcs    map[string]Func // functions for jobs without a flow, by kind
 
@@ -129,15 +129,15 @@ type Options struct {
 	// doubles each time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries limits how often a job may have such a problem: at the limit, the job is trashed
-	// with its evidence. A hand-over does not count. 0: DefaultMaxTries.
+	// MaxTries limits the number of such problems of a job: at the limit, the job is trashed with
+	// its evidence. A hand-over does not count. 0: DefaultMaxTries.
 	MaxTries int
 
 	// Metadata returns the metadata of its entity on the board. One goroutine at a time calls it,
 	// every second, and a change is registered. nil: none.
 	Metadata func() logbook.Values
-	// Secrets returns a secret by its name, for the jobs of a board: see engine.Options. nil:
-	// there are none.
+	// Secrets returns a secret by its name, for the jobs of a board: see engine.Options. nil: no
+	// secrets.
 	Secrets func(ctx context.Context, board, name string) (string, error)
 	// Elsewhere reports whether another conductor, by its entity, could build a flow that cannot
 	// be built here. If one could, the job is released for that conductor, which does not count
@@ -161,7 +161,7 @@ type Options struct {
 	// because the job waits for it. A panic in it is logged and ignored.
 	Notify func(Notice)
 
-	encrypts bool // the logbook encrypts values, so the log must not hold them either
+	encrypts bool // the logbook encrypts values, so the log must not contain them either
 }
 
 func (o Options) withDefaults() Options {
@@ -208,7 +208,7 @@ func (o Options) validate() error {
 	}
 	require(o.Client != nil, "there is no client")
 	kinds := o.kinds()
-	// An empty list of kinds would ask the board for jobs of any kind.
+	// An empty list of kinds would request jobs of any kind from the board.
 	require(len(kinds) > 0, "the registry holds no factory, and there are no funcs, so that no job could be run")
 	require(len(kinds) <= jobs.MaxKinds, "registry and funcs hold more than %d kinds", jobs.MaxKinds)
 	for i, kind := range kinds {
@@ -270,11 +270,11 @@ type Conductor struct {
 	isReady func()        // closes it
 
 	mu      sync.Mutex
-	loop    *workLoop // the call of Run that is in progress; nil: none
+	loop    *workLoop // the current call of Run; nil: none
 	drained bool      // Drain was called
 }
 
-// New makes a conductor, which does nothing until Run. The error names every problem of the
+// New makes a conductor, which does nothing until Run. The error contains every problem of the
 // options.
 func New(options Options) (*Conductor, error) {
 	options = options.withDefaults()
@@ -288,11 +288,10 @@ func New(options Options) (*Conductor, error) {
 	}, nil
 }
 
-// RunningSteps is the number of steps of all jobs that run here now, without those of step
-// workers.
+// RunningSteps is the number of steps of all jobs that run here now, without steps of step workers.
 func (c *Conductor) RunningSteps() int { return c.pool.InUse() }
 
-// StepsLimit is the maximum of steps of all jobs that can run here in parallel.
+// StepsLimit is the maximum number of parallel steps of all jobs here.
 func (c *Conductor) StepsLimit() int { return c.options.Steps }
 
 // Run makes a conductor and runs it until ctx ends, like the method Run.

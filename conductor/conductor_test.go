@@ -50,7 +50,7 @@ func (f factories) registry(t *testing.T) *flow.Registry {
 	return registry
 }
 
-// diary keeps notices.
+// diary records notices.
 type diary struct {
 	mu      sync.Mutex
 	notices []conductor.Notice
@@ -86,8 +86,8 @@ func running(t *testing.T, o conductor.Options) *conductor.Conductor {
 	return c
 }
 
-// made makes a conductor, and the function that runs it: it returns when the
-// first session is open, and the end of the test awaits the end of the run.
+// made makes a conductor and a function that runs it. The function returns when the first session
+// is open. The end of the test waits for the end of the run.
 func made(t *testing.T, o conductor.Options) (*conductor.Conductor, func()) {
 	t.Helper()
 	opened, notify := make(chan struct{}, 100), o.Notify
@@ -236,7 +236,7 @@ func TestEachJobGetsItsEnding(t *testing.T) {
 	})
 }
 
-// rigged is an error that cannot even be read.
+// rigged is an error whose text cannot be read.
 type rigged struct{}
 
 func (rigged) Error() string { panic("no words") }
@@ -268,7 +268,7 @@ func TestJobStoreGoesOverFlowStore(t *testing.T) {
 	})
 }
 
-// The last owner died between the flow's end and the job's.
+// The last owner died between the end of the flow and the end of the job.
 func TestFinishedFlowIsOnlyConsumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -292,8 +292,8 @@ func TestFinishedFlowIsOnlyConsumed(t *testing.T) {
 	})
 }
 
-// An engine that cannot continue a flow is trouble: the job waits longer and
-// longer, and is put aside with the evidence in the end.
+// A flow that the engine cannot continue is retried with growing delays, and finally trashed with
+// the evidence.
 func TestTroubleIsTriedAgainAndGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -303,7 +303,7 @@ func TestTroubleIsTriedAgainAndGivenUp(t *testing.T) {
 		if err := c.SaveBook(t.Context(), book); err != nil {
 			t.Fatal(err)
 		}
-		// A step that stands as a retry controller is no step of this flow.
+		// A step that is recorded as a retry controller does not match this flow.
 		verdicts, err := c.Update(t.Context(), logbook.Update{
 			Flow: book.Flows[0].ID, Sequence: 1, State: logbook.FlowRunning,
 			Atoms: []logbook.AtomChange{{Name: "a", Kind: logbook.KindRetry, State: logbook.AtomRunning}},
@@ -338,12 +338,12 @@ func TestExpiredSession(t *testing.T) {
 				began <- struct{}{}
 				<-ctx.Done()
 				cancelled <- time.Now()
-				return nil // too late: this success must not be written
+				return nil // too late: this success must not be recorded
 			})}, nil
 		}}.registry(t)
 		var notices diary
 		o := options(c, registry)
-		o.MaxJobs = 1 // so that no call waits, and only a keep-alive can report it
+		o.MaxJobs = 1 // so that no call waits, and only a keep-alive can report the loss
 		o.TTL, o.Notify = ttl, notices.note
 		running(t, o)
 		job := post(t, c, "work", nil)
@@ -376,9 +376,9 @@ func TestExpiredSession(t *testing.T) {
 func TestDrainHandsOver(t *testing.T) {
 	rows := []struct {
 		name     string
-		obliging bool // the running step ends by itself while the flow is suspended
+		obliging bool // the running step ends by itself after the suspension
 		flow     logbook.FlowState
-		again    int // executions of the step that ran
+		again    int // executions of the interrupted step
 	}{
 		{"a step that ends is recorded", true, logbook.FlowSuspended, 1},
 		{"a step that does not is stopped", false, logbook.FlowRunning, 2},
@@ -502,13 +502,13 @@ func TestDrainIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-// sometimes is the real board over a bad path.
+// sometimes is the real board over an unreliable connection.
 type sometimes struct {
 	cluster
 	calls atomic.Int64
 }
 
-// fault breaks two calls of seven: before they happen, or after.
+// fault breaks two of seven calls: before or after their effect.
 func (s *sometimes) fault(call func() error) error {
 	switch s.calls.Add(1) % 7 {
 	case 2:

@@ -24,20 +24,20 @@ type run struct {
 	session *liveSession
 	*runControl
 	claimed  jobs.Claimed
-	began    time.Time // when it was claimed; of boottime
-	unwanted error     // why it is released without a run; nil: it is run
+	began    time.Time // time of the claim on boottime's clock
+	unwanted error     // reason for its release without a run; nil: it is run
 	slot     *runSlot
 	token    jobs.Token
 	logger   hclog.Logger
 	trace    *runTrace // nil: not traced
 }
 
-// runJob takes a job from its claim to its ending. An unwanted job is released
-// without being begun.
+// runJob handles a job from its claim to its ending. An unwanted job is released before its flow
+// starts.
 func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, slot *runSlot, unwanted error) {
 	r := &run{loop: w, session: t, claimed: claimed, began: boottime.Now(), slot: slot, unwanted: unwanted, token: claimed.Job.Claim.Token, runControl: newRunControl(t.alive, w.claiming)}
 	defer r.runControl.end()
-	// Details and store are never logged: they may hold secrets.
+	// Details and store are never logged, because they may contain secrets.
 	r.logger = w.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
 	r.notify(Notice{Moment: MomentClaimed})
@@ -115,11 +115,11 @@ func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 // operator has drained this one, or transfers the job.
 func (r *run) handOver() { r.stopWithin(r.loop.options.Grace) }
 
-// runFlow builds the flow and runs it until it ends, stops or must be released. Without
-// a flow it calls the Func of the job's kind.
+// runFlow builds the flow and runs it until it ends, stops or must be released. Without a flow it
+// calls the Func of the job's kind.
 func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	if r.loop.claiming.Err() != nil {
-		return result{err: errHandOver} // the claim was in flight when the drain began
+		return result{err: errHandOver} // the claim was in flight when the drain started
 	}
 	if r.unwanted != nil {
 		return result{err: r.unwanted}
@@ -191,7 +191,7 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 }
 
 // whoCan names a conductor that could build a flow. A drained one counts, because an operator may
-// undrain it. The text then names the drain, as the reason why the job waits.
+// undrain it. The text then names the drain as the reason for the job's wait.
 func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 	drained := make(map[string]jobs.Drain, len(drains))
 	for _, drain := range drains {
@@ -230,7 +230,7 @@ func (r *run) detail(ctx context.Context) (*logbook.FlowDetail, error) {
 	return &detail, nil
 }
 
-// plan builds the flow and checks it against the values that it will have.
+// plan builds the flow and checks it against its values.
 func (r *run) plan(detail *logbook.FlowDetail, store logbook.Values) (*flow.Plan, error) {
 	if detail.Factory.Name == "" {
 		return nil, errors.New("the flow detail names no factory")
@@ -249,7 +249,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = &flow.PanicError{Value: panicked, Stack: string(debug.Stack())}
-			end.Unrecorded = true // what had begun is unknown
+			end.Unrecorded = true // the started steps are unknown
 		}
 	}()
 	options, claim := r.loop.options, r.claimed.Job.Claim

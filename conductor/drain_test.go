@@ -11,8 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// ordered drains the conductor of a name on the board, and waits until it has
-// heard of it.
+// ordered drains a conductor by name on the board, and waits until it has noticed.
 func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainCommand) {
 	t.Helper()
 	order.Conductor, order.By, order.Reason = "tester", "ann", "a new kernel"
@@ -20,7 +19,7 @@ func ordered(t *testing.T, c cluster, notices *diary, order jobs.DrainCommand) {
 	if err := c.DrainConductor(t.Context(), order); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == before+1 })
+	until(t, "the conductor has noticed the drain", func() bool { return notices.count(conductor.MomentDrained) == before+1 })
 }
 
 func undrained(t *testing.T, c cluster) {
@@ -30,8 +29,8 @@ func undrained(t *testing.T, c cluster) {
 	}
 }
 
-// waits checks that a job stays unclaimed although a conductor is live: another job that the
-// conductor may take is done meanwhile.
+// waits checks that a job stays unclaimed although a conductor is live: meanwhile the conductor
+// does another job.
 func waits(t *testing.T, c cluster, id jobs.JobID) {
 	t.Helper()
 	explanation, err := c.Explain(t.Context(), id)
@@ -54,8 +53,8 @@ func stays(t *testing.T, free <-chan struct{}) *flow.Registry {
 	}}.registry(t)
 }
 
-// The promise: a drained conductor hands over within a second and keeps running. It gets jobs
-// again when the drain ends.
+// A drained conductor hands over within a second and keeps running. It gets jobs again when the
+// drain ends.
 func TestDrainedConductorHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, free := openCluster(t), make(chan struct{})
@@ -98,7 +97,7 @@ func TestDrainedConductorHandsOver(t *testing.T) {
 }
 
 // A conductor that is drained with finish completes its jobs and claims no more. A later drain
-// can make it hand over after all.
+// without finish makes it hand over.
 func TestDrainedConductorFinishes(t *testing.T) {
 	for _, hurried := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -153,8 +152,8 @@ func TestDrainedBeforeItCame(t *testing.T) {
 	})
 }
 
-// A drain during a broken watch takes effect when the watch resumes, whether or not its event
-// is still kept.
+// A drain during a broken watch takes effect when the watch resumes, even if its event was already
+// removed.
 func TestDrainDuringABrokenWatch(t *testing.T) {
 	for _, fault := range []error{jobs.ErrUnavailable, jobs.ErrCompacted} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,7 +168,7 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.whole <- struct{}{}
-			until(t, "the drain is heard of", func() bool { return notices.count(conductor.MomentDrained) == 1 })
+			until(t, "the conductor has noticed the drain", func() bool { return notices.count(conductor.MomentDrained) == 1 })
 			if got := under(t, c, job.ID, jobs.StateClaimable); got.Claims != 1 {
 				t.Errorf("claimed %d times", got.Claims)
 			}
@@ -177,8 +176,7 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 	}
 }
 
-// A claim whose answer comes after the conductor was drained is released before
-// anything runs.
+// A claim whose answer arrives after the conductor was drained is released before any step runs.
 func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := openCluster(t), newTrip()
@@ -190,7 +188,7 @@ func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 		}
 		running(t, o)
 		posted := post(t, c, "trip", nil)
-		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+		until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 		job := under(t, c, posted.ID, jobs.StateClaimable)
 		if got := p.noted(); got != "" || job.Claims != 1 || job.Failures != 0 {
 			t.Errorf("after %d claims and %d failures, done: %s", job.Claims, job.Failures, got)

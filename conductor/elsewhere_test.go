@@ -40,7 +40,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		there.Notify = started.note
 		owner := running(t, there)
 		post(t, c, "pinch", nil)
-		until(t, "the one who could is busy", func() bool { return started.count(conductor.MomentStarted) == 1 })
+		until(t, "the suitable conductor is busy", func() bool { return started.count(conductor.MomentStarted) == 1 })
 		registered(t, c, 1)
 
 		lacking := factories{"rare": func() ([]flow.Node, error) { return nil, errors.New("a part is not on this machine") }}
@@ -53,8 +53,8 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		here.Notify = notices.note
 		lacks := running(t, here)
 		job := post(t, c, "rare", nil)
-		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) >= 2 })
-		lacks.Pause() // or it may win the job again and again, and each time the delay doubles
+		until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) >= 2 })
+		lacks.Pause() // otherwise it can win the job again, and the delay doubles each time
 		close(release)
 		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess || got.Failures != 0 {
 			t.Errorf("the job is %s %q after %d failures: %s", got.State, got.Outcome, got.Failures, got.Reason)
@@ -68,8 +68,8 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 	})
 }
 
-// TestFlowsThatADrainedOneCanBuild: a job waits for a conductor that is drained,
-// if no other could build its flow, and says so to who asks why.
+// TestFlowsThatADrainedOneCanBuild: if only a drained conductor could build a job's flow, the job
+// waits for it, and its explanation says so.
 func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -92,7 +92,7 @@ func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 		here.Notify = notices.note
 		running(t, here)
 		job := post(t, c, "rare", nil)
-		until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
+		until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) == 1 })
 		got, err := c.Explain(t.Context(), job.ID)
 		const says = "only there can, which is drained by ann (a new disk); undrain it"
 		if err != nil || got.Cause != jobs.CauseCooling || !strings.Contains(got.Text, says) {

@@ -11,7 +11,8 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// loggable returns a text or an error for the log. With keys it hides the text, which may hold values.
+// loggable returns a text or an error for the log. With keys it hides the text, which can contain
+// values.
 func (o *Options) loggable(text any) any {
 	if o.encrypts && text != nil {
 		return "left out: values are encrypted"

@@ -17,7 +17,7 @@ import (
 )
 
 // TestEncryptedValues: a job with a value that cannot be decrypted is released with the key and the
-// remedy, any number of times. None of its work is begun or undone, and it is not trashed.
+// remedy, any number of times. None of its steps runs or is reverted, and it is not trashed.
 func TestEncryptedValues(t *testing.T) {
 	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
 	if err != nil {
@@ -74,7 +74,7 @@ func TestEncryptedValues(t *testing.T) {
 				var notices diary
 				o.Notify = notices.note
 				working := running(t, o)
-				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
+				until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
 				drain(t, working)
 				got, err := c.Job(t.Context(), job.ID)
 				for _, says := range []string{row.what, "with key old", "give the conductor a file of value keys"} {
@@ -93,7 +93,7 @@ func TestEncryptedValues(t *testing.T) {
 	}
 }
 
-// growing is a logbook that encrypts: values become longer on their way.
+// growing is a logbook that encrypts, which lengthens the values.
 type growing struct{ cluster }
 
 // PlainLimits implements logbook.Encrypting.

@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// openBoard gives a board to try things out on; a program dials a cluster, by
-// raftboard.Dial.
+// openBoard returns a board for examples. A real program dials a cluster with raftboard.Dial.
 func openBoard() (board *boardtest.Board, done func()) {
 	board, err := boardtest.Open("", boardtest.Options{})
 	if err != nil {
@@ -23,11 +22,11 @@ func openBoard() (board *boardtest.Board, done func()) {
 	return board, func() { _ = board.Close() }
 }
 
-// A worker for jobs without flows. What its function returns decides how a job ends.
+// A worker for jobs without flows. The result of its function decides the end of the job.
 func ExampleRun() {
 	client, done := openBoard()
 	defer done()
-	ctx, stop := context.WithCancel(context.Background()) // a program: signal.NotifyContext
+	ctx, stop := context.WithCancel(context.Background()) // in a real program: signal.NotifyContext
 	type page struct{ Text string }
 	print := func(_ context.Context, job jobs.Job, page page) error {
 		switch page.Text {
@@ -38,7 +37,7 @@ func ExampleRun() {
 		case "large":
 			return flow.Permanent(errors.New("too large for this printer"))
 		}
-		// An outside system takes the token, and refuses older ones.
+		// An external system stores the token, and refuses older tokens.
 		fmt.Println(page.Text, !job.Token.IsZero())
 		return nil
 	}
@@ -51,7 +50,7 @@ func ExampleRun() {
 		posted = append(posted, job)
 	}
 	go func() {
-		_, _ = client.Wait(ctx, posted[3].ID) // the last one in order
+		_, _ = client.Wait(ctx, posted[3].ID) // the last job in claim order
 		stop()
 	}()
 	err := conductor.Run(ctx, conductor.Options{
@@ -72,8 +71,8 @@ func ExampleRun() {
 	// completed success  <nil>
 }
 
-// A program that begins a conductor in the background awaits that it is ready, and ends
-// it whenever it likes.
+// A program that runs a conductor in the background waits until it is ready, and drains it at any
+// time.
 func ExampleConductor_Drain() {
 	client, done := openBoard()
 	defer done()

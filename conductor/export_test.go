@@ -43,14 +43,14 @@ func (w *Attendance) Look(now time.Time) (string, bool, time.Time) {
 	return s.String(), ask, next
 }
 
-// Decide gives the verb and the ending for what became of a run.
+// Decide returns the verb and the ending for the end of a run.
 func Decide(o Options, job jobs.Job, end engine.End, err error) (string, jobs.Ending) {
 	o = o.withDefaults()
 	d := o.decide(&job, job.Token, result{end: end, err: err})
 	return string(d.verb), d.ending
 }
 
-// DecideUnder is Decide for a job that is under a stop request.
+// DecideUnder is Decide for a job with a stop request.
 func DecideUnder(o Options, job jobs.Job, end engine.End, err error, request *jobs.OperatorRequest) (string, jobs.Ending) {
 	o = o.withDefaults()
 	d := o.decide(&job, job.Token, result{end: end, err: err, stopRequest: request})
@@ -73,8 +73,8 @@ func NewJournal(alive context.Context, connection logbook.Connection) Journal {
 func (j Journal) Flush(ctx context.Context) { j.flush(ctx) }
 func (j Journal) Close()                    { j.close() }
 
-// Untraced makes a run's trace calls for a conductor without a Tracer. It returns false if the
-// context or the engine notices anything.
+// Untraced makes a run's trace calls for a conductor without a Tracer. It returns false if a call
+// changes the context or the engine's options.
 func Untraced(ctx context.Context) func() bool {
 	r := &run{loop: &workLoop{options: &Options{}}}
 	return func() bool {
@@ -84,7 +84,7 @@ func Untraced(ctx context.Context) func() bool {
 	}
 }
 
-// TracedJob is a context in which the trace of a job begins.
+// TracedJob returns a context in which the trace of a job starts.
 func TracedJob(ctx context.Context, id jobs.JobID) context.Context {
 	return context.WithValue(ctx, tracedJob{}, id)
 }

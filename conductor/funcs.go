@@ -58,8 +58,8 @@ func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) er
 	}
 }
 
-// Abandon makes a Func release its job, for any owner to claim after the delay. A delay over
-// jobs.MaxDelay is cut to that, and a negative one is none.
+// Abandon makes a Func release its job. Any owner can claim it after the delay, which is limited to
+// jobs.MaxDelay. A negative delay counts as zero.
 func Abandon(delay time.Duration, err error) error {
 	return &endingError{verb: abandon, delay: min(max(delay, 0), jobs.MaxDelay), err: err}
 }
@@ -71,7 +71,7 @@ func Trash(err error) error { return &endingError{verb: trash, err: err} }
 type endingError struct {
 	verb  verb
 	delay time.Duration
-	err   error // may be nil
+	err   error // can be nil
 }
 
 func (e *endingError) Error() string {
@@ -85,7 +85,7 @@ func (e *endingError) Unwrap() error { return e.err }
 
 var errInterrupted = errors.New("an operator has asked to stop the job")
 
-// call does a job without a flow.
+// call runs a job without a flow.
 func (r *run) call(ctx context.Context, do Func) result {
 	if err := checkDecryptedJob(&r.claimed.Job); err != nil {
 		return result{err: err}
@@ -113,8 +113,8 @@ func (r *run) call(ctx context.Context, do Func) result {
 	}
 }
 
-// await waits for a Func, and follows the requests that stop it. It returns false if the
-// Func has ignored the end of its context.
+// await waits for a Func, and follows the requests that stop it. It returns false if the Func has
+// ignored the end of its context.
 func (r *run) await(ended <-chan result, stop context.CancelCauseFunc, over <-chan struct{}) (result, bool) {
 	interrupts := r.interrupts
 	var late <-chan time.Time
@@ -163,7 +163,7 @@ func checkDecryptedJob(job *jobs.Job) error {
 	return err
 }
 
-// kinds are the kinds of job that the conductor can do.
+// kinds are the kinds of jobs that the conductor can run.
 func (o *Options) kinds() []string {
 	return slices.Sorted(slices.Values(slices.AppendSeq(o.Registry.Kinds(), maps.Keys(o.Funcs))))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// funcs are options of a conductor that does jobs of one kind without flows.
+// funcs are options of a conductor that runs jobs of one kind without flows.
 func funcs(c cluster, kind string, do conductor.Func) (conductor.Options, *diary) {
 	notices := &diary{}
 	return conductor.Options{
@@ -114,7 +114,7 @@ func TestFuncIsGivenItsJob(t *testing.T) {
 	})
 }
 
-// One program runs flows and Funcs; a job goes by its kind.
+// One program runs flows and Funcs. The kind of a job selects one of them.
 func TestFuncsBesideFlows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -156,7 +156,7 @@ func TestFuncsHaveOneOwnerEach(t *testing.T) {
 				t.Errorf("job %s has two owners", job.ID)
 			}
 			defer owners[job.ID].Add(-1)
-			time.Sleep(time.Second) // of virtual time
+			time.Sleep(time.Second) // virtual time
 			return nil
 		}
 		for range 2 {
@@ -194,7 +194,7 @@ func heldFunc(fails bool) (do conductor.Func, began chan jobs.Job, causes chan e
 	}, began, causes
 }
 
-// The context of a Func whose session is lost ends. The Func cannot end the job of the next
+// The context of a Func ends when its session is lost. The Func cannot end the job of the next
 // owner, which has a higher token.
 func TestFuncLosesItsSession(t *testing.T) {
 	for _, fails := range []bool{false, true} {
@@ -223,7 +223,7 @@ func TestFuncLosesItsSession(t *testing.T) {
 	}
 }
 
-// While the session is silent, the Func is stopped before others may claim its job.
+// While the session is silent, the Func is stopped before other conductors can claim its job.
 func TestFuncOfASilentSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -256,12 +256,12 @@ func (m *mute) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	return m.cluster.KeepAlive(ctx, id)
 }
 
-// A stopping conductor waits Grace for its Funcs, and hands over the jobs of Funcs that it had
-// to stop. A success in that time counts.
+// A stopping conductor waits Grace for its Funcs, and hands over the jobs of the Funcs that it had
+// to stop. A success within Grace counts.
 func TestFuncAtTheEndOfItsConductor(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		ignores bool // its context
+		ignores bool // ignores its context
 		fails   bool
 		state   jobs.State
 		took    time.Duration
@@ -372,7 +372,7 @@ func TestFuncIgnoresACancellation(t *testing.T) {
 	})
 }
 
-// Run is New and then Run.
+// Run calls New, and then runs the conductor.
 func TestRunIsOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -406,7 +406,7 @@ func TestStepsLimit(t *testing.T) {
 	})
 }
 
-// A job without a flow whose values cannot be decrypted is released without being begun.
+// A job without a flow whose values cannot be decrypted is released before its Func starts.
 func TestFuncOfEncryptedValues(t *testing.T) {
 	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
 	if err != nil {
@@ -422,7 +422,7 @@ func TestFuncOfEncryptedValues(t *testing.T) {
 			o, notices := funcs(c, "print", func(context.Context, jobs.Job) error { t.Error("it was begun"); return nil })
 			running(t, o)
 			posted := postOne(t, c, posting)
-			until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 0 })
+			until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) > 0 })
 			if job, err := c.Job(t.Context(), posted.ID); err != nil || job.Failures != 0 || !strings.Contains(job.Reason, what) {
 				t.Errorf("%s: %q after %d failures, %v", what, job.Reason, job.Failures, err)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// tireless makes flows with a step that is undone in the end, and a step that is tried 100
-// times in each of several rounds and receives the number of the try.
+// tireless makes flows with a step that is reverted at the end, and a step that receives the number
+// of its attempt. That step is tried 100 times in each of several rounds.
 type tireless struct {
 	rounds     int
 	try        func(ctx context.Context, number int64) error
@@ -33,8 +33,8 @@ func (f *tireless) registry(t *testing.T) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestLongHistoriesEnd: steps have all tries of their own and outer retries, and are then
-// undone, although no atom keeps so many attempts.
+// TestLongHistoriesEnd: steps use all attempts of their own retry and of outer retries, and are
+// then reverted, although no atom stores so many attempts.
 func TestLongHistoriesEnd(t *testing.T) {
 	never := func(context.Context, int64) error { return errors.New("never") }
 	rounds := longtest.Rounds(5, 100) // of 100 tries each: more than logbook.KeptAttempts
@@ -47,7 +47,7 @@ func TestLongHistoriesEnd(t *testing.T) {
 		cancel  bool
 		outcome jobs.Outcome
 		tries   int64
-		back    int64 // how often the step before is undone
+		back    int64 // reverts of the step before
 	}{
 		{"every round of a retry is used up", rounds, nil, never, false, jobs.OutcomeReverted, tries, 1},
 		{"the job is retried without a limit", 1, &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1, Delay: jobs.MinRetryDelay}, OnFailure: jobs.FailureRetries},

@@ -93,8 +93,8 @@ func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestOrdersFindWaitingJobs: a stop request takes effect at once for a job that was released
-// until its step is due, and not only when the job is due.
+// TestOrdersFindWaitingJobs: a stop request takes effect at once for a job that was released until
+// its step is due.
 func TestOrdersFindWaitingJobs(t *testing.T) {
 	suspend := func(t *testing.T, c cluster, job jobs.Job) error { return c.Suspend(t.Context(), order(job, false)) }
 	resume := func(t *testing.T, c cluster, job jobs.Job) error { return c.Resume(t.Context(), order(job, false)) }

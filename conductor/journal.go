@@ -12,11 +12,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of a journal.
+// Limits of a journal.
 const (
-	// maxWaiting is far more than an engine has outstanding; only a defect reaches it.
+	// maxWaiting is far more than an engine sends without waiting; only a bug reaches it.
 	maxWaiting = 4096
-	// journalCallTime bounds one call, so that it is repeated after a lost answer while the
+	// journalCallTime limits one call, so that a lost answer is followed by a repeat while the
 	// claim is still held.
 	journalCallTime = 5 * time.Second
 )
@@ -38,14 +38,14 @@ type journal struct {
 	mu      sync.Mutex
 	waiting []pendingUpdate // without a result, in the order of their recording
 	active  bool            // write runs
-	refused error           // why nothing more of this run is written; nil while it is
-	idle    chan struct{}   // closed when nothing waits any more; nil: flush does not wait for it
+	refused error           // reason why no more updates of this run are written; nil: they are written
+	idle    chan struct{}   // closed when no update waits; nil: flush does not wait for it
 }
 
 // pendingUpdate is an update that is not yet durable.
 type pendingUpdate struct {
 	update logbook.Update
-	result chan error // holds one
+	result chan error // with a buffer of one
 }
 
 // newJournal makes a journal whose claim ends with alive. Close it.
@@ -70,7 +70,7 @@ func (j *journal) Record(update logbook.Update) <-chan error {
 	j.waiting = append(j.waiting, pendingUpdate{update, result})
 	if !j.active {
 		j.active = true
-		j.writing.Go(j.write) // ends when nothing waits, or with ctx
+		j.writing.Go(j.write) // ends when no update waits, or with ctx
 	}
 	return result
 }
@@ -93,7 +93,7 @@ func (j *journal) flush(ctx context.Context) {
 	}
 }
 
-// close refuses the updates that still wait: nothing of a run is sent after its end.
+// close refuses the waiting updates: nothing of a run is sent after its end.
 func (j *journal) close() {
 	j.mu.Lock()
 	if j.refused == nil {
@@ -104,8 +104,7 @@ func (j *journal) close() {
 	j.writing.Wait()
 }
 
-// write makes calls until nothing waits, or ctx ends. Then all waiting updates get its
-// cause.
+// write makes calls until no update waits, or ctx ends. Then all waiting updates get its cause.
 func (j *journal) write() {
 	wait := newBackoff(journalBackoff)
 	alone := false // the last call was refused as a whole: send the next update alone
@@ -133,8 +132,8 @@ func (j *journal) write() {
 	}
 }
 
-// next returns the updates of the next call: all that wait, or with alone the first
-// one. None: the journal is idle.
+// next returns the updates of the next call: all waiting ones, or only the first if alone is set.
+// None: the journal is idle.
 func (j *journal) next(alone bool) []logbook.Update {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faulty is a real logbook behind a faulty connection: before runs ahead of each call and can
-// refuse it; after changes the answer of a call that happened.
+// faulty is a real logbook behind a faulty connection. before is called before each call and can
+// refuse it; after changes the answer of a completed call.
 type faulty struct {
 	logbook.Connection
 	before func(call int, updates []logbook.Update) error
@@ -67,12 +67,12 @@ func save(t *testing.T, connection logbook.Connection, flows int) []logbook.Flow
 	return ids
 }
 
-// update is the n-th update of a flow: it makes one atom.
+// update is update n of a flow: it adds one atom.
 func update(id logbook.FlowID, n int) logbook.Update {
 	return logbook.Update{Flow: id, Sequence: uint64(n), Atoms: []logbook.AtomChange{{Name: fmt.Sprint("step ", n), Kind: logbook.KindTask}}}
 }
 
-// open gives a run a journal for as long as the test.
+// open opens a journal for a run until the test ends.
 func open(t *testing.T, connection logbook.Connection) conductor.Journal {
 	journal := conductor.NewJournal(context.Background(), connection)
 	t.Cleanup(journal.Close)
@@ -105,8 +105,8 @@ func sequence(t *testing.T, connection logbook.Connection, id logbook.FlowID) in
 	return int(detail.Sequence)
 }
 
-// Updates that wait while a call is in flight go in one call. No run waits for the call
-// of another.
+// Updates that wait while a call is in flight go into one call. No run waits for the call of
+// another run.
 func TestJournalHasOneCallInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, release := make(chan struct{}), make(chan struct{})
@@ -214,8 +214,8 @@ func TestJournalRepeatsThroughFaults(t *testing.T) {
 	}
 }
 
-// After an update that did not happen, the next one is refused as out of order. Both
-// must be sent again.
+// After an update that did not happen, the next one is refused as out of order. Both must be sent
+// again.
 func TestJournalRepeatsWhatFollowsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connection := &faulty{Connection: memory.New(logbook.Limits{})}
@@ -227,7 +227,7 @@ func TestJournalRepeatsWhatFollowsAGap(t *testing.T) {
 				close(held)
 				<-release
 			case 2:
-				updates[0].Sequence = 99 // this one is lost on the way
+				updates[0].Sequence = 99 // this update is lost
 			}
 			return nil
 		}
@@ -262,7 +262,7 @@ func TestJournalRefusesOneRunOnly(t *testing.T) {
 		ids := save(t, connection, 2)
 		stale, sane := open(t, connection), open(t, connection)
 		fenced := update(ids[0], 1)
-		fenced.Token = logbook.Token{Generation: 1, Index: 5} // memory knows no claims
+		fenced.Token = logbook.Token{Generation: 1, Index: 5} // package memory knows no claims
 		if err := verdict(t, stale.Record(fenced)); !errors.Is(err, logbook.ErrFenced) {
 			t.Errorf("a stale token: %v", err)
 		}

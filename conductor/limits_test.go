@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// ends runs a conductor in the background, and gives the answer of Run.
+// ends runs a conductor in the background, and returns a channel with the result of Run.
 func ends(t *testing.T, o conductor.Options) (*conductor.Conductor, <-chan error) {
 	t.Helper()
 	c, err := conductor.New(o)
@@ -38,8 +38,8 @@ func claims(t *testing.T, c cluster) int {
 	return sum
 }
 
-// TestMaxDispatches: one Run takes exactly MaxDispatches jobs, whatever the numbers of waiting
-// and parallel jobs, and returns when they are done. The next Run takes as many again.
+// TestMaxDispatches: one Run takes exactly MaxDispatches jobs, for any number of waiting and
+// parallel jobs, and returns when they are done. The next Run takes as many again.
 func TestMaxDispatches(t *testing.T) {
 	for _, row := range []struct{ most, atOnce, after, again int }{
 		{1, 1, 1, 2}, {1, 8, 1, 2}, {7, 3, 7, 14}, {8, 8, 8, 16}, {10, 4, 10, 20},
@@ -71,8 +71,8 @@ func TestMaxDispatches(t *testing.T) {
 	}
 }
 
-// A conductor that has reached its limit finishes the jobs that it holds, however long
-// that takes, and can hand them over.
+// A conductor that has reached its limit finishes the jobs that it holds, without a time limit, and
+// can hand them over.
 func TestSpentConductorFinishes(t *testing.T) {
 	for _, drained := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestSpentConductorFinishes(t *testing.T) {
 	}
 }
 
-// TestMaxDuration: it takes jobs until then, and not a moment longer, and
-// returns when they are done.
+// TestMaxDuration: a conductor claims jobs until the time is over, and returns when its jobs are
+// done.
 func TestMaxDuration(t *testing.T) {
 	const most = 10 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
@@ -149,8 +149,7 @@ func TestMaxDuration(t *testing.T) {
 	}
 }
 
-// A claim whose answer comes after the conductor's time is over is released before
-// anything runs.
+// A claim whose answer arrives after the conductor's time is over is released before any step runs.
 func TestClaimedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -213,8 +212,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A pause holds before Run and between its calls, and ends with a drain of the
-// conductor no job that it has.
+// A pause also applies before Run. A paused conductor can be drained.
 func TestPausedConductorCanBeDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -231,8 +229,7 @@ func TestPausedConductorCanBeDrained(t *testing.T) {
 	})
 }
 
-// TestRegistersAgain: a conductor whose session was lost is known again under
-// the next one.
+// TestRegistersAgain: a conductor whose session was lost registers again under the next session.
 func TestRegistersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

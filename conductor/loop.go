@@ -15,18 +15,16 @@ import (
 )
 
 const (
-	// claimWait limits one long poll for jobs, so that a connection that died silently is
-	// noticed.
+	// claimWait limits one long poll for jobs, so that a silently broken connection is noticed.
 	claimWait = 30 * time.Second
-	// closeTime bounds the closing of a session. If that fails, the session
-	// expires.
+	// closeTime limits the closing of a session. If that fails, the session expires.
 	closeTime = 2 * time.Second
 	// handOverTime bounds what follows the grace of a drain: the engine's wait for
 	// stopped steps, and the writes that release the jobs. If the board takes longer,
 	// the claims end with the session.
 	handOverTime = 2 * engine.DefaultGrace
-	// announceEvery is the interval for looking at the entity: a newly installed tool is
-	// announced soon, whatever the session's TTL is.
+	// announceEvery is the interval of checks of the entity: a newly installed handler is announced
+	// soon, for any TTL of the session.
 	announceEvery = time.Second
 )
 
@@ -38,11 +36,11 @@ type workLoop struct {
 	pauses  *pauses
 	ready   func() // called after each registration
 	slots   *slots
-	runs    sync.WaitGroup // of the jobs that are being run
+	runs    sync.WaitGroup // of the running jobs
 	done    chan struct{}  // closed when Run returns
 
-	// Three contexts, each derived from the one before: of all calls to the board, of
-	// the steps, and of claiming. A drain ends them from the last to the first.
+	// Three contexts, each derived from the previous one: for all calls to the board, for the
+	// steps, and for claiming. A drain ends them from the last to the first.
 	base     context.Context
 	stop     context.CancelCauseFunc
 	stepping context.Context
@@ -51,8 +49,8 @@ type workLoop struct {
 	drain    func() // ends claiming; running flows are suspended
 
 	over  context.Context // ends with MaxDuration
-	until time.Time       // when that is; zero: never
-	left  int             // how many jobs may yet be taken; only the loop that claims touches it
+	until time.Time       // that time; zero: never
+	left  int             // remaining number of jobs to take; used only by the loop that claims
 }
 
 func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pauses *pauses, ready func()) *workLoop {
@@ -66,7 +64,7 @@ func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pause
 		slots:   newSlots(options.MaxJobs),
 		done:    make(chan struct{}),
 	}
-	// Jobs that are held when ctx ends must still be handed over.
+	// Claimed jobs must still be handed over after the end of ctx.
 	w.base, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.stepping, w.cut = context.WithCancelCause(w.base)
 	claiming, drain := context.WithCancelCause(w.stepping)
@@ -105,7 +103,7 @@ func (w *workLoop) work() error {
 	return last.close(closeTime)
 }
 
-// serve claims jobs under a session until it is lost or the drain begins.
+// serve claims jobs in a session until it is lost or the drain starts.
 func (w *workLoop) serve(t *liveSession) {
 	w.logger.Info("session opened", "session", t.id, "ttl", w.options.TTL)
 	w.notify(Notice{Moment: MomentSessionOpened, Session: t.id})
@@ -137,8 +135,8 @@ func (w *workLoop) untilOver(ctx context.Context) (context.Context, context.Canc
 	}
 }
 
-// awaitRuns waits for the suspended flows. After Grace it stops their steps, and
-// after handOverTime more all calls.
+// awaitRuns waits for the suspended flows. After Grace it stops their steps, and after another
+// handOverTime all calls.
 func (w *workLoop) awaitRuns() {
 	steps := time.AfterFunc(w.options.Grace, func() { w.cut(errHandOver) })
 	defer steps.Stop()
@@ -147,7 +145,7 @@ func (w *workLoop) awaitRuns() {
 	w.runs.Wait()
 }
 
-// drained reports that an operator has drained the conductor; with nil, that the drain is over.
+// drained reports that an operator has drained the conductor; nil: the drain has ended.
 func (w *workLoop) drained(session jobs.SessionID, drain *jobs.Drain) {
 	if drain == nil {
 		w.logger.Info("conductor undrained")
@@ -182,7 +180,7 @@ func (w *workLoop) register(ctx context.Context, t *liveSession) (jobs.Entity, b
 	return jobs.Entity{}, false
 }
 
-// announce registers the entity again when its metadata, or the jobs that it can hold, have
+// announce registers the entity again when its metadata, or its maximum number of jobs, has
 // changed. It ends with the session.
 func (w *workLoop) announce(t *liveSession, registered jobs.Entity) {
 	for t.alive.Err() == nil {
@@ -204,8 +202,7 @@ func (w *workLoop) entity() jobs.Entity {
 	}
 }
 
-// claim takes jobs while there are free worker slots, until ctx ends or a limit
-// is reached.
+// claim claims jobs while there are free worker slots, until ctx ends or a limit is reached.
 func (w *workLoop) claim(ctx context.Context, t *liveSession) {
 	taking, stop := w.untilOver(ctx)
 	defer stop()
@@ -253,7 +250,7 @@ func (w *workLoop) unwanted() error {
 // limitReached reports whether a limit is reached.
 func (w *workLoop) limitReached() bool { return w.left == 0 || w.over.Err() != nil }
 
-// finish waits, if a limit is reached, until all claimed jobs have ended, or ctx ends.
+// finish waits after a limit was reached, until all claimed jobs have ended or ctx ends.
 func (w *workLoop) finish(ctx context.Context, t *liveSession) {
 	if !w.limitReached() || ctx.Err() != nil {
 		return
@@ -271,7 +268,7 @@ func (w *workLoop) finish(ctx context.Context, t *liveSession) {
 	}
 }
 
-// claimWait is how long one long poll waits for jobs: not beyond MaxDuration.
+// claimWait is the duration of the next long poll for jobs, which ends at MaxDuration.
 func (w *workLoop) claimWait() time.Duration {
 	if w.until.IsZero() {
 		return claimWait
@@ -279,8 +276,7 @@ func (w *workLoop) claimWait() time.Duration {
 	return min(claimWait, max(0, time.Until(w.until)))
 }
 
-// takeSlots waits for a free worker slot and takes all that there are. It
-// returns 0 when ctx ends.
+// takeSlots waits for a free worker slot and takes all free ones. It returns 0 when ctx ends.
 func (w *workLoop) takeSlots(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
@@ -299,10 +295,10 @@ func (w *workLoop) takeSlots(ctx context.Context) int {
 	}
 }
 
-// claimNext asks for jobs until it has an answer. Each try has time for a node that stops at the
-// last moment, and for a second call. The nonce stays the same until something is claimed, also
-// after an empty answer: an earlier try may still arrive and claim, and the next call returns its
-// claims.
+// claimNext requests jobs until it gets an answer. Each attempt has enough time for a node that
+// stops at the last moment, and for a second call. The nonce does not change until a job is
+// claimed, even after an empty answer: an earlier attempt may still arrive and claim, and the next
+// call returns its claims.
 func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: t.nonce, Boards: w.options.Boards, Labels: w.options.Labels,
@@ -327,7 +323,7 @@ func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wai
 			t.lose(err)
 			return nil
 		}
-		if errors.Is(err, jobs.ErrUnclaimable) { // the claims of the nonce have ended before they were heard of
+		if errors.Is(err, jobs.ErrUnclaimable) { // the claims of the nonce ended before their answer arrived
 			t.nonce = jobs.NewNonce()
 			return nil
 		}

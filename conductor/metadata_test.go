@@ -28,8 +28,8 @@ func (r *registrations) Register(ctx context.Context, id jobs.SessionID, e jobs.
 	return r.cluster.Register(ctx, id, e)
 }
 
-// TestMetadataAreFollowed: a change of the metadata is on the board within a second, by
-// one registration, or two if the first fails. Nothing else registers again.
+// TestMetadataAreFollowed: a change of the metadata is on the board within a second, after one
+// registration, or two if the first fails. Without a change the conductor does not register again.
 func TestMetadataAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &registrations{cluster: openCluster(t)}

@@ -10,31 +10,31 @@ import (
 // Moment is an event of a conductor or of one of its jobs.
 type Moment string
 
-// The moments, in the order of a job's life. The last moment of every claimed job is
-// consumed, abandoned, trashed or claim lost.
+// The moments, in the order of a job's states. The last moment of every claimed job is consumed,
+// abandoned, trashed or claim lost.
 const (
 	MomentSessionOpened Moment = "session opened"
 	MomentRegistered    Moment = "registered" // the board has registered the conductor
 	MomentClaimed       Moment = "claimed"
 	MomentStarted       Moment = "started"        // its flow was built and starts in an engine, or its Func is called
-	MomentStopRequested Moment = "stop_requested" // the job has a stop request, or it was lifted: then StopRequest is nil
+	MomentStopRequested Moment = "stop_requested" // the job has a stop request; StopRequest is nil if the request was withdrawn
 	MomentFlowEnded     Moment = "flow ended"     // or was suspended, or could not continue: see FlowState and Err
 	MomentConsumed      Moment = "consumed"
 	MomentAbandoned     Moment = "abandoned"
 	MomentTrashed       Moment = "trashed"
-	MomentClaimLost     Moment = "claim lost" // another owner has the job, or none
+	MomentClaimLost     Moment = "claim lost" // the claim is over; another owner may have the job
 	MomentSessionLost   Moment = "session lost"
 
-	// Of the conductor itself, at any time.
+	// Moments of the conductor itself, at any time.
 
 	MomentDrained      Moment = "drained"   // an operator has drained it: the board gives it no jobs; see Drain
-	MomentUndrained    Moment = "undrained" // the drain is over
+	MomentUndrained    Moment = "undrained" // the drain has ended
 	MomentPaused       Moment = "paused"    // Pause was called
 	MomentUnpaused     Moment = "unpaused"
 	MomentLimitReached Moment = "limit reached" // MaxDispatches or MaxDuration is reached: it claims no more jobs
 )
 
-// Notice is one moment.
+// Notice reports one moment.
 type Notice struct {
 	Moment      Moment
 	Session     jobs.SessionID

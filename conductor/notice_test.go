@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestNoticesComeInOrder: the notices of a job come in the order of its life, however
-// it ends, and its end comes once.
+// TestNoticesComeInOrder: the notices of a job have the order of its states, for each of its
+// possible ends. The end is noticed once.
 func TestNoticesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

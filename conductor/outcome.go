@@ -19,12 +19,12 @@ import (
 type result struct {
 	end         engine.End
 	err         error                 // why the run could not continue; nil: it has ended
-	unbuildable *logbook.Failure      // why it could not begin
+	unbuildable *logbook.Failure      // why it could not start
 	stopRequest *jobs.OperatorRequest // the job's latest; nil: none
 
-	// Of a job without a flow:
+	// For a job without a flow:
 
-	outcome     jobs.Outcome     // empty: its Func has not done it
+	outcome     jobs.Outcome     // empty: its Func has not finished it
 	said        *endingError     // the ending that its Func returned; nil: it has an outcome
 	failure     *logbook.Failure // its Func's error
 	interrupted bool             // by a stop request
@@ -34,7 +34,7 @@ type result struct {
 type verb string
 
 const (
-	letGo   verb = "let go" // the claim is over: nothing may be written about the job
+	letGo   verb = "let go" // the claim has ended: nothing may be written about the job
 	consume verb = "consume"
 	abandon verb = "abandon"
 	trash   verb = "trash"
@@ -114,8 +114,8 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
 	case errors.Is(r.err, errElsewhere), errors.Is(r.err, errEncrypted):
-		// Other conductors that wait come first. If they are busy and this one claims the
-		// job again, they get more time.
+		// Other conductors that wait come first. If they are busy and this one claims the job
+		// again, they get more time.
 		ending.Reason, ending.Delay = clip(r.err.Error()), o.delay(job.Claims)
 		return decision{abandon, ending}
 	case errors.Is(r.err, engine.ErrPinned):
@@ -156,7 +156,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	return decision{consume, ending}
 }
 
-// returned ends a job as its Func decided.
+// returned ends a job as its Func requested.
 func (o *Options) returned(ending jobs.Ending, r result) decision {
 	failure := flow.FitFailure(r.failure, o.Limits)
 	if r.said == nil {
@@ -170,7 +170,7 @@ func (o *Options) returned(ending jobs.Ending, r result) decision {
 	return decision{r.said.verb, ending}
 }
 
-// stopped ends a job whose work was stopped before its end.
+// stopped ends a job that was stopped before its end.
 func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 	if !cancelled(request) || request.Revert {
 		ending.Reason = clip("its work was suspended" + suffix(request))
@@ -180,8 +180,7 @@ func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 	return decision{consume, ending}
 }
 
-// waiting releases a job until its flow has something to do. It does not count as
-// trouble.
+// waiting releases a job until its flow can continue. This does not count as a problem.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
@@ -215,7 +214,7 @@ func suffix(request *jobs.OperatorRequest) string {
 	return ": " + saidOf(request)
 }
 
-// trouble ends a job after an error that is not its flow's fault.
+// trouble ends a job after a problem that its flow did not cause.
 func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision {
 	ending.Failure = flow.FitFailure(flow.FailureOf(err), o.Limits)
 	tries := job.Failures + 1
@@ -228,7 +227,7 @@ func (o *Options) trouble(job *jobs.Job, ending jobs.Ending, err error) decision
 	return decision{abandon, ending}
 }
 
-// delay doubles with every try that ended in trouble.
+// delay doubles with every attempt that ended with a problem.
 func (o *Options) delay(tries int) time.Duration {
 	delay := o.AbandonDelay
 	for range tries - 1 {
@@ -268,7 +267,7 @@ func (r *run) end(d decision, res result) {
 	err := r.send(d)
 	if refused(err) {
 		r.logger.Error("board refused the job's ending", "verb", d.verb, "error", err)
-		recorded := d.ending.Recorded && d.ending.Update == nil // which the first steps may be in
+		recorded := d.ending.Recorded && d.ending.Update == nil // the first steps can be in this update
 		d = r.loop.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: recorded}, err)
 		err = r.send(d)
 	}
@@ -316,7 +315,7 @@ func refused(err error) bool {
 func (r *run) ended(d decision, res result) {
 	level := hclog.Info
 	if d.ending.Outcome == jobs.OutcomeSuccess {
-		level = hclog.Debug // there may be thousands of these a second
+		level = hclog.Debug // there can be thousands of these per second
 	}
 	var reason any = d.ending.Reason
 	if d.ending.Failure != nil || res.said != nil {

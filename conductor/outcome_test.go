@@ -112,8 +112,7 @@ func TestReasonIsBounded(t *testing.T) {
 	}
 }
 
-// A board with the conductor's limits takes every ending, whatever failed and however
-// long the failure's text is.
+// A board with the conductor's limits accepts every ending, for every kind and length of failure.
 func TestEndingsAreTaken(t *testing.T) {
 	lower := logbook.Limits{Name: 64, Value: 1 << 10, Command: 64 << 10, Steps: 100}
 	long := strings.Repeat("x", 1<<20)

@@ -8,7 +8,7 @@ import (
 // textEncrypter is a logbook that encrypts values. The output of steps can contain values.
 type textEncrypter interface{ EncryptText(text string) string }
 
-// output returns what keeps the lines of the job's steps; nil: nothing does.
+// output returns a function that stores the output of the job's steps; nil: it is not stored.
 func (r *run) output() func(call *flow.Call, line string) {
 	logs := r.loop.options.Logs
 	if logs == nil {

@@ -8,10 +8,10 @@ import (
 // pauses records whether a program has paused its conductor, across all calls of Run.
 type pauses struct {
 	mu   sync.Mutex
-	over chan struct{} // closed when the pause ends; nil: there is none
+	over chan struct{} // closed when the pause ends; nil: no pause
 }
 
-// begin begins a pause; false if there is one.
+// begin starts a pause; false if there is one already.
 func (p *pauses) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// A conductor can be drained at any time. It stops, whether Run has begun or not, and
-// takes no job afterwards.
+// A conductor can be drained at any time. It stops, before or during Run, and takes no job
+// afterwards.
 func TestDrainBesideRun(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -39,7 +39,7 @@ func TestDrainBesideRun(t *testing.T) {
 	}
 }
 
-// Ready says that the board knows the conductor, and says so after Run has returned.
+// Ready is closed when the board knows the conductor, and stays closed after Run has returned.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
@@ -54,7 +54,7 @@ func TestReady(t *testing.T) {
 		if entities, err := c.Entities(t.Context(), jobs.EntityConductor); err != nil || len(entities) != 1 {
 			t.Errorf("the board knows %d conductors, %v", len(entities), err)
 		}
-		expireSessions(t, c) // it registers again
+		expireSessions(t, c) // the conductor registers again
 		job := finished(t, c, post(t, c, "work", nil).ID)
 		if job.Outcome != jobs.OutcomeSuccess {
 			t.Errorf("outcome %q under its second session", job.Outcome)

@@ -10,18 +10,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// pace says how the waits between tries grow.
+// pace sets the first and the longest wait between two attempts.
 type pace struct{ first, most time.Duration }
 
 var (
-	// boardBackoff is for calls that no claim depends on.
+	// boardBackoff is for calls on which no claim depends.
 	boardBackoff = pace{100 * time.Millisecond, 2 * time.Second}
-	// journalBackoff is for writes under a claim: steps wait for them, while the
-	// session's time runs.
+	// journalBackoff is for writes under a claim, because steps wait for them while the session's
+	// TTL runs.
 	journalBackoff = pace{20 * time.Millisecond, 500 * time.Millisecond}
 )
 
-// backoffs are the waits between tries, which grow until a try succeeds.
+// backoffs are the waits between attempts, which grow until an attempt succeeds.
 type backoffs interface {
 	Reset()
 	NextBackOff() time.Duration
@@ -44,18 +44,17 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// repeatable reports whether the same call is made again: it did not happen, or its
-// result is ambiguous, as after the end of its own time.
+// repeatable reports whether a call can be repeated: it had no effect, or its result is ambiguous,
+// as after its own timeout.
 func repeatable(err error) bool {
 	return errors.Is(err, logbook.ErrUnavailable) || errors.Is(err, logbook.ErrUncertain) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// callTime bounds one try of a call that is repeated.
+// callTime limits one attempt of a repeated call.
 const callTime = 5 * time.Second
 
-// repeat makes a call until it is answered, and returns the cause of ctx's end if
-// that comes first.
+// repeat makes a call until it is answered. If ctx ends first, it returns the cause.
 func repeat(ctx context.Context, call func(context.Context) error) error {
 	wait := newBackoff(journalBackoff)
 	for ctx.Err() == nil {

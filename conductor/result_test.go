@@ -86,7 +86,7 @@ func TestClientReadsResultsBySymbol(t *testing.T) {
 	}
 }
 
-// TestFailuresOfJobs: the error of a job has the job's end and all failures of its flow.
+// TestFailuresOfJobs: a job's error contains the job's end and all failures of its flow.
 func TestFailuresOfJobs(t *testing.T) {
 	fails := func(name string, running func()) flow.Node {
 		return do(name, func(context.Context) error {

@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// killer is the real board, whose owner dies at one of its writes: before it
-// was made, or after.
+// killer is the real board, and kills the owner at one of its writes: before or after its effect.
 type killer struct {
 	cluster
 	t     *testing.T
@@ -25,7 +24,7 @@ type killer struct {
 	at     int
 }
 
-// write makes a write, and ends all sessions if it is the one.
+// write makes a write. At the chosen write, it ends all sessions.
 func (k *killer) write(call func() error) error {
 	k.mu.Lock()
 	k.writes++
@@ -55,7 +54,7 @@ func (k *killer) Update(ctx context.Context, updates ...logbook.Update) (verdict
 }
 
 // TestAttemptsOutliveTheirOwner: a flow that is reverted twice and then succeeds has three
-// attempts, at whichever write its owner dies. No attempt is lost, and none is counted twice.
+// attempts, for each write at which its owner dies. No attempt is lost or counted twice.
 func TestAttemptsOutliveTheirOwner(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		writes := 1
@@ -81,8 +80,7 @@ func TestAttemptsOutliveTheirOwner(t *testing.T) {
 	}
 }
 
-// stubborn makes flows whose second step fails until two attempts at the job
-// have failed.
+// stubborn makes flows whose second step fails until two attempts at the job have failed.
 func stubborn(t *testing.T, c cluster) *flow.Registry {
 	return factories{"stubborn": func() ([]flow.Node, error) {
 		return []flow.Node{do("a", well), do("b", func(ctx context.Context) error {
@@ -106,7 +104,7 @@ func threeTimes(t *testing.T, c cluster) jobs.JobID {
 	return postOne(t, c, jobs.Posting{Name: "stubborn", Book: &book, Retry: &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: jobs.MinRetryDelay}}}).ID
 }
 
-// thrice checks that two attempts have failed, and the third has not.
+// thrice checks that two attempts have failed, and the third has succeeded.
 func thrice(t *testing.T, c cluster, job jobs.Job) {
 	t.Helper()
 	if job.Outcome != jobs.OutcomeSuccess || job.Attempts != 2 || job.Failures != 0 {

@@ -22,7 +22,7 @@ var (
 	errTimeOver  = errors.New("the conductor has reached its MaxDuration: the job is released")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
 	errClaimLost = errors.New("the claim is lost: the session is over")
-	// errClaimEnded: the session lives, and one of its claims does not.
+	// errClaimEnded: the session lives, but one of its claims has ended.
 	errClaimEnded = errors.New("the claim was ended by another")
 	errClosed     = errors.New("the session was closed")
 )
@@ -32,9 +32,9 @@ type standing int
 
 const (
 	sound    standing = iota // everything
-	doubtful                 // start no step
-	failing                  // have no step running
-	lost                     // nothing: the claims may be another's
+	doubtful                 // no new steps
+	failing                  // no running steps
+	lost                     // nothing: another conductor may have the claims
 )
 
 // attendance is the owner's knowledge of its session. It is a function of the clock readings that
@@ -54,14 +54,14 @@ const (
 // keep-alive sent after the pause is acknowledged. Lost is final.
 type attendance struct {
 	ttl     time.Duration
-	renewed time.Time // when the last acknowledged keep-alive was sent
-	asked   time.Time // when the last keep-alive was sent
-	watch   time.Time // when the owner looks next
-	proof   time.Time // a keep-alive sent no earlier ends the doubt after a pause; zero: no such doubt
+	renewed time.Time // sending time of the last acknowledged keep-alive
+	asked   time.Time // sending time of the last keep-alive
+	watch   time.Time // time of the owner's next look
+	proof   time.Time // acknowledging a keep-alive sent at this time or later ends the doubt after a pause; zero: no such doubt
 	over    bool
 }
 
-// newAttendance begins with a session whose opening was sent at that time.
+// newAttendance starts with a session whose opening was sent at that time.
 func newAttendance(ttl time.Duration, sent time.Time) attendance {
 	return attendance{ttl: ttl, renewed: sent, asked: sent, watch: sent.Add(ttl / 5)}
 }
@@ -83,8 +83,8 @@ func (a *attendance) standing(now time.Time) standing {
 // late reports whether the owner should have looked long ago.
 func (a *attendance) late(now time.Time) bool { return now.Sub(a.watch) > a.ttl/5 }
 
-// look is the owner's watch: it returns what is allowed, whether to send a
-// keep-alive now, and when to look again.
+// look is the owner's periodic check: it returns the permission, whether to send a keep-alive now,
+// and the time of the next look.
 func (a *attendance) look(now time.Time) (s standing, ask bool, next time.Time) {
 	if a.late(now) {
 		a.proof = now
@@ -109,8 +109,8 @@ func (a *attendance) look(now time.Time) (s standing, ask bool, next time.Time) 
 	return s, ask, next
 }
 
-// acknowledged takes note of a keep-alive that was sent at that time. It
-// comes too late for a session that had to be taken for lost.
+// acknowledged records the acknowledgement of a keep-alive that was sent at that time. It has no
+// effect on a session that is already lost.
 func (a *attendance) acknowledged(sent, now time.Time) {
 	if a.standing(now) == lost {
 		a.over = true
@@ -132,19 +132,19 @@ type liveSession struct {
 	parent  context.Context // of work
 	alive   context.Context // ends when the claims are lost, or the session is closed
 	finish  context.CancelCauseFunc
-	keepers sync.WaitGroup // of attend, the keep-alives it sends, and the claim watcher
+	keepers sync.WaitGroup // of attend, its keep-alives, and the claim watcher
 	claims  *claimWatcher
-	nonce   jobs.Nonce // of the next claims; touched only by the goroutine that claims
+	nonce   jobs.Nonce // of the next claims; used only by the goroutine that claims
 
 	mu         sync.Mutex
 	attendance attendance
-	work       context.Context // of the runs: ends before alive does; replaced when the session recovers
+	work       context.Context // for the runs: ends before alive; replaced when the session recovers
 	stopWork   context.CancelCauseFunc
 	better     chan struct{} // closed and replaced when the standing may have improved
 }
 
-// newLiveSession begins to keep a session alive whose opening was sent at that time.
-// The claims end with base, runs end earlier with work.
+// newLiveSession keeps a session alive whose opening was sent at that time. The claims end with
+// base, and the runs earlier with work.
 func newLiveSession(base, work context.Context, board jobs.Attendant, logger hclog.Logger, id jobs.SessionID, ttl time.Duration, sent time.Time) *liveSession {
 	t := &liveSession{
 		id: id, board: board, logger: logger, parent: work, nonce: jobs.NewNonce(),
@@ -223,7 +223,7 @@ func (t *liveSession) halt(cause error) {
 	t.stopWork(cause)
 }
 
-// working is the context of a run that begins now.
+// working is the context of a run that starts now.
 func (t *liveSession) working() context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,7 +272,7 @@ func (t *liveSession) close(timeout time.Duration) error {
 func (w *workLoop) openSession(ctx context.Context) *liveSession {
 	wait := newBackoff(boardBackoff)
 	opening := w.opening()
-	var first time.Time // when this opening was first sent
+	var first time.Time // sending time of the first attempt of this opening
 	var told openingLog
 	for ctx.Err() == nil {
 		if first.IsZero() {
@@ -290,7 +290,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 		}
 		told.failed(w.logger, err)
 		if !repeatable(err) {
-			// The board has this id for another opening, or for an ended session.
+			// The board has another opening with this id, or an ended session.
 			opening, first = w.opening(), time.Time{}
 		}
 		sleep(ctx, wait.NextBackOff())
@@ -299,7 +299,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 }
 
 // openingLog logs once that no session can be opened, because a new cluster can wait for days. It
-// logs again when repeating has become useless, or useful again.
+// logs again when repeats become useless, or useful again.
 type openingLog struct{ warned, repeatable bool }
 
 func (l *openingLog) failed(logger hclog.Logger, err error) {

@@ -9,14 +9,13 @@ import (
 	"github.com/conductord/conductord/internal/boottime"
 )
 
-// step is one thing that happens to an attendance, at a time in thousandths
-// of the time to live.
+// step is one event of an attendance, at a time in thousandths of the TTL.
 type step struct {
 	at   int
 	do   string // "look", "ask" (a look that must send), "ack", "check"
-	sent int    // of an ack
-	want string // the standing afterwards
-	next int    // of a look: when the next one is due; 0: not checked
+	sent int    // for "ack": time of sending
+	want string // expected standing after the step
+	next int    // for "look": time of the next look; 0: not checked
 }
 
 func TestAttendance(t *testing.T) {
@@ -81,7 +80,7 @@ func TestAttendance(t *testing.T) {
 			{at: 1000, do: "check", want: "doubtful"},
 		}},
 		{"after a pause only a new keep-alive ends the doubt", []step{
-			{at: 200, do: "ask", want: "sound"}, // and now it sleeps
+			{at: 200, do: "ask", want: "sound"}, // the process is suspended until the next row
 			{at: 590, do: "check", want: "sound"},
 			{at: 605, do: "check", want: "doubtful"},
 			{at: 610, do: "ack", sent: 200, want: "doubtful"},
@@ -127,15 +126,15 @@ func TestAttendance(t *testing.T) {
 	}
 }
 
-// stepped gives the same moment with the wall clock set forward: the monotonic
-// reading stays. See time.Time: a flag, 33 bits of seconds, 30 of nanoseconds.
+// stepped returns the same moment with the wall clock set forward: the monotonic reading does not
+// change. See time.Time: a flag, 33 bits of seconds, 30 of nanoseconds.
 func stepped(t time.Time, seconds uint64) time.Time {
 	*(*uint64)(unsafe.Pointer(&t)) += seconds << 30
 	return t
 }
 
-// A step of the wall clock, as a time service makes it, costs no claim; the same
-// time of suspension, which the readings count, does.
+// A step of the wall clock by a time service costs no claim. A suspension of the same length does,
+// because both clocks count it.
 func TestAWallClockStepCostsNoClaim(t *testing.T) {
 	const ttl = 4 * time.Second
 	sent := boottime.Now()

@@ -21,7 +21,7 @@ type mutable struct {
 
 func (m *mutable) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	if m.muted.Load() {
-		<-ctx.Done() // the leader is behind a broken switch
+		<-ctx.Done() // the leader cannot be reached
 		return fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
 	}
 	return m.cluster.KeepAlive(ctx, id)
@@ -29,7 +29,7 @@ func (m *mutable) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 
 const ttl = 4 * time.Second
 
-// between checks a virtual duration in tenths of the time to live.
+// between checks a virtual duration in tenths of the TTL.
 func between(t *testing.T, what string, got time.Duration, from, to int) {
 	t.Helper()
 	if got < ttl*time.Duration(from)/10 || got > ttl*time.Duration(to)/10 {
@@ -70,7 +70,7 @@ func TestNoStepStartsWhileTheSessionIsInDoubt(t *testing.T) {
 func TestStepsAreStoppedBeforeTheSessionCanExpire(t *testing.T) {
 	rows := []struct {
 		name     string
-		speaks   time.Duration // after the steps were stopped, when the leader answers again
+		speaks   time.Duration // after the end of the steps, when the leader answers again
 		sessions int
 	}{
 		{"the session is saved at the last moment", ttl / 100, 1},
@@ -103,7 +103,7 @@ func TestStepsAreStoppedBeforeTheSessionCanExpire(t *testing.T) {
 				time.Sleep(row.speaks)
 				board.muted.Store(false)
 				if row.sessions > 1 {
-					until(t, "the session is given up", func() bool { return notices.count(conductor.MomentSessionLost) == 1 })
+					until(t, "the session is lost", func() bool { return notices.count(conductor.MomentSessionLost) == 1 })
 					between(t, "the session was given up", time.Since(muted), 8, 13)
 					expireClaims(t, board.cluster, job.ID)
 				}
@@ -118,8 +118,7 @@ func TestStepsAreStoppedBeforeTheSessionCanExpire(t *testing.T) {
 	}
 }
 
-// The promise: a conductor that is stopped hands over within a second, also a
-// job whose step does not end by itself.
+// A stopped conductor hands over within a second, even a job whose step ignores its context.
 func TestHandOverTakesLessThanASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

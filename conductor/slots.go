@@ -8,7 +8,7 @@ import (
 )
 
 // untakenTime is how long a run waits for step workers before it returns its worker slot. It is
-// longer than a live worker needs to take a step, so most runs keep their slot throughout.
+// longer than a live worker needs to take a step, so most runs keep their slot.
 const untakenTime = time.Second
 
 // slots are the worker slots of one loop. A run that only waits for step workers returns its
@@ -22,8 +22,8 @@ type slots struct {
 
 	mu      sync.Mutex
 	waiting int // runs that have returned their slot
-	owed    int // slots that were taken when none was free
-	most    int // of waiting and owed
+	owed    int // slots that were taken although none was free
+	most    int // maximum of waiting and owed
 }
 
 func newSlots(size int) *slots {
@@ -49,8 +49,8 @@ func (s *slots) putLocked() {
 	s.free <- struct{}{}
 }
 
-// beyond is the number of runs that are allowed now in addition to MaxJobs. The board gets that
-// number, because it compares a conductor's jobs with its maximum to report that it is full.
+// beyond is the number of runs that are currently allowed in addition to MaxJobs. The board gets
+// this number, because it compares a conductor's jobs with its maximum to report that it is full.
 func (s *slots) beyond() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,11 +86,11 @@ type runSlot struct {
 	slots *slots
 
 	mu    sync.Mutex
-	timer *time.Timer // looks whether to lend the slot; nil: the run does not wait
+	timer *time.Timer // triggers the check whether to lend the slot; nil: the run does not wait
 	lent  bool
 }
 
-// untaken follows whether the run only waits for step workers.
+// untaken records whether the run only waits for step workers.
 func (r *runSlot) untaken(only bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

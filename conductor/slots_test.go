@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 )
 
-// awaitsWorkers is a board whose step workers all arrive together. Each does its step in a
-// second.
+// awaitsWorkers is a board on which all step workers arrive together. Each worker runs its step for
+// a second.
 type awaitsWorkers struct {
 	cluster
 	offered atomic.Int64
@@ -50,7 +50,7 @@ func (a *awaitsWorkers) OfferStep(ctx context.Context, offer steps.Offer) (steps
 	}
 }
 
-// waitAndWork has flows that wait for workers, and other flows; most is the maximum of other
+// waitAndWork has flows that wait for workers, and other flows. most is the highest number of other
 // flows in parallel.
 func waitAndWork(t *testing.T, most *atomic.Int64) *flow.Registry {
 	var at atomic.Int64
@@ -116,7 +116,7 @@ func TestWaitingForWorkersTakesNoSlot(t *testing.T) {
 	})
 }
 
-// TestWaitingForWorkersHasALimit: a session holds jobs.MaxClaims jobs at most.
+// TestWaitingForWorkersHasALimit: a session holds at most jobs.MaxClaims jobs.
 func TestWaitingForWorkersHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openAwaitsWorkers(t)
@@ -140,8 +140,8 @@ func TestWaitingForWorkersHasALimit(t *testing.T) {
 	})
 }
 
-// TestLastJobWaitsForWorkers: a conductor that has taken MaxDispatches jobs does not return while one
-// of them waits for a worker.
+// TestLastJobWaitsForWorkers: a conductor that has taken MaxDispatches jobs does not return while
+// one of them waits for a worker.
 func TestLastJobWaitsForWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openAwaitsWorkers(t)

@@ -23,7 +23,7 @@ import (
 // such a job begins a separate trace.
 type SpanIDs struct{}
 
-// tracedJob is the key in a context of the job whose trace begins.
+// tracedJob is the context key for the job whose trace starts.
 type tracedJob struct{}
 
 // NewIDs makes the ids of a trace and its first span. A hash of the job's id is evenly spread, as
@@ -50,7 +50,7 @@ func (SpanIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 type runTrace struct {
 	run   *run
 	span  trace.Span
-	facts []attribute.KeyValue // of every span
+	facts []attribute.KeyValue // attributes of every span
 }
 
 // traceRun begins the span of a run. At the job's first claim it also makes the span from the
@@ -102,7 +102,7 @@ func (t *runTrace) end(how string, outcome jobs.Outcome, reason any, failed bool
 	t.span.End(trace.WithTimestamp(t.run.now()))
 }
 
-// hook is the engine's hook at attempts; nil: there is none.
+// hook is the engine's hook for attempts; nil: none.
 func (t *runTrace) hook() func(context.Context, *flow.Call) (context.Context, func(*logbook.Failure, bool)) {
 	if t == nil {
 		return nil

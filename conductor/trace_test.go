@@ -24,14 +24,14 @@ import (
 
 const posterSpan = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// recorder is a tracer and the spans that have ended.
+// recorder returns a tracer and its ended spans.
 func recorder(sampler sdktrace.Sampler) (trace.Tracer, *tracetest.SpanRecorder) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithIDGenerator(conductor.SpanIDs{}), sdktrace.WithSampler(sampler))
 	return provider.Tracer("test"), spans
 }
 
-// named finds the spans of a name.
+// named returns the spans with a name.
 func named(spans *tracetest.SpanRecorder, name string) (found []sdktrace.ReadOnlySpan) {
 	for _, span := range spans.Ended() {
 		if span.Name() == name {
@@ -41,7 +41,7 @@ func named(spans *tracetest.SpanRecorder, name string) (found []sdktrace.ReadOnl
 	return found
 }
 
-// only finds the one span of a name.
+// only returns the single span with a name.
 func only(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.ReadOnlySpan {
 	t.Helper()
 	found := named(spans, name)
@@ -107,7 +107,7 @@ func TestTraceOfAFlow(t *testing.T) {
 			t.Errorf("%s has the attributes %v", name, span.Attributes())
 		}
 	}
-	if count := len(spans.Ended()); count != len(parents)+1 && count != len(parents) { // the revert of the failed step, where it has one
+	if count := len(spans.Ended()); count != len(parents)+1 && count != len(parents) { // the revert of the failed step, if it has one
 		t.Errorf("there are %d spans", count)
 	}
 	if pay := only(t, spans, "execute pay"); pay.Status().Code != codes.Error || pay.Status().Description != "no money" || fact(pay, "outcome") != "failure" || fact(pay, "attempt") != "1" {
@@ -208,8 +208,8 @@ func TestTraceOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestNoTracer: without a Tracer a step has no span, also where the job has a traceparent, and
-// a run allocates nothing for it.
+// TestNoTracer: without a Tracer a step has no span, even if the job has a traceparent, and a run
+// allocates nothing for traces.
 func TestNoTracer(t *testing.T) {
 	c := openCluster(t)
 	seen := make(chan string, 1)

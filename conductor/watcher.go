@@ -33,7 +33,7 @@ type claimWatcher struct {
 	logger  hclog.Logger
 	owner   string            // the name of the conductor
 	drained func(*jobs.Drain) // called when a drain begins or changes, and with nil when it ends
-	watch   jobs.Watch        // only follow touches it
+	watch   jobs.Watch        // used only by follow
 
 	mu   sync.Mutex
 	held map[claimKey]*run
@@ -41,10 +41,10 @@ type claimWatcher struct {
 	// before the answer to the claim.
 	early     []jobs.Event
 	forgotten uint64      // log index of the last early event that was dropped, or came before the watch
-	drain     *jobs.Drain // the drain that the conductor is under; nil: none
+	drain     *jobs.Drain // the current drain of the conductor; nil: none
 }
 
-// runKinds are the kinds of the events that a run acts on.
+// runKinds are the kinds of events that a run handles.
 var runKinds = []jobs.EventKind{
 	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 	jobs.EventRetried, jobs.EventParked,
@@ -137,7 +137,7 @@ func (f *claimWatcher) add(r *run) {
 			early = append(early, event)
 		}
 	}
-	missed := f.forgotten >= r.token.Index // a dropped event may have been about this claim
+	missed := f.forgotten >= r.token.Index // a dropped event may have concerned this claim
 	drain := f.drain
 	f.mu.Unlock()
 	if handsOver(drain) {
@@ -147,7 +147,7 @@ func (f *claimWatcher) add(r *run) {
 		r.handle(&early[i])
 	}
 	if missed {
-		_ = f.check(r.alive, r) // it fails only when the run is over
+		_ = f.check(r.alive, r) // it fails only when the run has ended
 	}
 }
 
@@ -157,8 +157,8 @@ func (f *claimWatcher) remove(r *run) {
 	delete(f.held, claimKey{r.claimed.Job.ID, r.token})
 }
 
-// forget makes runs of claims up to a log index read their jobs when they begin, because events
-// of theirs are lost.
+// forget makes runs of claims up to a log index read their jobs when they start, because events of
+// their claims are lost.
 func (f *claimWatcher) forget(index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,8 +184,8 @@ func (f *claimWatcher) runs() []*run {
 	return slices.Collect(maps.Values(f.held))
 }
 
-// readDrain reads whether an operator has drained the conductor, and acts on it. The
-// board itself gives a drained conductor no jobs.
+// readDrain reads whether an operator has drained the conductor, and acts on it. The board itself
+// gives no jobs to a drained conductor.
 func (f *claimWatcher) readDrain(ctx context.Context) error {
 	var drains []jobs.Drain
 	err := repeat(ctx, func(ctx context.Context) (err error) {
@@ -252,7 +252,7 @@ type runControl struct {
 	suspended, reverting, working, alive context.Context
 
 	mu          sync.Mutex
-	stopRequest *jobs.OperatorRequest // the latest; nil: none, or it was lifted
+	stopRequest *jobs.OperatorRequest // the latest; nil: none, or it was withdrawn
 	limit       *time.Timer           // of a hand-over: stops steps that still run then; nil: no hand-over
 	ended       bool                  // the run is over
 }
@@ -302,9 +302,9 @@ func (s *runControl) stopping() bool {
 	return s.limit != nil
 }
 
-// setStopRequest follows a stop request; nil lifts the one before. A flow that was suspended by
-// the lifted request still stops: its job is released, and continues at once under another claim.
-// setStopRequest reports whether the request is new.
+// setStopRequest follows a stop request; nil means that the previous request was withdrawn. A flow
+// that was suspended by the withdrawn request still stops: its job is released, and continues at
+// once under another claim. setStopRequest reports whether the request is new.
 func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,7 +321,7 @@ func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 		s.suspend()
 	}
 	if request.Interrupts() {
-		select { // a grace that the engine has not taken yet is out of date
+		select { // a grace that the engine has not taken yet is obsolete
 		case <-s.interrupts:
 		default:
 		}
@@ -330,7 +330,7 @@ func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 	return true
 }
 
-// latestStopRequest is the latest stop request; nil: none, or it was lifted.
+// latestStopRequest is the latest stop request; nil: none, or it was withdrawn.
 func (s *runControl) latestStopRequest() *jobs.OperatorRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// trip is a flow of three steps that notes its calls. Its second step runs until the test
+// trip is a flow of three steps that records its calls. Its second step runs until the test
 // releases it.
 type trip struct {
-	began chan struct{} // a token for each beginning of the second step
-	free  chan struct{} // closed: the second step ends by itself
+	began chan struct{} // one token per start of the second step
+	free  chan struct{} // when closed, the second step ends by itself
 
 	mu   sync.Mutex
 	done []string
@@ -85,18 +85,17 @@ func under(t *testing.T, c cluster, id jobs.JobID, state jobs.State) jobs.Job {
 	return job
 }
 
-// steered gives an order by a call of the board, and waits until the conductor
-// has heard of it.
+// steered makes a stop request through the board, and waits until the conductor has noticed it.
 func steered(t *testing.T, notices *diary, give func(context.Context, jobs.JobCommand) error, o jobs.JobCommand) {
 	t.Helper()
 	before := notices.count(conductor.MomentStopRequested)
 	if err := give(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) > before })
+	until(t, "the stop request has arrived", func() bool { return notices.count(conductor.MomentStopRequested) > before })
 }
 
-// noticed are options with a diary.
+// noticed returns options with a diary.
 func noticed(c cluster, registry *flow.Registry) (conductor.Options, *diary) {
 	notices := &diary{}
 	o := options(c, registry)
@@ -108,7 +107,7 @@ func order(job jobs.Job, revert bool) jobs.JobCommand {
 	return jobs.JobCommand{Job: job.ID, Revert: revert, By: "ann", Reason: "it rains"}
 }
 
-// held is a job of the kind trip whose second step runs.
+// held is a job of kind "trip" whose second step runs.
 func held(t *testing.T, c cluster, p *trip) jobs.Job {
 	t.Helper()
 	job := post(t, c, "trip", nil)
@@ -151,7 +150,7 @@ func TestSuspendedJobRunsTheRestWhenResumed(t *testing.T) {
 	})
 }
 
-// A suspension that interrupts running steps, also after one that lets them finish.
+// A suspension can interrupt running steps, even after a suspension that lets them finish.
 func TestSuspensionsThatInterrupt(t *testing.T) {
 	for _, first := range []jobs.StepsPolicy{jobs.StepsInterrupt, jobs.StepsFinish} {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,7 +225,7 @@ func TestCancelledJobs(t *testing.T) {
 	}
 }
 
-// A flow that a cancellation left as it was continues under a new job, or that job undoes it.
+// A cancelled flow that was not reverted continues under a new job, or the new job reverts it.
 func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -268,7 +267,7 @@ func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 	}
 }
 
-// If an unclaimed job's flow has begun, the next owner undoes it.
+// If an unclaimed job's flow has started, the next owner reverts it.
 func TestTheNextOwnerUndoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := openCluster(t), newTrip()
@@ -276,7 +275,7 @@ func TestTheNextOwnerUndoes(t *testing.T) {
 		job := held(t, c, p)
 		drained := make(chan error, 1)
 		go func() { drained <- first.Drain(t.Context()) }()
-		synctest.Wait() // until all wait for the second step, and nothing starts after it
+		synctest.Wait() // until all jobs wait for the second step, and no further step starts
 		close(p.free)
 		if err := <-drained; err != nil {
 			t.Fatal(err)
@@ -295,8 +294,8 @@ func TestTheNextOwnerUndoes(t *testing.T) {
 	})
 }
 
-// Any caller that knows a claim's token can end it. The run then stops at once, and
-// writes nothing more.
+// Any caller that knows a claim's token can end it. The run then stops at once, and writes nothing
+// more.
 func TestClaimsEndedByOthers(t *testing.T) {
 	ending := func(job jobs.Job) jobs.Ending { return jobs.Ending{Job: job.ID, Token: job.Token, Reason: "by hand"} }
 	for name, end := range map[string]func(cluster, jobs.Job) error{
@@ -333,14 +332,13 @@ func delayed(e jobs.Ending) jobs.Ending {
 	return e
 }
 
-// crackling is a board whose watches break, and which may no longer keep the events in
-// between.
+// crackling is a board whose watches break. The board can lose the events between two watches.
 type crackling struct {
 	cluster
-	broken chan error    // what ends the watch that is followed
-	ended  chan struct{} // a token for each watch that has ended so
-	whole  chan struct{} // holds a token for each watch that may begin
-	looks  atomic.Int64  // jobs that were read
+	broken chan error    // error that ends the current watch
+	ended  chan struct{} // one token per watch that has ended this way
+	whole  chan struct{} // one token per watch that can start
+	looks  atomic.Int64  // number of reads of jobs
 }
 
 func newCrackling(c cluster) *crackling {
@@ -382,12 +380,12 @@ func (b *crackling) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.
 	}
 }
 
-// Whatever happens to the watch, stop requests reach the run, and the run continues.
+// For every fault of the watch, stop requests reach the run, and the run continues.
 func TestBrokenWatches(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		fault error
-		reads bool // the held jobs are read again
+		reads bool // the conductor reads its held jobs again
 	}{
 		{"the connection is lost", jobs.ErrUnavailable, false},
 		{"older events are gone", jobs.ErrCompacted, true},
@@ -406,7 +404,7 @@ func TestBrokenWatches(t *testing.T) {
 				}
 				before := c.looks.Load()
 				c.whole <- struct{}{}
-				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
+				until(t, "the stop request has arrived", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
 				if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
 					t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
 				}
@@ -423,7 +421,7 @@ func TestBrokenWatches(t *testing.T) {
 
 func TestRunsGoOnWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrackling(openCluster(t)) // no watch ever begins
+		c := newCrackling(openCluster(t)) // no watch ever starts
 		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
 		running(t, options(c, registry))
 		if got := finished(t, c, post(t, c, "work", nil).ID); got.Outcome != jobs.OutcomeSuccess {
@@ -432,11 +430,11 @@ func TestRunsGoOnWithoutAWatch(t *testing.T) {
 	})
 }
 
-// slow is a board with slow answers to claims: the job gets stop requests, and the conductor
-// their events, before it knows of its claim.
+// slow is a board with slow answers to claims: the job gets stop requests, and the conductor their
+// events, before the claim's answer arrives.
 type slow struct {
 	cluster
-	revert bool // the order is to cancel and undo, not to suspend
+	revert bool // the request is to cancel and revert, not to suspend
 	more   int  // further requests, which are withdrawn again
 	begun  chan struct{}
 	told   chan jobs.EventKind
@@ -478,7 +476,7 @@ func (s *slow) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs
 			continue
 		}
 		give(s.Suspend)
-		if s.more > 0 { // of other claims, so that this claim's events are forgotten
+		if s.more > 0 { // events of other claims, so that this claim's events are dropped
 			posted, postErr := s.Post(ctx, jobs.Posting{Name: "other", Kind: "other"})
 			if postErr != nil {
 				return nil, postErr
@@ -513,8 +511,8 @@ func TestOrdersBeforeTheRunBegins(t *testing.T) {
 	}
 }
 
-// late is a board whose watch begins after a claim was granted and its job suspended, and
-// before the answer to the claim arrives.
+// late is a board whose watch starts after a claim was granted and its job suspended, and before
+// the answer to the claim arrives.
 type late struct {
 	cluster
 	ordered, begun chan struct{}
@@ -560,7 +558,7 @@ func TestOrdersBeforeTheWatchBegins(t *testing.T) {
 	})
 }
 
-// A flow whose undo is requested before it has begun ends without running anything.
+// A flow whose revert is requested before its start ends without running any step.
 func TestCancelledBeforeTheRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTrip()

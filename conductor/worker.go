@@ -38,7 +38,8 @@ const (
 // WorkerOptions configures a step worker.
 type WorkerOptions struct {
 	Client steps.Client
-	// Tasks are the types of steps that it does. To revert a step, it calls Revert of the Task.
+	// Tasks are the types of steps that the worker runs. To revert a step, it calls Revert of the
+	// Task.
 	Tasks map[string]flow.Task
 
 	Name   string   // for display; empty: host name and process id
@@ -46,8 +47,9 @@ type WorkerOptions struct {
 	Labels []string
 	Slots  int           // parallel attempts, at most steps.MaxSlots; 0: DefaultSlots
 	TTL    time.Duration // of its session; 0: DefaultWorkerTTL
-	// MaxSteps limits the attempts that it asks for. Then it finishes its attempts and returns.
-	// It also does an attempt that was promised to a call whose answer was lost. 0: no limit.
+	// MaxSteps limits the attempts that the worker requests. Then it finishes its attempts and
+	// returns. It also runs an attempt that was promised to a call whose answer was lost. 0: no
+	// limit.
 	MaxSteps int
 	// MaxDuration limits the time in which it takes attempts. Then it finishes its attempts and
 	// returns. 0: no limit.
@@ -65,13 +67,13 @@ type WorkerOptions struct {
 type stepWorker struct {
 	options WorkerOptions
 	logger  hclog.Logger
-	running chan struct{} // a token for each attempt that runs
+	running chan struct{} // one token per running attempt
 
 	taking context.Context // ends when no more attempts are taken
 	stop   func()          // ends taking
-	left   int             // how many may yet be taken; only serve and its calls touch it
-	freed  chan struct{}   // holds one: the call that asks for steps must be made again
-	// refills: the leader may give an attempt for each one whose end is recorded.
+	left   int             // remaining number of attempts; used only by serve and its calls
+	freed  chan struct{}   // with a buffer of one: the call for steps must be repeated
+	// refills: the leader may assign one attempt for each attempt whose end is recorded.
 	refills atomic.Bool
 
 	mu   sync.Mutex
@@ -171,8 +173,8 @@ func (w *stepWorker) open(ctx context.Context) *liveSession {
 	return nil
 }
 
-// serve does steps under a session until the session is lost, or no more steps are taken and none
-// is held. It returns when all its attempts have ended.
+// serve runs steps in a session until the session is lost, or no more steps are taken and none is
+// held. It returns when all its attempts have ended.
 func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	var attempts sync.WaitGroup
 	work, stop := context.WithCancelCause(t.working())
@@ -221,10 +223,10 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	}
 }
 
-// pull asks for as many attempts as there are free slots. If the worker allows refills, the
-// leader counts the slot of an attempt as free when its end is recorded. Otherwise the end of an
-// attempt cuts the call short, to name the new number of slots. If such a call has given
-// attempts, the next one gives them again.
+// pull requests as many attempts as there are free slots. If the worker allows refills, the leader
+// counts the slot of an attempt as free when its end is recorded. Otherwise the end of an attempt
+// interrupts the call, so that the next call contains the new number of slots. If the interrupted
+// call has assigned attempts, the next one returns them again.
 func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (steps.Pulled, error) {
 	if err := t.admit(work); err != nil {
 		return steps.Pulled{}, err
@@ -263,10 +265,10 @@ func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (
 	return pulled, err
 }
 
-// errCutShort: a call that asks for steps was ended to be made again.
+// errCutShort: a call for steps was interrupted to be repeated.
 var errCutShort = errors.New("the call was ended to be made again")
 
-// wake ends the call that asks for steps.
+// wake interrupts the call for steps.
 func (w *stepWorker) wake() {
 	select {
 	case w.freed <- struct{}{}:
@@ -280,7 +282,7 @@ func (w *stepWorker) holdsAny() bool {
 	return len(w.held) > 0
 }
 
-// take keeps an attempt; nil: it has it already.
+// take stores a new attempt; nil: the worker has it already.
 func (w *stepWorker) take(work context.Context, given *steps.Work) *heldStep {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,7 +295,7 @@ func (w *stepWorker) take(work context.Context, given *steps.Work) *heldStep {
 	return h
 }
 
-// errToldToStop: the conductor wants the attempt ended.
+// errToldToStop: the conductor requests the end of the attempt.
 var errToldToStop = errors.New("the conductor has ended the attempt")
 
 func (w *stepWorker) halt(id steps.ID) {

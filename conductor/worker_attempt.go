@@ -18,15 +18,15 @@ const (
 	// tellEvery is the interval at which a running attempt reports progress and lines, if there
 	// are any.
 	tellEvery = 500 * time.Millisecond
-	// tellWait limits the wait of such a report for the conductor: a flow that changes its
-	// owner has no conductor for a moment.
+	// tellWait limits the time that such a report waits for the conductor, because a flow has no
+	// conductor for a moment when its owner changes.
 	tellWait = 2 * time.Second
 	// reportWait limits one report of an end.
 	reportWait = 10 * time.Second
 )
 
-// heldStep is an attempt that the worker has got. stopping is also true while an ended attempt is being
-// reported; stepWorker.mu guards it.
+// heldStep is an attempt of the worker. stopping is also true while an ended attempt is being
+// reported. stepWorker.mu guards it.
 type heldStep struct {
 	work     *steps.Work
 	ctx      context.Context
@@ -35,11 +35,11 @@ type heldStep struct {
 
 	mu       sync.Mutex
 	output   []byte // not reported yet
-	cut      bool   // more was written than one report holds
+	cut      bool   // there was more output than one report can contain
 	progress *logbook.Progress
 }
 
-// do makes an attempt, and reports its end until that is recorded or refused.
+// do runs an attempt, and reports its end until that is recorded or refused.
 func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 	recorded := false
 	defer func() { w.drop(h, recorded) }()
@@ -61,7 +61,7 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 	recorded = w.report(work, t, outcome)
 }
 
-// run makes the attempt, and reports its progress meanwhile.
+// run runs the attempt, and reports its progress.
 func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
 	call := &flow.Call{
@@ -86,7 +86,7 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	outcome.Output, outcome.Progress = h.takeNews()
 	outcome.Stderr, _ = call.Stderr()
 	if err != nil && h.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = flow.Fail(logbook.FailureTimeout, err) // the conductor's own time may be up a little later
+		err = flow.Fail(logbook.FailureTimeout, err) // the conductor's own limit may end a little later
 	}
 	if said, notYet := flow.AsNotYet(err); notYet {
 		outcome.NotYet = said.After
@@ -99,8 +99,8 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	return outcome
 }
 
-// act calls the task and encodes its result. A panic in either is an error. So is runtime.Goexit,
-// which ends the goroutine that calls the task.
+// act calls the task and encodes its result. A panic in either is returned as an error. So is
+// runtime.Goexit, which ends the goroutine that calls the task.
 func (w *stepWorker) act(ctx context.Context, task flow.Task, call *flow.Call) (result json.RawMessage, err error) {
 	ended := make(chan struct{})
 	err = &flow.PanicError{Value: "the task has ended its goroutine"}
@@ -145,8 +145,8 @@ func (w *stepWorker) encode(result any) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// tell reports lines and progress until the attempt is over. A report that fails is lost, because
-// it is worth little.
+// tell reports lines and progress until the attempt is over. It does not repeat a failed report,
+// because a lost report does little harm.
 func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
@@ -208,7 +208,7 @@ func (h *heldStep) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// cutMark ends lines that were more than one report holds.
+// cutMark ends output that exceeded one report.
 const cutMark = "\n[more was written than a report holds]\n"
 
 // Report takes the progress of the step; see flow.Reporter.

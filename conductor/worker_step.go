@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// offerWait bounds one call, so that a connection that died silently is noticed.
+// offerWait limits one call, so that a silently broken connection is noticed.
 const offerWait = 30 * time.Second
 
 // offering is an attempt that is offered to workers, from its start or its adoption by this run
@@ -60,7 +60,7 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 	return o.follow(o.call.Bound(ctx))
 }
 
-// untaken is the failure of an attempt that no worker has taken in its time.
+// untaken is the failure of an attempt that no worker has taken in time.
 func (o *offering) untaken(patience time.Duration) *logbook.Failure {
 	message := fmt.Sprintf("no worker that does %q has taken it in %s", o.offer.Work.Type, patience)
 	if only := &o.offer.Only; !only.Session.IsZero() {
@@ -95,8 +95,9 @@ func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 	}
 }
 
-// find waits until a worker takes the attempt, and records which. The worker gets nothing before
-// that is durable: after any crash the record names the worker that may have the attempt.
+// find waits until a worker takes the attempt, and records the worker. The worker gets the attempt
+// only after the record is durable: after any crash the record names the worker that may have the
+// attempt.
 func (o *offering) find(ctx context.Context) error {
 	for {
 		answer, err := o.ask(ctx, ctx)
@@ -114,8 +115,8 @@ func (o *offering) find(ctx context.Context) error {
 	}
 }
 
-// follow waits for the outcome from the worker that has the attempt. When the attempt must end,
-// it makes the worker stop, and waits for that until the grace is over.
+// follow waits for the outcome from the worker that has the attempt. When the attempt must end, it
+// makes the worker stop, and waits for that until the grace is over.
 func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
 	calls := ctx
 	for {
@@ -161,7 +162,7 @@ func (o *offering) stopTime(ctx context.Context) (context.Context, context.Cance
 }
 
 // ask makes one call, and repeats it after errors until ctx ends. The remaining time in the offer
-// is the step's.
+// is the time of the step's context.
 func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
@@ -185,7 +186,7 @@ func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 	return steps.Answer{}, context.Cause(ctx)
 }
 
-// tell passes on the output and progress of a step.
+// tell forwards the output and progress of a step.
 func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	if outcome.Output != "" {
 		_, _ = io.WriteString(flow.Output(ctx), strings.TrimSuffix(outcome.Output, "\n")+"\n")
@@ -202,7 +203,7 @@ func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	}
 }
 
-// ending is the result of a Task for the outcome of a worker.
+// ending returns the result of a Task for the outcome of a worker.
 func ending(outcome *steps.Outcome) (json.RawMessage, error) {
 	switch {
 	case outcome.NotYet > 0:

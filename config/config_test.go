@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// good is the least that a file must say, in 16 lines.
+// good is a minimal valid file of 16 lines.
 const good = `node = "n1"
 data_dir = "/var/lib/conductord"
 
@@ -99,7 +99,7 @@ func TestGoodFiles(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
-		want       []string // each a fault, as "line: key: part of the message"
+		want       []string // one fault each, as "line: key: part of the message"
 	}{
 		{"unknown key", "colour = 1\n" + good, []string{"1: colour: there is no such key"}},
 		{"misspelt key", "datadir = 1\n" + good, []string{`1: datadir: there is no such key; did you mean "data_dir"?`}},
@@ -184,8 +184,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faultLines gives each fault as "line: key: message", and checks that its text
-// begins with the file.
+// faultLines returns each fault as "line: key: message", and checks that its text begins with the
+// file.
 func faultLines(t *testing.T, path string, err error) []string {
 	t.Helper()
 	var faults config.Faults
@@ -236,7 +236,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestWithoutFile says everything by flags, and then by variables.
+// TestWithoutFile sets everything with flags, and then with variables.
 func TestWithoutFile(t *testing.T) {
 	want := goodConfig()
 	want.Conductor.Handlers, want.Log.JSON, want.Sessions.TTL, want.Limits.Steps = []string{"/a", "/b"}, true, 5*time.Second, 7
@@ -326,8 +326,8 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
-// TestExample loads the example file, as it is and with every comment that
-// hides a default taken away: both must say the same.
+// TestExample loads the example file, unchanged and with every commented-out default active: both
+// configurations must be equal.
 func TestExample(t *testing.T) {
 	want := goodConfig()
 	want.DataDir = "/var/lib/conductord/n1"
@@ -394,7 +394,7 @@ func countFields(of reflect.Type) int {
 	return count
 }
 
-// TestLines puts faults behind everything that a line counter could trip over.
+// TestLines puts faults after constructs that could confuse a line counter.
 func TestLines(t *testing.T) {
 	for _, row := range []struct {
 		name, before string
@@ -434,7 +434,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add("a = '''\n'''\n[b]\n[[c.d]]\n\"e\".f = {g = [1, \"]\"]}")
 	f.Add("x = \"\\")
 	f.Fuzz(func(t *testing.T, text string) {
-		_, err := config.Load(write(t, text), nil, nil) // must come back, whatever the text
+		_, err := config.Load(write(t, text), nil, nil) // must return for every text
 		var faults config.Faults
 		if errors.As(err, &faults) {
 			lines := strings.Count(text, "\n") + 1

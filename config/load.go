@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
-// maxFile bounds a configuration file. A larger file is not a configuration.
+// maxFile limits a configuration file. A larger file is not a configuration.
 const maxFile = 1 << 20
 
 // Load loads a configuration from a file, environment variables and flags, over the defaults. env has
@@ -90,7 +90,7 @@ type loader struct {
 	file    string
 	places  tomlpos.Index     // places of the keys in the file
 	origins map[string]origin // by setting
-	bad     []string          // settings that have a fault; each is blamed once
+	bad     []string          // settings with a fault; each is reported once
 	faults  Faults
 }
 
@@ -151,7 +151,7 @@ func take(document map[string]any, key string) (any, bool) {
 	return take(inner, rest)
 }
 
-// refuseRest blames every key that no setting has taken.
+// refuseRest reports every key that no setting has taken.
 func (l *loader) refuseRest(prefix string, document map[string]any) {
 	sections := make(map[string]bool)
 	for _, row := range l.rows {
@@ -209,7 +209,7 @@ func (l *loader) loadEnv(env []string) {
 		}
 		delete(values, row.env())
 	}
-	for _, row := range table() { // settings of nodes are no faults in a part
+	for _, row := range table() { // settings of nodes are allowed in a part's variables
 		delete(values, row.env())
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -223,8 +223,8 @@ func (l *loader) loadEnv(env []string) {
 	}
 }
 
-// otherVariables are names after envPrefix that are no settings. Client commands read some of them.
-// Handlers have the others, and a node inherits those if a handler starts it.
+// otherVariables are names after envPrefix that are not settings. Client commands read some of
+// them. Handlers get the others, and a node inherits those if a handler starts it.
 var otherVariables = [...]string{"CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN", "TOKEN_FILE", "VALUE_KEYS", "PROFILE", "SERVER", "TOPOLOGY",
 	"ACTION", "ASKED", "ATTEMPT", "FENCE", "FLOW", "HANDLER", "JOB", "KEY", "STEP", "TRIES", "TRY"}
 
@@ -379,7 +379,7 @@ func tablesOf(value any) ([]map[string]any, bool) {
 	return tables, ok
 }
 
-// describe names the type of a TOML value, for people.
+// describe names the type of a TOML value for messages.
 func describe(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -398,7 +398,7 @@ func describe(value any) string {
 	return "a table"
 }
 
-// blame records a fault of a setting, at the place that gave its value.
+// blame records a fault of a setting, at the place that set its value.
 func (l *loader) blame(key, message string) {
 	if slices.Contains(l.bad, key) {
 		return

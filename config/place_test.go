@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// Relative paths in a file are relative to its directory, and relative paths in flags to the
-// working directory: a directory of files can be copied anywhere.
+// Relative paths in a file are relative to its directory, so the directory can be copied anywhere.
+// Relative paths in flags are relative to the working directory.
 func TestPathsBelongToTheFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "n1.toml")
@@ -46,8 +46,8 @@ value_keys = "keys"
 	}
 }
 
-// A variable that is spelt nearly as a setting's is refused, like a key or a flag. Variables of
-// clients, handlers, Kubernetes and other programs are left alone.
+// A variable with a nearly correct name of a setting is refused, like such a key or flag. Variables
+// of clients, handlers, Kubernetes and other programs are ignored.
 func TestVariableNames(t *testing.T) {
 	flags := map[string]string{"node": "n1", "data-dir": "/data", "cluster-id": "shop", "cluster-members": "n1=127.0.0.1:7071,127.0.0.1:7070"}
 	for variable, want := range map[string]string{

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The largest limits, which equal logbook.MaxLimits. This package must not import package
-// logbook, so tests of the command compare the numbers.
+// The largest limits, which equal logbook.MaxLimits. This package must not import package logbook,
+// so tests of the command compare the numbers.
 const (
 	maxName    = 255
 	maxValue   = 256 << 10
@@ -347,7 +347,7 @@ func textOf(target any) string {
 	panic(fmt.Sprintf("internal error: no text form for %T", target))
 }
 
-// typeOf names the type of a value, for people.
+// typeOf names the type of a value for messages.
 func typeOf(target any) string {
 	return typeNames.Replace(fmt.Sprintf("%T", target))
 }

@@ -14,21 +14,21 @@ import (
 	"unicode"
 )
 
-// Bounds of a cluster.
+// Limits of a cluster.
 const (
-	// MaxMembers bounds the members of a new cluster. All of them vote, and a cluster has
-	// at most seven voters.
+	// MaxMembers limits the members of a new cluster. All of them vote, and a cluster has at most
+	// seven voters.
 	MaxMembers = 7
-	// maxBoards and maxLabels bound the boards and labels of one conductor. maxHandlerDirs
-	// bounds the directories that are searched for every step's handler.
+	// maxBoards and maxLabels limit the boards and labels of one conductor. maxHandlerDirs limits
+	// the directories that are searched for every step's handler.
 	maxBoards      = 64
 	maxLabels      = 64
 	maxHandlerDirs = 16
-	// maxSharedSecrets bounds the names for one key of secrets.boards. Give more secrets a
-	// common prefix.
+	// maxSharedSecrets limits the names for one key of secrets.boards. Give more secrets a common
+	// prefix.
 	maxSharedSecrets = 256
-	// minHandOver is the minimum time between two moments: a conductor that has lost contact
-	// kills its steps, at 0.8 TTL, and another conductor can claim its jobs.
+	// minHandOver is the minimum time between two events: at 0.8 TTL, a conductor that has lost
+	// contact kills its steps; later, another conductor can claim its jobs.
 	minHandOver = 500 * time.Millisecond
 )
 
@@ -41,8 +41,8 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 const plainNameRule = "must begin with a letter or digit, and hold at most 63 letters, digits, dots, dashes and underscores"
 
-// checkTogether finds the faults that the ranges of single keys do not cover. It blames keys of the
-// table, or keys such as cluster.members[0].raft.
+// checkTogether finds the faults that the ranges of single keys do not cover. It reports them under
+// keys of the table, or keys such as cluster.members[0].raft.
 func checkTogether(c *Config, blame func(key, message string)) {
 	checkNode(c, blame)
 	checkTLS(c, blame)
@@ -237,7 +237,7 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	}
 }
 
-// pagePath matches paths whose names are no names of the API, and have no special meaning in a URL.
+// pagePath matches paths that are not names of the API, and have no special meaning in a URL.
 var pagePath = regexp.MustCompile(`^(/[A-Za-z0-9_-]{1,63}){1,4}/$`)
 
 // pageOrigin matches an origin as browsers write it: the scheme, the host in lower case, and a port

@@ -11,11 +11,11 @@ import (
 //go:embed protocol.md
 var protocolPage string
 
-// Call is what protocol.md says of a call of the API.
+// Call is the description of an API call in protocol.md.
 type Call struct {
 	Permission string // empty: the permissions of the carried calls
 	Text       string // in Markdown: the first paragraph of its section
-	Request    string // in JSON, with "…" for a value that an earlier answer gives; empty: none is shown
+	Request    string // in JSON, with "…" for a value from an earlier answer; empty: none is shown
 }
 
 var (

@@ -1,5 +1,5 @@
-// Package docs holds the pages of error codes and of the protocol, so that the binary can show them
-// without other files.
+// Package docs contains the pages of error codes and of the protocol, so that the binary can show
+// them without other files.
 package docs
 
 import (
@@ -19,7 +19,7 @@ func ErrorSections() (sections [][2]string) {
 	return sections
 }
 
-// ErrorSection is the section of a code; empty: there is none.
+// ErrorSection is the section of a code; empty: none.
 func ErrorSection(code string) string {
 	for _, section := range ErrorSections() {
 		if section[0] == code {

@@ -1,5 +1,5 @@
-// Package examples holds the example flows and their handlers, so that the one binary can show
-// them without other files.
+// Package examples contains the example flows and their handlers, so that the single binary can
+// show them without other files.
 //
 // The handlers are POSIX shell scripts. Embedding loses their mode: write
 // them to a disk with 0755.

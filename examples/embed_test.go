@@ -51,9 +51,8 @@ func handlers(t *testing.T) *handler.Set {
 	return set
 }
 
-// run runs a flow document step by step, without an engine, and then reverts the steps up to
-// the one that failed. It returns the result or failure of each step, and the stderr of each
-// action.
+// run runs a flow document step by step, without an engine, and then reverts the steps up to the
+// failed step. It returns the result or failure of each step, and the stderr of each action.
 func run(t *testing.T, file string, given logbook.Values) (results map[string]string, said map[string]string, failure error) {
 	t.Helper()
 	text, err := fs.ReadFile(examples.Files, file)
@@ -154,8 +153,7 @@ func TestTravel(t *testing.T) {
 	}
 }
 
-// TestTravelFails makes each step fail in turn. Every booking is cancelled by its
-// number.
+// TestTravelFails lets each step fail in turn. Every booking is cancelled by its number.
 func TestTravelFails(t *testing.T) {
 	for _, step := range []string{"check-customer", "book-flight", "book-hotel", "book-car", "charge-card"} {
 		t.Run(step, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// carried is the result of a flow document that the engine has run.
+// carried is the result of a flow document that was run by the engine.
 type carried struct {
 	engine.Result
 	err error
@@ -56,7 +56,7 @@ func (c *carried) states() string {
 	return strings.Join(states, ", ")
 }
 
-// said is the stderr of a step's executions or reverts.
+// said returns the stderr of a step's executions or reverts.
 func (c *carried) said(step string, action logbook.Action) string {
 	atom, _ := c.Detail.Atom(step)
 	var said strings.Builder
@@ -70,8 +70,8 @@ func (c *carried) said(step string, action logbook.Action) string {
 
 func set(name, value string) logbook.Values { return logbook.Values{name: json.RawMessage(value)} }
 
-// TestRetryExample: a machine is placed in the second region, since the first
-// is full, and its reservation in the first is released.
+// TestRetryExample: the first region is full. The machine is placed in the second region, and its
+// reservation in the first is released.
 func TestRetryExample(t *testing.T) {
 	got := carryOut(t, "retry.toml", nil)
 	if got.err != nil || !strings.HasSuffix(string(got.Steps["start-machine"]), ` in us"`) {

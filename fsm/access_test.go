@@ -72,7 +72,8 @@ func noteUses(uses ...*v1.TokenUse) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_NoteTokenUses{NoteTokenUses: &v1.NoteTokenUsesCommand{Uses: uses}}}
 }
 
-// TestTokenUses: the last use of a token is kept to the hour, and changes nothing else.
+// TestTokenUses: the last use of a token is stored with a precision of an hour, and nothing else
+// changes.
 func TestTokenUses(t *testing.T) {
 	r := newRig(t)
 	r.ok(savePrincipal("ann"))
@@ -98,14 +99,13 @@ func TestTokenUses(t *testing.T) {
 	}
 }
 
-// refusedAct is a command that is refused, in the name of a principal: it writes its record
-// alone.
+// refusedAct is a command that is refused for a principal: it writes only its audit record.
 func refusedAct(number int) *v1.Command {
 	return &v1.Command{Principal: "ann", From: "here", Kind: &v1.Command_Purge{Purge: &v1.JobCommand{Job: id(fmt.Sprint("none ", number))}}}
 }
 
-// TestAuditIsBounded: the oldest records go, by number and by age, and the state does not
-// depend on how the entries were batched.
+// TestAuditIsBounded: the oldest records are removed, by number and by age. The state does not
+// depend on the batching of entries.
 func TestAuditIsBounded(t *testing.T) {
 	longtest.Skip(t)
 	one, other := newRig(t), newRig(t)
@@ -122,7 +122,7 @@ func TestAuditIsBounded(t *testing.T) {
 	one.now = one.now.Add(access.MaxRecordAge + time.Second)
 	late := []fsm.Entry{one.entry(refusedAct(0))}
 	one.now = one.now.Add(access.MaxRecordAge + time.Second)
-	late = append(late, one.entry(open("nobody's"))) // which is not audited: nothing is too old yet
+	late = append(late, one.entry(open("nobody's"))) // this command is not audited, so no record is too old yet
 	for _, entry := range entries {
 		if _, err := one.Apply([]fsm.Entry{entry}); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,8 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 }
 
-// TestOwnSessions: only the principal that opened a session claims with it, and ends its claims and itself.
+// TestOwnSessions: only the principal that opened a session claims with it, ends its claims, and
+// closes it.
 func TestOwnSessions(t *testing.T) {
 	r := newRig(t)
 	r.ok(by("ann", open("of ann")))

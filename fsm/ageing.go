@@ -77,7 +77,7 @@ func (v *view) effective(j *jobRecord, now time.Time) *jobs.Priority {
 		return nil
 	}
 	counted := int64(j.Priority)
-	if j.lag != nil || j.Claims > 0 || j.State == jobs.StateClaimable { // else its age has not begun
+	if j.lag != nil || j.Claims > 0 || j.State == jobs.StateClaimable { // otherwise its age has not started
 		counted = int64(j.rank()) + board.Ageing.Raised(now)
 	}
 	effective := jobs.Priority(min(max(counted, math.MinInt32), math.MaxInt32))

@@ -99,7 +99,7 @@ func (r *rig) ageingWord(word string) {
 	}
 }
 
-// TestReopenedJobsWaitAnew: while a job was finished it has not waited.
+// TestReopenedJobsWaitAnew: the time that a job was finished does not count as waiting time.
 func TestReopenedJobsWaitAnew(t *testing.T) {
 	r := stuck(t, "failure")
 	r.ok(ageBoard("", time.Second))
@@ -113,8 +113,8 @@ func TestReopenedJobsWaitAnew(t *testing.T) {
 	}
 }
 
-// TestAgeingIsExplained: how many come before a job, and which priority would
-// put it first, is counted under ageing too.
+// TestAgeingIsExplained: the explanation's number of jobs ahead, and the priority that would put
+// the job first, include ageing.
 func TestAgeingIsExplained(t *testing.T) {
 	r := newRig(t)
 	r.ok(ageBoard("", time.Second))

@@ -14,8 +14,8 @@ import (
 // benchSessions share the jobs of a round, as the conductors of a cluster do.
 const benchSessions = 16
 
-// lives is a number of jobs with a flow of three steps that go through a job's usual life, all
-// in step. Each stage is one entry with a command per job.
+// lives is a number of jobs with a flow of three steps that go through a job's usual states
+// together. Each stage is one entry with a command per job.
 type lives struct {
 	*rig
 	round  int
@@ -23,7 +23,7 @@ type lives struct {
 	tokens []*v1.Token
 }
 
-// stages are the stages of a job's life, in their order. The job is released once.
+// stages are the stages of a job's life in their order. The job is released once.
 var stages = []struct {
 	name     string
 	commands func(*lives, int) *v1.Command
@@ -72,7 +72,7 @@ func (l *lives) update(n int, sequence uint64, state string, atoms ...*v1.AtomCh
 	return &v1.Update{Flow: l.ids[n], Token: l.tokens[n], Sequence: sequence, State: state, Atoms: atoms}
 }
 
-// first names the definition of all flows, as a client does that has sent it before.
+// first names the definition of all flows, like a client that has sent it before.
 func (l *lives) first(n int) *v1.Command {
 	u := l.update(n, 1, "running", task("one", "running", executing(1)))
 	built := definition("one", "two", "three")
@@ -97,7 +97,7 @@ func (l *lives) consume(n int) *v1.Command {
 	})
 }
 
-// note takes the tokens of claims, and the jobs in the order of these.
+// note records the tokens of claims, and sorts the jobs in the order of the tokens.
 func (l *lives) note(results []*v1.Result) {
 	for n, result := range results {
 		for _, granted := range result.GetClaim().GetGranted() {
@@ -196,8 +196,8 @@ func (r *rig) timed(b *testing.B, entry fsm.Entry, measured bool) []*v1.Result {
 	return results[0]
 }
 
-// benchmarkPostMany posts jobs of 512 bytes, a hundred to a command and two
-// commands to an entry, as a cluster does under bulk.
+// benchmarkPostMany posts jobs of 512 bytes, a hundred to a command and two commands to an entry,
+// like a cluster under bulk load.
 func benchmarkPostMany(b *testing.B) {
 	r := newRig(b)
 	var log []fsm.Entry

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxAtomBytes bounds the attempts of one atom in an answer. Beyond it, earlier attempts are shortened. With
-// the longest latest attempts, the atom still fits into a message of 4 MiB.
+// maxAtomBytes limits the attempts of one atom in an answer. Over the limit, earlier attempts are
+// shortened. With the longest latest attempts, the atom still fits into a message of 4 MiB.
 const maxAtomBytes = 512 << 10
 
 const atomPrefixSize = 4 + 4
@@ -143,7 +143,7 @@ func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.F
 		}
 		if oldest == logbook.ActionExecute && !resets {
 			next := t.placeOf(flow, a, oldest, folded.Executions+2)
-			if next == noPlace { // it is the last execution, which stays
+			if next == noPlace { // the last execution stays
 				folded.Reverts++
 				t.delete(tableAttempt, attemptKey(flow, a.number, logbook.ActionRevert, folded.Reverts))
 				continue
@@ -154,7 +154,7 @@ func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.F
 	}
 }
 
-// noPlace is the place of an attempt that is not kept.
+// noPlace is the place of an attempt that is not stored.
 const noPlace = math.MaxUint32
 
 // placeOf returns the index of an attempt among all attempts of its atom.
@@ -203,7 +203,7 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 	seen := map[logbook.Action]bool{latest.Action: true}
 	for i := len(stored) - 1; i >= 0; i-- {
 		_, attempt := decodeAttempt(stored[i])
-		// A conductor resumes from the latest attempt with each action, so these stay whole.
+		// A conductor resumes from the latest attempt with each action, so these are not shortened.
 		if whole := size + len(stored[i]); whole <= maxAtomBytes || !seen[attempt.Action] {
 			size = whole
 		} else {

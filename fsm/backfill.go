@@ -96,7 +96,7 @@ type slotHistory struct {
 type slotRequest struct {
 	trigger schedules.Trigger
 	nonce   jobs.Nonce
-	slot    int64 // Unix nanoseconds; 0 of a run, which is one slot, whenever it is repeated
+	slot    int64 // Unix nanoseconds; 0 for a run, which stays one slot for all its repeats
 }
 
 func requestOf(r *schedules.SlotRecord) slotRequest {

@@ -22,8 +22,8 @@ func (r *rig) claimBeginning(begins bool) logbook.Token {
 	return command.TokenFromProto(granted[0].Token)
 }
 
-// endsOfClaims are the ways in which a claim of job "a" ends, as words of the
-// rows below. None of them records anything of its flow.
+// endsOfClaims are the ways in which a claim of job "a" ends, as words of the rows below. No such
+// end records anything of the job's flow.
 var endsOfClaims = map[string]func(r *rig, token logbook.Token){
 	"session expires": func(r *rig, _ logbook.Token) { r.ok(expire("bob", r.TimerEpoch(), time.Second, 0)) },
 	"session expires once too often": func(r *rig, _ logbook.Token) {
@@ -62,15 +62,15 @@ func recorded(job string, token logbook.Token) *v1.Ending {
 	return e
 }
 
-// TestFlowsThatMayHaveBegun: if a claim has Begins, every end of the claim notes that the flow
-// may have begun, unless the owner reports that everything is recorded. After that note, only
-// an owner can undo the job.
+// TestFlowsThatMayHaveBegun: if a claim has Begins, every end of the claim notes that the flow may
+// have started, unless the owner reports that everything is recorded. With this note, only an owner
+// can revert the job.
 func TestFlowsThatMayHaveBegun(t *testing.T) {
 	for _, row := range []struct {
 		end    string
 		begins bool
 		begun  bool
-		undone string // state of the job after it was restored, if it was trashed, and then cancelled with revert
+		undone string // state of the job after it is restored, if it was trashed, and then cancelled with revert
 	}{
 		{"session expires", true, true, "cooling"},
 		{"session expires", false, false, "completed"},
@@ -123,8 +123,8 @@ func TestFlowsThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestOrdersBeforeTheClaimIsLost: a job that was ordered to be undone under the
-// claim that is lost waits for an owner that does it.
+// TestOrdersBeforeTheClaimIsLost: the state of a job whose claim is lost after a stop request. With
+// a revert, a job whose flow may have started waits for an owner.
 func TestOrdersBeforeTheClaimIsLost(t *testing.T) {
 	for _, row := range []struct {
 		order  string
@@ -149,7 +149,7 @@ func TestOrdersBeforeTheClaimIsLost(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfAFlowThatMayHaveBegun: the board cancels the job as if its flow had begun.
+// TestDeadlineOfAFlowThatMayHaveBegun: the board cancels the job as if its flow had started.
 func TestDeadlineOfAFlowThatMayHaveBegun(t *testing.T) {
 	for _, begins := range []bool{true, false} {
 		r := newRig(t)
@@ -168,8 +168,8 @@ func TestDeadlineOfAFlowThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestFirstUpdateTellsWhatHasBegun: with it the note is gone, and no later end
-// of a claim brings it back. It also goes with an ending.
+// TestFirstUpdateTellsWhatHasBegun: the first update removes the note, and no later end of a claim
+// restores it. An ending removes the note too.
 func TestFirstUpdateTellsWhatHasBegun(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -223,15 +223,15 @@ func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestUndoingIsNotSkipped: a cancelled job whose flow may have begun does not complete
-// while its undo is outstanding, also when an owner leaves the flow as it is.
+// TestUndoingIsNotSkipped: a cancelled job whose flow may have started does not complete while its
+// revert is outstanding, even if an owner leaves the flow unchanged.
 func TestUndoingIsNotSkipped(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		order    string
-		begins   [2]bool // the claims
-		recorded bool    // as the last owner says
-		code     string  // empty: it is completed
+		begins   [2]bool // Begins of each claim
+		recorded bool    // Recorded of the last owner's ending
+		code     string  // code of the refusal; empty: the job is completed
 	}{
 		{"under the present claim", "undo", [2]bool{false, true}, false, "invalid"},
 		{"not, as its owner says", "undo", [2]bool{false, true}, true, ""},

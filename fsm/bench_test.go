@@ -14,8 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// packed is how many commands the benchmarks put into one entry, as a busy
-// leader does.
+// packed is the number of commands per entry in the benchmarks, as in a busy leader.
 const packed = 64
 
 // apply applies an entry. No command of it may be refused.
@@ -105,15 +104,15 @@ func BenchmarkClaimNext(b *testing.B) {
 			b.ResetTimer()
 			for i := 0; i < b.N; i++ {
 				granted := apply(b, r, []*v1.Command{claimNext("ann", fmt.Sprint(i), 1, nil, nil)})[0].GetClaim().Granted[0]
-				// Given back, so that as many wait at the end as at the beginning.
+				// The jobs are released, so that the number of waiting jobs does not change.
 				apply(b, r, []*v1.Command{abandon(&v1.Ending{Job: granted.Job, Token: granted.Token})})
 			}
 		})
 	}
 }
 
-// BenchmarkDrainQueue takes and consumes the first job of a queue, again and again: each claim
-// meets the rows that were taken since the last flush.
+// BenchmarkDrainQueue repeatedly claims and consumes the first job of a queue: each claim skips the
+// rows that were removed since the last flush.
 func BenchmarkDrainQueue(b *testing.B) {
 	r := newRig(b)
 	for done := 0; done < b.N; {

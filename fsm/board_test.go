@@ -38,14 +38,14 @@ func TestBoardRates(t *testing.T) {
 	begin := start.Truncate(15 * time.Second)
 	posted := 0
 	for _, row := range []struct {
-		at   time.Duration // since the begin
-		post int           // then, before the question
+		at   time.Duration // since the start
+		post int           // postings at that time, before the reading
 		want jobs.BoardRate
 	}{
 		{0, 4, jobs.BoardRate{One: 4, Five: 4, Fifteen: 4}},
 		{30 * time.Second, 2, jobs.BoardRate{One: 6, Five: 6, Fifteen: 6}},
 		{60 * time.Second, 0, jobs.BoardRate{One: 6, Five: 6, Fifteen: 6}},
-		{67500 * time.Millisecond, 0, jobs.BoardRate{One: 4, Five: 6, Fifteen: 6}}, // half of the first span is in it
+		{67500 * time.Millisecond, 0, jobs.BoardRate{One: 4, Five: 6, Fifteen: 6}}, // half of the first span counts
 		{75 * time.Second, 0, jobs.BoardRate{One: 2, Five: 6, Fifteen: 6}},
 		{4 * time.Minute, 1, jobs.BoardRate{One: 1, Five: 7, Fifteen: 7}},
 		{10 * time.Minute, 0, jobs.BoardRate{Fifteen: 7}},
@@ -66,14 +66,14 @@ func TestBoardRates(t *testing.T) {
 	}
 }
 
-// TestBoardPostingRate: the bucket holds the postings of a second and fills
-// within one, by the time of the entries.
+// TestBoardPostingRate: the bucket holds the postings of one second and refills within one second
+// of the entries' time.
 func TestBoardPostingRate(t *testing.T) {
 	r := newRig(t)
 	r.ok(limitBoard("", &v1.BoardLimits{PostingsPerSecond: 2}))
 	posted := 0
 	for _, row := range []struct {
-		after time.Duration // the row before
+		after time.Duration // time since the previous row
 		want  bool
 	}{
 		{0, true}, {0, true}, {0, false}, {499 * time.Millisecond, false}, {time.Millisecond, true}, {0, false},
@@ -92,8 +92,8 @@ func TestBoardPostingRate(t *testing.T) {
 	r.posted(posting("under the lower limit", "k"))
 }
 
-// TestResumedBoardTellsItsQueues: waiters hear of each queue of the board in which jobs
-// wait, and of none of another board.
+// TestResumedBoardTellsItsQueues: waiters are woken for each queue of the resumed board in which
+// jobs wait, and for no queue of another board.
 func TestResumedBoardTellsItsQueues(t *testing.T) {
 	r := newRig(t)
 	for i, kind := range []string{"k", "l", "k"} {

@@ -98,7 +98,7 @@ func TestDestroyBook(t *testing.T) {
 	if err != nil || claimed.Book != nil || claimed.Flow != nil {
 		t.Errorf("a job whose book is gone: %+v %v", claimed, err)
 	}
-	r.ok(saveBook(book("book of a", "flow of a"))) // nothing of the old one is left
+	r.ok(saveBook(book("book of a", "flow of a"))) // nothing of the old book is left
 	if flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded}); err != nil || len(flow.Atoms) != 0 {
 		t.Errorf("flow %+v: %v", flow, err)
 	}

@@ -36,7 +36,7 @@ func TestJobsAreChanged(t *testing.T) {
 	const same, refused = "same", "refused"
 	for _, row := range []struct {
 		state                        jobs.State
-		release, prefer, soon, later string // the state afterwards
+		release, prefer, soon, later string // expected state after each change
 	}{
 		{jobs.StateHeld, "claimable", "held", "held", "held"},
 		{jobs.StateDelayed, same, "delayed", "claimable", "delayed"},
@@ -92,8 +92,8 @@ func (r *rig) has(c *v1.Change, state string) {
 	}
 }
 
-// TestChangedTimesOutlast: a new time applies in every state of the job, as soon as nothing
-// else blocks the job.
+// TestChangedTimesOutlast: a new time applies in every state of the job, when nothing else blocks
+// the job.
 func TestChangedTimesOutlast(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -137,8 +137,8 @@ func TestChangedTimesOutlast(t *testing.T) {
 	}
 }
 
-// TestChangesUnderOrders: a job that is being cancelled has no start time, but can be moved
-// ahead of others.
+// TestChangesUnderOrders: the start time of a job that is being cancelled cannot change, but the
+// job can be moved ahead of others.
 func TestChangesUnderOrders(t *testing.T) {
 	for _, state := range []jobs.State{jobs.StateClaimed, jobs.StateClaimable} {
 		r := brought(t, state, true)
@@ -186,7 +186,7 @@ func TestReleaseWakesConductors(t *testing.T) {
 	r.claimedAgain("bob", id("a"))
 }
 
-// TestChangesAreKnown: the last sixteen of a job by their ids, and no more.
+// TestChangesAreKnown: a job keeps the ids of its last sixteen changes.
 func TestChangesAreKnown(t *testing.T) {
 	r := newRig(t)
 	r.posted(posting("a", "k"))
@@ -198,7 +198,7 @@ func TestChangesAreKnown(t *testing.T) {
 	r.harmless(named("first", 1))
 	r.refused(named("first", 3), "conflict")
 	for n := range jobs.MaxKnownChanges - 1 {
-		r.ok(named(fmt.Sprint("other ", n), 2)) // which changes nothing, and is known
+		r.ok(named(fmt.Sprint("other ", n), 2)) // a repeated id, which changes nothing
 	}
 	r.harmless(named("first", 1))
 	r.ok(named("one more", 2))

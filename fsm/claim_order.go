@@ -203,7 +203,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix) && len(key) > size; {
 		end := size + 1 + int(key[size])
 		if end > len(key) {
-			return true // no key of a queue: a fault where its job is read
+			return true // invalid key of a queue: reported when its job is read
 		}
 		queue := key[:end]
 		next, suits := nextWanted(f.offered, string(queue[size+1:]))
@@ -218,7 +218,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
 		case queue[size] == maxKeyName:
 			return true
-		default: // texts stand by their size first
+		default: // texts are sorted by their size first
 			key, _ = cursor.Seek(append(bytes.Clone(prefix), queue[size]+1))
 		}
 	}
@@ -384,8 +384,8 @@ func appendOrder(key []byte, job *jobFacts) []byte {
 	return binary.BigEndian.AppendUint64(key, job.Sequence)
 }
 
-// appendPriority appends a priority so that higher ones sort first. Flipping the sign bit makes signed
-// numbers sort as unsigned ones, and the complement inverts their order.
+// appendPriority appends a priority so that higher ones sort first. Flipping the sign bit makes
+// signed numbers sort like unsigned ones, and the complement inverts their order.
 func appendPriority(key []byte, priority jobs.Priority) []byte {
 	return binary.BigEndian.AppendUint32(key, ^(uint32(priority) ^ 1<<31))
 }

@@ -120,8 +120,8 @@ func TestClaimRepeats(t *testing.T) {
 	if repeated := r.harmless(one).GetClaim().Granted[0]; repeated.String() != granted.String() {
 		t.Errorf("claimed %v, and again %v", granted, repeated)
 	}
-	// A repeat after everything has ended must claim nothing more: its caller would not know
-	// of the claim.
+	// A repeat after the end of all claims must claim no further job: its caller would not know of
+	// the claim.
 	for _, g := range append(first.Granted, granted) {
 		r.ok(abandon(&v1.Ending{Job: g.Job, Token: g.Token}))
 	}
@@ -129,8 +129,8 @@ func TestClaimRepeats(t *testing.T) {
 	r.refused(one, "unclaimable")
 }
 
-// TestClaimResult: the result of a claim has what Claimed would read, unless that is long or
-// the flow has been at work.
+// TestClaimResult: the result of a claim equals a read by Claimed, unless the data is long or the
+// flow has steps already.
 func TestClaimResult(t *testing.T) {
 	plain, long := posting("plain", "k"), posting("long", "k")
 	plain.Details, plain.Store = value(`{"a":1}`), []*v1.NamedValue{{Name: "b", Value: value(`2`)}}
@@ -140,7 +140,7 @@ func TestClaimResult(t *testing.T) {
 	r.ok(post(plain, long, flowPosting("trip")))
 	for _, row := range []struct {
 		job  string
-		read bool // by the node
+		read bool // the node must read the data
 	}{{"plain", false}, {"long", true}, {"trip", false}} {
 		granted := r.ok(claim("ann", id(row.job), row.job)).GetClaim().Granted[0]
 		now, _, err := r.Claimed(jobID(id(row.job)), fsm.Unbounded)
@@ -211,8 +211,8 @@ func TestClaimForgetsOldNonces(t *testing.T) {
 	}
 }
 
-// TestClaimKnowsLargeRequests: what one request took counts once, however many
-// jobs it took, or a few large requests would drive out each other's nonces.
+// TestClaimKnowsLargeRequests: a request counts once, for any number of claimed jobs. Otherwise a
+// few large requests would displace other nonces.
 func TestClaimKnowsLargeRequests(t *testing.T) {
 	const most = fsm.MaxOver
 	r := newRig(t)
@@ -232,8 +232,8 @@ func TestClaimKnowsLargeRequests(t *testing.T) {
 	r.refused(claimNext("ann", "first", most, nil, nil), "unclaimable")
 }
 
-// TestClaimNextFitsIntoAnAnswer: if an answer cannot be sent, its owner does not know of its
-// claims.
+// TestClaimNextFitsIntoAnAnswer: the claims of one request fit into its answer. If an answer could
+// not be sent, its owner would not know of its claims.
 func TestClaimNextFitsIntoAnAnswer(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -276,8 +276,8 @@ func TestTokensGrow(t *testing.T) {
 		t.Errorf("token %s at entry %d", token, r.index)
 	}
 	r.ok(abandon(ending("a", token)))
-	// Within one entry every claim has the same token. If a released job were claimed again in
-	// that entry, its last owner could continue to write.
+	// Within one entry every claim has the same token. If a released job could be claimed again in
+	// that entry, its previous owner could continue to write.
 	results := r.do(
 		claim("ann", id("a"), "n1"),
 		abandon(ending("a", logbook.Token{Generation: 3, Index: r.index + 1})),
@@ -305,7 +305,7 @@ func TestMaxClaims(t *testing.T) {
 	if n := len(r.do(claimNext("ann", "n", jobs.MaxClaims-1, nil, nil))[0].GetClaim().Granted); n != jobs.MaxClaims-1 {
 		t.Fatalf("claimed %d", n)
 	}
-	// Asking for more than there is room gives what there is room for.
+	// A request for more jobs than the session can hold gets as many as it can hold.
 	if n := len(r.do(claimNext("ann", "m", 5, nil, nil))[0].GetClaim().Granted); n != 1 {
 		t.Fatalf("claimed %d", n)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // TestUpdateWritesWhatItChanges: the number and bytes of the rows that an update writes do not
-// depend on the flow's size. This applies to updates of a step and of the flow alone.
+// depend on the flow's size. The test covers updates of a step and of the flow itself.
 func TestUpdateWritesWhatItChanges(t *testing.T) {
 	type cost struct{ rows, bytes int }
 	measure := func(t *testing.T, steps int) (costs []cost) {
@@ -47,7 +47,7 @@ func TestUpdateWritesWhatItChanges(t *testing.T) {
 		return costs
 	}
 	small, large := measure(t, 10), measure(t, 5_000)
-	const leeway = 16 // for numbers that are longer in a larger flow
+	const leeway = 16 // for numbers with more digits in a larger flow
 	for i, what := range []string{"the mark of a step", "the end of a step", "a state of the flow"} {
 		if small[i].rows == 0 || large[i].rows != small[i].rows || large[i].bytes > small[i].bytes+leeway {
 			t.Errorf("%s writes %d rows of %d bytes in a flow of 10 steps, and %d of %d in one of 5,000", what,

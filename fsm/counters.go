@@ -29,13 +29,13 @@ func countersKey(board string, what byte, of []byte) []byte {
 // counters are the counters of a board or a part of it, of a principal, or of a quota. Every change of a job updates
 // them, so reading them needs no scan. They are written once, at the end of a batch.
 type counters struct {
-	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder, the claimed ones
-	bytes            uint64             // of the postings of unfinished jobs; not of a kind or a holder
-	posted, finished rate               // of a board only
-	bucket           bucket             // not of a kind or a holder
-	active           uint64             // unfinished jobs; of a principal and of a quota only
-	sessions         uint64             // open ones; of a principal only
-	boards           uint64             // that it has made; of a principal only
+	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder: only the claimed jobs
+	bytes            uint64             // of the postings of unfinished jobs; not for a kind or a holder
+	posted, finished rate               // only for a board
+	bucket           bucket             // not for a kind or a holder
+	active           uint64             // unfinished jobs; only for a principal and a quota
+	sessions         uint64             // open sessions; only for a principal
+	boards           uint64             // boards that it has created; only for a principal
 	changed          bool
 }
 

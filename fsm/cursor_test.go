@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// pages are the lists that are read from a cursor on: each returns how many rows it found, and
-// the next.
+// pages are the lists that are read with a cursor: each returns the number of rows of a page, and
+// the next cursor.
 func pages(m *fsm.Machine, kind string) map[string]func(after string, limit int) (int, string, error) {
 	list := func(order jobs.Order, query jobs.Query) func(string, int) (int, string, error) {
 		return func(after string, limit int) (int, string, error) {
@@ -98,8 +98,8 @@ func listed(t testing.TB) *fsm.Machine {
 	return board.Machine()
 }
 
-// FuzzListCursors: pages from any cursor on are refused or end, and those from the beginning
-// give each row once, whatever their size is.
+// FuzzListCursors: reading pages from any cursor is refused or ends. Reading from the start returns
+// each row once, for every page size.
 func FuzzListCursors(f *testing.F) {
 	m := listed(f)
 	lists := pages(m, "k")

@@ -35,7 +35,7 @@ func (t *txn) expireJob(j *jobRecord) {
 	case remains == undoing:
 		t.haveUndone(j, request)
 	case remains == ended:
-		if err := t.cancelReopened(j, flow, request); err != nil { // refused: it waits to be consumed
+		if err := t.cancelReopened(j, flow, request); err != nil { // refused: the job waits to be consumed
 			t.putJob(j)
 		}
 	}

@@ -22,7 +22,7 @@ func withDeadline(p *v1.Posting) { p.Deadline = timestamppb.New(tomorrow) }
 func TestDeadlines(t *testing.T) {
 	for _, row := range []struct {
 		state       jobs.State
-		plain, flow string // the state afterwards, without a flow and with a begun flow
+		plain, flow string // state after the deadline, without a flow and with a started flow
 	}{
 		{jobs.StateHeld, "completed", "claimable"},
 		{jobs.StateDelayed, "completed", "claimable"},
@@ -49,7 +49,7 @@ func TestDeadlines(t *testing.T) {
 					t.Errorf("the job ended as %s: %s", job.Outcome, job.Reason)
 				}
 				if want == "claimable" {
-					r.claimedAgain("bob", id("a")) // to be undone
+					r.claimedAgain("bob", id("a")) // to be reverted
 				}
 				r.harmless(wake(r.TimerEpoch(), 10))
 			})
@@ -57,7 +57,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// harmlessDeadline: before the deadline time makes jobs claimable, and no more.
+// harmlessDeadline checks that time before the deadline only makes jobs claimable.
 func (r *rig) harmlessDeadline() {
 	r.Helper()
 	r.ok(wake(r.TimerEpoch(), 10))
@@ -66,7 +66,7 @@ func (r *rig) harmlessDeadline() {
 	}
 }
 
-// TestNobodyClaimsTooLate: between the deadline and the leader's word.
+// TestNobodyClaimsTooLate: no claim succeeds between the deadline and the leader's command.
 func TestNobodyClaimsTooLate(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))
@@ -134,8 +134,8 @@ func TestADeadlineDuringTheLastStep(t *testing.T) {
 	r.ok(consume(success("a", r.claimedAgain("bob", id("a")))))
 }
 
-// wakesWhoPassedBy: a claim between the deadline and the leader's command finds nothing, and
-// is woken when the job is claimable again.
+// wakesWhoPassedBy: a claim between the deadline and the leader's command finds nothing, and is
+// woken when the job is claimable again.
 func (r *rig) wakesWhoPassedBy() {
 	r.Helper()
 	if got := r.ok(claimNext("bob", "early", 1, nil, nil)).GetClaim().GetGranted(); len(got) != 0 {
@@ -147,8 +147,7 @@ func (r *rig) wakesWhoPassedBy() {
 	}
 }
 
-// TestADeadlineOfJobsInTheWay: so many jobs are overdue that no claim reaches the job behind
-// them.
+// TestADeadlineOfJobsInTheWay: so many jobs are overdue that no claim reaches the job after them.
 func TestADeadlineOfJobsInTheWay(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -169,7 +168,7 @@ func TestADeadlineOfJobsInTheWay(t *testing.T) {
 	}
 }
 
-// TestADeadlineOfACancelledJob: a job that waits for its undo continues to wait.
+// TestADeadlineOfACancelledJob: a job that waits for its revert continues to wait.
 func TestADeadlineOfACancelledJob(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -183,8 +182,8 @@ func TestADeadlineOfACancelledJob(t *testing.T) {
 	r.wakesWhoPassedBy()
 }
 
-// TestADeadlineOfAReopenedJob: the deadline of a reopened job cancels it as a person
-// would. An undo goes on, and an intervention that would go forwards is withdrawn.
+// TestADeadlineOfAReopenedJob: the deadline of a reopened job cancels it like an operator. A revert
+// continues, and an intervention that would continue the flow forwards is withdrawn.
 func TestADeadlineOfAReopenedJob(t *testing.T) {
 	for word, want := range map[*v1.Intervention]string{asked("retry-revert", ""): "claimable ", asked("skip", "x"): "claimable ", asked("rerun", ""): "completed failed"} {
 		r := stuck(t, "failure")

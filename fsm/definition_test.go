@@ -11,13 +11,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// named is the id of a definition, as an update names it.
+// named returns the id with which an update names a definition.
 func named(d *v1.Definition) []byte {
 	id := command.DefinitionIDOf(command.DefinitionFromProto(d))
 	return id[:]
 }
 
-// builtAs is an update that brings a definition, or names it.
+// builtAs is an update that contains a definition, or names it.
 func builtAs(flow string, token logbook.Token, sequence uint64, d *v1.Definition, byName bool) *v1.Command {
 	u := update(flow, token, sequence, "")
 	if byName {
@@ -28,7 +28,7 @@ func builtAs(flow string, token logbook.Token, sequence uint64, d *v1.Definition
 	return updateFlow(u)
 }
 
-// definitions is how many are kept.
+// definitions is the number of stored definitions.
 func (r *rig) definitions() (n int) {
 	r.Helper()
 	rows, err := fsm.Rows(r.Machine)
@@ -43,8 +43,8 @@ func (r *rig) definitions() (n int) {
 	return n
 }
 
-// TestDefinitionsAreShared: flows that were built alike share a definition, which is kept until
-// the last of them is gone or is built otherwise.
+// TestDefinitionsAreShared: flows of the same definition share one row. The row is kept until the
+// last such flow is removed or changes its definition.
 func TestDefinitionsAreShared(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))
@@ -67,15 +67,15 @@ func TestDefinitionsAreShared(t *testing.T) {
 		t.Errorf("%d definitions are kept", n)
 	}
 	r.ok(builtAs("flow of c", none, 2, changed, false))
-	r.ok(builtAs("flow of c", none, 3, changed, true)) // it has that one
+	r.ok(builtAs("flow of c", none, 3, changed, true)) // the flow has this definition already
 	holds("flow of a", old)
 	holds("flow of b", old)
 	holds("flow of c", changed)
 	r.ok(destroyBook("book of a"))
 	holds("flow of b", old)
-	r.ok(builtAs("flow of b", none, 2, changed, true)) // the last flow of the old definition
+	r.ok(builtAs("flow of b", none, 2, changed, true)) // the last flow with the old definition
 	holds("flow of b", changed)
-	r.harmless(builtAs("flow of b", none, 1, old, true)) // a repeat, whose definition is gone
+	r.harmless(builtAs("flow of b", none, 1, old, true)) // a repeat whose definition was removed
 	r.refused(builtAs("flow of b", none, 3, old, true), "invalid")
 	r.ok(destroyBook("book of b"))
 	r.ok(destroyBook("book of c"))
@@ -84,7 +84,7 @@ func TestDefinitionsAreShared(t *testing.T) {
 	}
 }
 
-// TestEndingNamesDefinition: the update of an ending may name a definition too.
+// TestEndingNamesDefinition: the update of an ending can name a definition too.
 func TestEndingNamesDefinition(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

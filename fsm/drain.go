@@ -53,8 +53,8 @@ func (t *txn) undrainConductor(c *v1.DrainCommand) error {
 	return nil
 }
 
-// tellOfDrain records an event with the name of the conductors also as owner, because conductors watch events by
-// owner.
+// tellOfDrain records an event that also has the conductors' name as its owner, because conductors
+// watch events by owner.
 func (t *txn) tellOfDrain(kind jobs.EventKind, said jobs.RequestKind, request *jobs.DrainCommand) {
 	t.record(jobs.Event{
 		Kind: kind, EntityKind: jobs.EntityConductor, Entity: request.Conductor, Owner: request.Conductor, Reason: request.Reason,

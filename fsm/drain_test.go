@@ -17,8 +17,8 @@ func undrainConductor(name string) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_UndrainConductor{UndrainConductor: &v1.DrainCommand{Conductor: name}}}
 }
 
-// TestDrainsAreBounded: one drain more than the bound is refused; changes of existing drains
-// are accepted.
+// TestDrainsAreBounded: one drain more than the limit is refused; changes of existing drains are
+// accepted.
 func TestDrainsAreBounded(t *testing.T) {
 	longtest.Skip(t)
 	r := newRig(t)
@@ -37,8 +37,8 @@ func TestDrainsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUndrainTellsWhoWaits: the end of a drain is a change for parked claims,
-// its repeat and a drain are none.
+// TestUndrainTellsWhoWaits: the end of a drain wakes waiting claims. Its repeat and a new drain do
+// not.
 func TestUndrainTellsWhoWaits(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))

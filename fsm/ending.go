@@ -14,7 +14,7 @@ import (
 type parting struct {
 	jobs.Ending
 	job    *jobRecord
-	update *flowUpdate // nil: the flow stays
+	update *flowUpdate // nil: the flow does not change
 }
 
 // consume completes a job, unless its retry policy continues or parks it.
@@ -49,7 +49,7 @@ func (t *txn) consume(c *v1.Ending) error {
 	return nil
 }
 
-// trash sets a job aside that no conductor can do.
+// trash trashes a job that no conductor can do.
 func (t *txn) trash(c *v1.Ending) error {
 	p, err := t.planEnding(c, endTrashed)
 	if err != nil || p == nil {
@@ -187,7 +187,7 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	t.event(kind, p.job, jobs.Event{
 		Owner: p.job.LastOwner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
 	})
-	if p.Recorded { // only the owner knows that
+	if p.Recorded { // only the owner knows this
 		t.own = append(t.own, t.LastEvent)
 	}
 	if p.update == nil {
@@ -199,7 +199,7 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 // failure. The caller changes the job's other facts and calls placeJob.
 func (t *txn) part(p *parting, how end) {
 	t.writeUpdate(p.update, p.job)
-	if !p.Recorded && p.update == nil { // an update records all that has begun
+	if !p.Recorded && p.update == nil { // an update records all started work
 		t.noteBegun(p.job)
 	}
 	t.release(p.job, how)
@@ -234,7 +234,7 @@ func (t *txn) failureOf(p *parting) *logbook.Failure {
 	return whole.Cause
 }
 
-// unsaid makes the failure of an ending without a failure.
+// unsaid makes the failure for an ending without one.
 func unsaid(p *parting, how jobs.How) *logbook.Failure {
 	return &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", and nobody said why")}
 }

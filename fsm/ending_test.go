@@ -20,7 +20,7 @@ import (
 var verbs = []struct {
 	name  string
 	with  func(*v1.Ending) *v1.Command
-	word  string // its outcome
+	word  string // the outcome
 	state jobs.State
 	event string
 }{
@@ -138,7 +138,7 @@ func TestAbandonCountsFailures(t *testing.T) {
 }
 
 func TestConsumeAgreesWithTheFlow(t *testing.T) {
-	ends := map[string][]string{ // outcome → states of the flow on the way
+	ends := map[string][]string{ // outcome → states of the flow before it
 		"success": {"running", "success"}, "reverted": {"running", "reverting", "reverted"}, "failed": {"running", "failure"},
 	}
 	for outcome, path := range ends {
@@ -152,7 +152,7 @@ func TestConsumeAgreesWithTheFlow(t *testing.T) {
 				}
 				e := ending("a", token)
 				e.Outcome = said
-				r.refused(consume(e), "invalid") // the flow is still under way
+				r.refused(consume(e), "invalid") // the flow has not ended
 				e.Update = update("flow of a", token, uint64(len(path)), path[len(path)-1])
 				if said != outcome {
 					r.refused(consume(e), "invalid")
@@ -221,8 +221,7 @@ func TestFlowIsFreeAfterItsJob(t *testing.T) {
 	r.ok(updateFlow(update("flow of a", command.TokenFromProto(second), 1, "running")))
 }
 
-// TestPagesOfLongThings: reasons and failures may be long, but their pages must fit into an
-// answer.
+// TestPagesOfLongThings: reasons and failures can be long, but their pages must fit into an answer.
 func TestPagesOfLongThings(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))

@@ -25,7 +25,7 @@ func TestATokenStandsForOneThing(t *testing.T) {
 		name     string
 		before   func(*rig)
 		commands []*v1.Command
-		want     string // how each is answered
+		want     string // the expected answers
 	}{
 		{"a word, and a claim", reopened, []*v1.Command{intervene(asked("skip", "x")), byAnn("a")}, "ok unclaimable"},
 		{"a word, and a claim of what is first", reopened, []*v1.Command{intervene(asked("skip", "x")), next}, "ok nothing"},
@@ -66,7 +66,7 @@ func TestATokenStandsForOneThing(t *testing.T) {
 	}
 }
 
-// answered is an answer in a word.
+// answered returns an answer as one word.
 func answered(result *v1.Result) string {
 	switch claimed, ok := result.Kind.(*v1.Result_Claim); {
 	case result.GetError() != nil:
@@ -102,8 +102,8 @@ func (r *rig) tokensTell(flow string) {
 	}
 }
 
-// TestAnEarlyWriteIsFenced: the first of two owners by two jobs of one flow,
-// both claimed as soon as they could be, writes into it no more.
+// TestAnEarlyWriteIsFenced: two jobs of one flow are claimed as early as possible. The first owner
+// can no longer write to the flow.
 func TestAnEarlyWriteIsFenced(t *testing.T) {
 	r := stuck(t, "failure")
 	r.ok(intervene(asked("rerun", "")))

@@ -56,7 +56,7 @@ func (t *txn) trimEvents() {
 		all := eachEvent(key, value, func(position jobs.Position, event []byte) bool {
 			switch {
 			case !before(t.Compacted, position):
-				return true // it has been dropped, and others of the row have not
+				return true // this event was dropped, but other events of the row were not
 			case !over():
 				return false
 			}
@@ -86,7 +86,7 @@ func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
 // EventPage is the result of one search for events.
 type EventPage struct {
 	Events  []jobs.Event
-	Reached jobs.Position // of the last event that the search has read; the start if no event follows it
+	Reached jobs.Position // position of the last read event; the start if no event follows it
 	Read    int           // events that the search has read, including skipped ones
 }
 

@@ -36,8 +36,7 @@ func timed(r *rig, session, nonce string) logbook.Token {
 	return command.TokenFromProto(r.ok(c).GetClaim().Granted[0].Token)
 }
 
-// The own time of a claim ends it as the end of its session would, and leaves
-// the session alone.
+// A claim's own TTL ends it like the end of its session, and leaves the session open.
 func TestExpireClaim(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -74,7 +73,7 @@ func TestExpireClaim(t *testing.T) {
 	}
 }
 
-// An expiry that the leader proposed before it knew of an extension is refused.
+// An expiry that the leader proposed before it saw an extension is refused.
 func TestExtendClaim(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -190,7 +189,7 @@ func TestTenThousandClaimsEndInOneEntry(t *testing.T) {
 	}
 }
 
-// Sessions and entities come and go among the events, for those who ask.
+// A watch of sessions gets events when sessions and entities come and go.
 func TestSessionEvents(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -224,7 +223,7 @@ func TestSessionEvents(t *testing.T) {
 	}
 }
 
-// A request for events that are gone gets the position where events begin.
+// A request for removed events gets the first available position.
 func TestCompactedTellsWhereToGoOn(t *testing.T) {
 	r := newRigWith(t, fsm.Options{EventsKept: 3})
 	for i := range 8 {

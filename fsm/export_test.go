@@ -147,7 +147,7 @@ func (m *Machine) remembers(v *view) error {
 	return nil
 }
 
-// census is what Verify has counted.
+// census contains the counts of Verify.
 type census struct {
 	*view
 	memory       memory
@@ -159,11 +159,11 @@ type census struct {
 	owned        uint64 // flows with an unfinished job
 	events       uint64
 	told         uint64               // bytes of events
-	indexed      map[table]uint64     // rows that should lead to jobs
+	indexed      map[table]uint64     // index rows, each of which must lead to a job
 	waiting      map[string]uint64    // jobs, by the key of the row that counts them
-	indexKeys    uint64               // to errors
+	indexKeys    uint64               // index keys of errors
 	scheduled    uint64               // schedules with a next slot
-	counterCache map[string]*counters // as counted from the jobs, without rates
+	counterCache map[string]*counters // recounted from the jobs, without rates
 	books        map[logbook.BookID]uint64
 	parked       map[string]uint64               // by board
 	built        map[command.DefinitionID]uint64 // flows
@@ -197,7 +197,7 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 		c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
 		return c.checkInterventions(record)
-	case tableWaiting: // its table comes after that of the jobs
+	case tableWaiting: // checked with the table of jobs, which comes before
 		if waiting := c.storedCount(t, key); waiting != c.waiting[string(key)] {
 			return fmt.Errorf("%d jobs wait by row %q, and %d are counted", c.waiting[string(key)], key, waiting)
 		}
@@ -209,7 +209,7 @@ func (c *census) row(t table, key, value []byte) error {
 		if stored, _ := c.definition(command.DefinitionID(key)); command.DefinitionIDOf(stored) != command.DefinitionID(key) {
 			return fmt.Errorf("definition %x is not what its id says", key)
 		}
-	case tableDefinitionUse: // its table comes after that of the flows
+	case tableDefinitionUse: // checked with the table of flows, which comes before
 		if uses := c.storedCount(t, key); uses == 0 || uses != c.built[command.DefinitionID(key)] {
 			return fmt.Errorf("%d flows were built as definition %x, and %d are counted", c.built[command.DefinitionID(key)], key, uses)
 		}
@@ -224,7 +224,7 @@ func (c *census) row(t table, key, value []byte) error {
 		return c.checkFound(key)
 	case tableError:
 		return c.checkError(key, value)
-	case tableCounters: // its table comes after those of jobs and sessions
+	case tableCounters: // checked with the tables of jobs and sessions, which come before
 		return c.checkCounters(key, value)
 	case tableBook:
 		decode(value, &v1.Book{}, command.BookFromProto)
@@ -246,7 +246,7 @@ func (c *census) row(t table, key, value []byte) error {
 	return nil
 }
 
-// countEvents: of the first row, some events may have been dropped.
+// countEvents counts the events of a row. Some events of the first row may have been dropped.
 func (c *census) countEvents(key, row []byte) error {
 	present, err := c.ledgerOf()
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *census) countJob(value []byte) error {
 	if read, stopped := c.finishedJob(j.Sequence); stopped != j.State.NeedsOperator() || j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {
 		return fmt.Errorf("job %s is %+v, and is read as %v when it has finished", j.ID, whole, read)
 	}
-	c.memory.present = c.memory.present[:0] // of the job before
+	c.memory.present = c.memory.present[:0] // of the previous job
 	rows := j.index(&c.memory, nil)
 	for _, row := range rows {
 		if !bytes.Equal(c.get(row.table, row.key), row.value) || c.get(row.table, row.key) == nil {
@@ -317,7 +317,7 @@ func (c *census) countJob(value []byte) error {
 	case jobs.StateCooling, jobs.StateDelayed:
 		group.what, group.at = waitsForTime, j.DueAt
 		c.waiting[string(group.key())]++
-		at = j.DueAt.Add(-1) // the leader wakes it later than it is due
+		at = j.DueAt.Add(-1) // the leader wakes the job after its due time
 	}
 	if state, due := j.standing(at); state != j.State {
 		return fmt.Errorf("job %s is %s until %s, and stands %s until %s", j.ID, j.State, j.DueAt, state, due)
@@ -349,7 +349,7 @@ func (c *census) countJob(value []byte) error {
 	return nil
 }
 
-// countOnBoard counts as the machine should have.
+// countOnBoard counts a job as the machine must count it.
 func (c *census) countOnBoard(j *jobRecord) {
 	countersOf := func(what byte, of []byte) *counters {
 		key := string(countersKey(j.Board, what, of))
@@ -383,7 +383,7 @@ func (c *census) countOnBoard(j *jobRecord) {
 	}
 }
 
-// usedBy are the counters of the subject of a quota, as counted.
+// usedBy returns the recounted counters of a quota's subject.
 func (c *census) usedBy(subject access.Subject) *counters {
 	key := string(countersKey(quotaCounters(subject)))
 	if c.counterCache[key] == nil {
@@ -488,7 +488,7 @@ func (c *census) checkError(key, value []byte) error {
 	return nil
 }
 
-// checkOrder: no job waits for a stop request that the board can carry out itself.
+// checkOrder: no job waits for a stop request that the board can perform itself.
 func (c *census) checkOrder(j *jobRecord) error {
 	unowned := j.State != jobs.StateClaimed && !j.State.Finished()
 	switch {
@@ -601,7 +601,7 @@ const (
 	StateCount        = stateCount
 )
 
-// BadBlock is a snapshot in which a block of jobs is none.
+// BadBlock is a snapshot with a damaged block of jobs.
 func BadBlock(stream []byte) ([]byte, error) {
 	return resaved(stream, func(path string, _ *snapshotHeader) error {
 		file, err := bolt.Open(path, 0o600, nil)
@@ -617,7 +617,7 @@ func BadBlock(stream []byte) ([]byte, error) {
 	})
 }
 
-// resaved is a snapshot whose database was changed before its sum was taken.
+// resaved is a snapshot whose database was changed before its checksum was computed.
 func resaved(stream []byte, edit func(path string, header *snapshotHeader) error) (_ []byte, err error) {
 	var header snapshotHeader
 	if err := binary.Read(bytes.NewReader(stream), binary.BigEndian, &header); err != nil {
@@ -655,7 +655,7 @@ func resaved(stream []byte, edit func(path string, header *snapshotHeader) error
 	return append(out.Bytes(), sum[:]...), err
 }
 
-// RefusalOf is the reason that is kept of a slot whose job is refused.
+// RefusalOf is the stored reason for a slot whose job is refused.
 func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
 
 // EachEvent reads a row of events.
@@ -664,7 +664,7 @@ func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (all bool
 	return eachEvent(key, row, each), nil
 }
 
-// Damage replaces the value of a row, by its name as Rows has it.
+// Damage replaces the value of a row, which has a name as in Rows.
 func Damage(m *Machine, row string, value []byte) error {
 	name, key, _ := strings.Cut(row, "/")
 	t, err := m.begin(m.database, m.status.Load().ledger, newCaches())

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// TestDamagedRowsAreFaults damages rows of every table. No read and no command may panic
-// because of one, and damage that is read is an error, never an answer.
+// TestDamagedRowsAreFaults damages rows of every table. No read and no command panics because of a
+// damaged row. A damaged row that is read is an error, never an answer.
 func TestDamagedRowsAreFaults(t *testing.T) {
 	r := filled(t)
 	epoch, _ := r.scheduled(every10("hourly", "queue"))
@@ -99,7 +99,7 @@ func TestMissingCountsAreFaults(t *testing.T) {
 	}
 }
 
-// readsOf makes every read that the machine offers.
+// readsOf makes every read of the machine.
 func readsOf(m *fsm.Machine) (errs []error) {
 	add := func(_ any, err error) { errs = append(errs, err) }
 	page, err := m.Jobs(jobs.Query{})

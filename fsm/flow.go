@@ -181,8 +181,8 @@ func applied(record *flowRecord, u *logbook.Update) bool {
 	return err == nil && verdict == logbook.Repeat
 }
 
-// fence checks the token of an update. It returns the flow's unfinished job, which is valid until the
-// next call; nil if there is none.
+// fence checks the token of an update. It returns the flow's unfinished job, which is valid until
+// the next call; nil if there is none.
 func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error) {
 	if record.job == 0 {
 		if !token.IsZero() {
@@ -223,8 +223,8 @@ type flowUpdate struct {
 	flow       *flowRecord
 	moved      bool                 // the flow's state changes
 	recaused   bool                 // the cause changes
-	built      command.DefinitionID // zero: the definition stays
-	definition *logbook.Definition  // nil: it stays, or the state has it
+	built      command.DefinitionID // zero: the definition does not change
+	definition *logbook.Definition  // nil: unchanged, or already in the state
 	atoms      []*atomRecord
 }
 
@@ -247,7 +247,7 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 		return nil, err
 	}
 	plan := &flowUpdate{flow: record, moved: record.State != before, recaused: record.Cause != &t.memory.cause, built: built, definition: u.Definition, atoms: make([]*atomRecord, 0, len(u.Atoms))}
-	known := make(map[string]*atomRecord) // no size: a small one stays on the stack
+	known := make(map[string]*atomRecord) // without a size, a small map stays on the stack
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
 		atom, found := known[change.Name]

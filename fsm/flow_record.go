@@ -13,7 +13,7 @@ type flowRecord struct {
 	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none
 	last  uint64 // sequence of the last job that referred to the flow; 0: none
 	atoms uint32
-	built command.DefinitionID // zero before it begins
+	built command.DefinitionID // zero before the flow starts
 	// running caches a stored atom of a known flow, because the next update often changes it; nil:
 	// none. An update removes it from the cache first: the update changes the atom, and can be refused
 	// afterwards.
@@ -64,6 +64,6 @@ func (k knownFlows) keep(f *flowRecord) {
 			k[f.ID] = known
 		}
 		*known = *f
-		known.Cause, known.Definition = nil, nil // an update sets them; their rows are others
+		known.Cause, known.Definition = nil, nil // updates set them in other rows
 	}
 }

@@ -11,8 +11,8 @@ const (
 	// steps and attempts, and their removal delays other commands. The remaining rows are garbage,
 	// which the leader's sweeps remove.
 	maxRemoved = 20_000
-	// minRemoved is the number of rows that each removal may take, also after other removals in the
-	// entry. So usual flows leave no garbage.
+	// minRemoved is the number of rows that each removal may remove, even after other removals in
+	// the entry. So usual flows leave no garbage.
 	minRemoved = 200
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/fsm"
 )
 
-// removedAtOnce is more than one entry may remove: the bound, and what goes with
-// a job and a book whatever they hold.
+// removedAtOnce is more than one entry can remove: the limit, and the rows of a job and a book of
+// any size.
 const removedAtOnce = 20_100
 
 // grownBook is the log of a job and its book with flows of 10,000 steps each.
@@ -151,8 +151,8 @@ func TestSweepsAreBoundedInRows(t *testing.T) {
 	}
 }
 
-// TestRemovalIsTheSameInAnyBatch: the rows that an entry removes do not depend on the other
-// entries of its batch.
+// TestRemovalIsTheSameInAnyBatch: the rows that an entry removes do not depend on the other entries
+// of its batch.
 func TestRemovalIsTheSameInAnyBatch(t *testing.T) {
 	one, all := newRig(t), newRig(t)
 	log := []fsm.Entry{one.entry(beginLeadership())}

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// histories makes drawn attempts at an atom, and keeps the expected history.
+// histories makes random attempts at an atom, and keeps the expected history.
 type histories struct {
 	*rig
 	t       *testing.T
@@ -21,8 +21,8 @@ type histories struct {
 	want    logbook.AtomDetail
 }
 
-// makes records a number of attempts at an action, each begun and ended; the last one is
-// possibly only begun.
+// makes records a number of attempts at an action, each started and ended. The last one can be
+// unfinished.
 func (h *histories) makes(sequence uint64, state, action string, times int) {
 	h.t.Helper()
 	change := task("x", "")
@@ -42,15 +42,15 @@ func (h *histories) makes(sequence uint64, state, action string, times int) {
 	h.want.Fold(logbook.KeptAttempts)
 }
 
-// TestHistoryHasNoLimit: an atom can be tried without end. Its oldest attempts are folded as
-// in the logbook, and need no more space.
+// TestHistoryHasNoLimit: the number of attempts at an atom is unlimited. Its oldest attempts are
+// folded as in the logbook, and need no more space.
 func TestHistoryHasNoLimit(t *testing.T) {
 	for seed := range uint64(5) {
 		h := &histories{newRig(t), t, rand.New(rand.NewPCG(seed, 0)), map[string]uint32{}, logbook.NewAtom("x", logbook.KindTask)}
 		h.ok(saveBook(book("b", "f")))
 		state, sequence, made := "running", uint64(0), 0
 		for made <= 10_000 {
-			// Runs of one action are as long as the kept history now and then.
+			// Some runs of one action are as long as the stored history.
 			action := []string{"execute", "execute", "revert", "revert", "reset"}[h.random.IntN(5)]
 			for range 1 + h.random.IntN(8)*h.random.IntN(2) {
 				times := 1 + h.random.IntN(logbook.MaxChangeAttempts)

@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// TestFindIDsIsBounded: a search reads a bounded number of ids, even if it may show few of
-// them.
+// TestFindIDsIsBounded: a search reads a limited number of ids, even if few of them are visible to
+// the caller.
 func TestFindIDsIsBounded(t *testing.T) {
 	const many, batch = 2_000, 500
 	board := boardtest.New(t, boardtest.Options{})
@@ -46,7 +46,7 @@ func TestFindIDsIsBounded(t *testing.T) {
 		{"000000000007d", false, 0, 1, false, "", ""},
 		{"7000800000000000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
 		{"00000fff", true, 0, 0, false, "", ""},
-		{"000007d", true, 0, 0, false, "", ""}, // too short for an end
+		{"000007d", true, 0, 0, false, "", ""}, // too few digits for the end of an id
 	} {
 		asked := 0
 		prefix, err := jobs.ParseIDPrefix(jobs.IDOfJob, row.prefix)
@@ -61,7 +61,7 @@ func TestFindIDsIsBounded(t *testing.T) {
 			t.Errorf("%s: %v", row.prefix, found.IDs)
 		}
 	}
-	// The end of an id is looked for in the latest ids, which are the last ones.
+	// A search by the end of an id covers the latest ids, which come last.
 	for _, row := range []struct {
 		latest, found int
 		more          bool

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// maxPendingBytes bounds the stored size of the pending interventions in a flow, because the
+	// maxPendingBytes bounds the stored size of the interventions to be carried out in a flow, because the
 	// next owner of its job gets all of them in one answer.
 	maxPendingBytes = 512 << 10
-	// maxAnsweredBytes bounds the carried-out interventions in an answer. Beyond it, the earlier
+	// maxAnsweredBytes limits the performed interventions in an answer. Over the limit, the earlier
 	// ones are shortened.
 	maxAnsweredBytes = 256 << 10
 )
@@ -85,7 +85,7 @@ func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Inte
 	record.Interventions, record.UpdatedAt = []logbook.Intervention{{Token: i.Token}}, t.now
 }
 
-// takeBack withdraws the pending interventions in a flow, under the name of the operator that cancels its job.
+// takeBack withdraws the interventions to be carried out in a flow, under the name of the operator that cancels its job.
 func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	if len(record.Pending()) == 0 {
 		return
@@ -99,7 +99,7 @@ func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	})
 }
 
-// pending reads the pending interventions in a flow.
+// pending reads the interventions to be carried out in a flow.
 func (v *view) pending(record *flowRecord) []logbook.Intervention {
 	if len(record.Pending()) == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (v *view) lastJob(record *flowRecord) *jobRecord {
 	return v.findJob(record.last)
 }
 
-// checkReopening refuses an intervention if the flow's last job cannot carry it out.
+// checkReopening refuses an intervention if the flow's last job cannot perform it.
 func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	switch {
 	case record.last == 0:
@@ -186,8 +186,9 @@ func interventionSize(i *logbook.Intervention) int {
 	return about + len(i.Step) + len(i.Result) + len(i.By) + len(i.Reason)
 }
 
-// steer changes a job for its flow's pending interventions. A finished or parked job becomes claimable, unless the last
-// intervention has Hold. If a take-back leaves none to carry out, a job that was reopened for them is completed again.
+// steer changes a job for its flow's interventions to be carried out. A finished or parked job becomes
+// claimable, unless the last intervention has Hold. If a withdrawal leaves no intervention to
+// perform, a job that was reopened for them is completed again.
 func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.Intervention, record *flowRecord, released bool) {
 	evidence := jobs.Event{
 		Token: last.Token, Reason: saidOf(last),
@@ -220,7 +221,7 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 	j.end = endNone
 	t.reopenJob(j)
 	if j.NotBefore.After(t.now) {
-		j.NotBefore = time.Time{} // the person wants it now
+		j.NotBefore = time.Time{} // the operator wants it to run now
 	}
 	j.cooled = time.Time{}
 	t.placeJob(j)
@@ -252,7 +253,7 @@ func saidOf(i *logbook.Intervention) string {
 	return said
 }
 
-// lift withdraws a stop request that contradicts the pending interventions. A request to cancel and undo stays if the
+// lift withdraws a stop request that contradicts the interventions to be carried out. A request to cancel and undo stays if the
 // interventions continue the undo. The suspension of a suspended job stays. A job that was being cancelled no longer
 // waits for its not-before time.
 func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {
@@ -279,15 +280,16 @@ func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, si
 	return all, sizes
 }
 
-// answeredInterventions reads the interventions for an answer, with their total size. If the carried-out ones exceed
-// maxAnsweredBytes, it shortens the earlier ones, so that a flow with many interventions fits into an answer.
+// answeredInterventions reads the interventions for an answer, with their total size. If the
+// performed ones exceed maxAnsweredBytes, it shortens the earlier ones, so that a flow with many
+// interventions fits into an answer.
 func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Intervention, size int) {
 	all, sizes := v.interventions(record)
 	told := 0
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Token.Compare(record.Fence) <= 0 {
 			if told += sizes[i]; told > maxAnsweredBytes {
-				all[i].Result, all[i].Reason = nil, "" // the attempt that it made has the result
+				all[i].Result, all[i].Reason = nil, "" // the resulting attempt has the result
 				sizes[i] = interventionSize(&all[i])
 			}
 		}

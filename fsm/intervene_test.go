@@ -25,8 +25,8 @@ func held(i *v1.Intervention) *v1.Command {
 	return intervene(i)
 }
 
-// stuck makes job "a" end with a flow in a state: step x has succeeded and
-// could not be undone, or has been; step y failed, and z did not begin.
+// stuck ends job "a" with a flow in a state: step x has succeeded, and its revert has failed or
+// succeeded; step y failed, and z did not start.
 func stuck(t *testing.T, state string) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -36,7 +36,7 @@ func stuck(t *testing.T, state string) *rig {
 	return r
 }
 
-// fail claims a job and has it end with its flow in a state.
+// fail claims a job and ends it with its flow in a state.
 func (r *rig) fail(name, state string) logbook.Token {
 	r.Helper()
 	return r.failAs(flowPosting(name), state)
@@ -163,8 +163,8 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 	}
 }
 
-// TestInterventionIsCarriedOut: the next owner of the job finds the intervention and may
-// move the flow on. A second intervention then follows a second failure.
+// TestInterventionIsCarriedOut: the next owner of the job gets the intervention and can continue
+// the flow. A second intervention then follows a second failure.
 func TestInterventionIsCarriedOut(t *testing.T) {
 	r := stuck(t, "failure")
 	old := r.job(id("a"))
@@ -201,7 +201,7 @@ func TestInterventionIsCarriedOut(t *testing.T) {
 	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "running")), "fenced")
 }
 
-// TestInterventionsThatHold wait for one that does not.
+// TestInterventionsThatHold: interventions with hold wait for an intervention without hold.
 func TestInterventionsThatHold(t *testing.T) {
 	r := stuck(t, "failure")
 	before := r.job(id("a"))
@@ -234,7 +234,7 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 		name string
 		make func(*testing.T) *rig
 		ask  *v1.Intervention
-		want string // the job's state and order; or the code of a refusal
+		want string // the job's state and stop request; or the code of a refusal
 	}{
 		{"a flow that never had a job", func(t *testing.T) *rig {
 			r := newRig(t)
@@ -319,7 +319,7 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 
 func newRigOf(t *testing.T) *rig { return newRig(t) }
 
-// stuckUnder has the flow of job "a" fail while it is under an order.
+// stuckUnder lets the flow of job "a" fail while the job has a stop request.
 func stuckUnder(t *testing.T, order *v1.Command) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -352,7 +352,7 @@ func TestInterventionInOneEntry(t *testing.T) {
 	r.ok(consume(e))
 	r.ok(intervene(asked("retry-revert", "")))
 
-	// A claim, the flow's update and its end in one entry, and then a person.
+	// A claim, the flow's update and its end in one entry, and then an intervention.
 	now := logbook.Token{Generation: 1, Index: r.index + 1}
 	again := ending("a", now)
 	again.Outcome, again.Update = "failed", update("flow of a", now, 2, "failure", task("x", "revert_failure"))
@@ -430,7 +430,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 		}
 		if n%100 == 2 {
 			r.carryOut(n)
-			rest-- // the end of the run that carries it out
+			rest-- // the end of the run that performs it
 		}
 		if result := r.do(c)[0]; result.Error != nil {
 			t.Fatal(n, result)
@@ -453,7 +453,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 	}
 }
 
-// carryOut makes the flow of job "a" fail again, after the pending interventions.
+// carryOut lets the flow of job "a" fail again, after the pending interventions.
 func (r *rig) carryOut(n int) {
 	r.Helper()
 	if r.job(id("a")).State.Finished() {

@@ -107,7 +107,7 @@ func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 		budget -= len(kept)
 		return kept
 	}
-	const most = maxErrorText / 4 // of a message, to leave room for its causes
+	const most = maxErrorText / 4 // of a message, which leaves room for its causes
 	short = *f
 	short.Kind, short.Causes = kindKept(f.Kind), nil
 	short.Message = take(f.Message, most)

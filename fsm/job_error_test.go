@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// wrong has bob give a job back with a failure.
+// wrong lets bob release a job with a failure.
 func (r *rig) wrong(job string, failure *v1.Failure) {
 	r.Helper()
 	e := ending(job, r.claimedAgain("bob", id(job)))
@@ -98,7 +98,7 @@ func TestErrorsTellWhatWentWrong(t *testing.T) {
 	}
 }
 
-// TestErrorsAreBounded: in number and in length, and they go with their job.
+// TestErrorsAreBounded: errors are limited in number and length, and are removed with their job.
 func TestErrorsAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -152,8 +152,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// TestErrorPagesAreBounded: the search for a rare code among many errors does not keep a read
-// open, and a time is found directly.
+// TestErrorPagesAreBounded: the search for a rare code among many errors reads a limited number of
+// rows per page, and a search by time starts at that time.
 func TestErrorPagesAreBounded(t *testing.T) {
 	longtest.Skip(t)
 	r := newRig(t)

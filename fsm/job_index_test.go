@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestIndexedListingsLookAtNoOthers: a rare tag among more jobs than a page looks
-// at is found by the first page.
+// TestIndexedListingsLookAtNoOthers: the first page finds a rare tag among more jobs than a page
+// reads.
 func TestIndexedListingsLookAtNoOthers(t *testing.T) {
 	longtest.Skip(t)
 	r := newRig(t)

@@ -17,8 +17,8 @@ func keyed(name string, priority int32, front bool) *v1.Posting {
 	return p
 }
 
-// TestAKeyRaisesItsJob: a posting under a key that is held moves the job that
-// has it, and never back.
+// TestAKeyRaisesItsJob: a posting with a used key can move the job with this key forwards, and
+// never backwards.
 func TestAKeyRaisesItsJob(t *testing.T) {
 	for _, state := range []jobs.State{
 		jobs.StateHeld, jobs.StateDelayed, jobs.StateClaimable, jobs.StateCooling, jobs.StateClaimed, jobs.StateSuspended,
@@ -50,8 +50,8 @@ func TestAKeyRaisesItsJob(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfTheFront: the latest first, jobs of one entry in their order, and no job
-// before a higher priority.
+// TestTheOrderOfTheFront: the latest job comes first, jobs of one entry keep their order, and no
+// job passes a higher priority.
 func TestTheOrderOfTheFront(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))
@@ -76,8 +76,8 @@ func TestTheOrderOfTheFront(t *testing.T) {
 	}
 }
 
-// comesBack are all the ways in which a finished job becomes unfinished. The job is "a", or
-// the last one of the flow of "a".
+// comesBack are all ways in which a finished job becomes unfinished. The job is "a", or the last
+// job of the flow of "a".
 var comesBack = []struct {
 	name   string
 	finish func(*testing.T, *rig)
@@ -120,8 +120,8 @@ func failedAs(state string) func(*testing.T, *rig) {
 	return func(_ *testing.T, r *rig) { r.failAs(keyedFlow(), state) }
 }
 
-// TestNoJobComesBackToATakenKey: each way back is refused while another unfinished job has
-// the key, changes nothing, and succeeds when that job is finished. The key stays.
+// TestNoJobComesBackToATakenKey: each such way is refused while another unfinished job has the key,
+// and changes nothing. It succeeds when that job is finished. The key does not change.
 func TestNoJobComesBackToATakenKey(t *testing.T) {
 	for _, row := range comesBack {
 		t.Run(row.name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func scansJobs(q *jobs.Query, where table) bool {
 // jobs reads a page of jobs by an index, in the order of the query.
 func (v *view) jobs(query jobs.Query, limit int) (jobs.Page[jobs.Job], error) {
 	if len(query.Outcomes) > 0 && len(query.States) == 0 {
-		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
+		query.States = []jobs.State{jobs.StateCompleted} // other states have no outcome
 	}
 	walk := v.walkPosted
 	if query.Order == jobs.OrderClaim {

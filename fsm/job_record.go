@@ -15,8 +15,8 @@ const (
 	endConsumed             // by its owner
 	endAbandoned            // by its owner
 	endTrashed              // by its owner
-	endLost                 // with its session, or by its own TTL
-	endAttempted            // by its owner: a consume after which the job continues by its retry policy
+	endLost                 // lost with its session, or after its own TTL
+	endAttempted            // by its owner: a consume, after which the job's retry policy continues it
 )
 
 // jobFacts has the stored fields of a job, except details, store and failure. Those have their own

@@ -58,7 +58,7 @@ var (
 
 	tableDue      = named("due")      // due time, sequence → nothing: delayed and cooling jobs, and the ends of reservations
 	tableDeadline = named("deadline") // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
-	tableWaiting  = named("waiting")  // board, what jobs wait for, since or until when → number of such jobs
+	tableWaiting  = named("waiting")  // board, awaited event, time → number of such jobs
 
 	// Finished jobs: each is in one of three tables.
 
@@ -74,7 +74,7 @@ var (
 	// Sessions, their claims and entities, and conductors.
 
 	tableSession    = named("session")     // session id → session
-	tableClaim      = named("claim")       // session id, token, sequence → nonce, and whether the claim is over
+	tableClaim      = named("claim")       // session id, token, sequence → nonce, and whether the claim has ended
 	tableEnded      = named("ended")       // session id → number of its end
 	tableEndedOrder = named("ended_order") // number of the end → session id
 	tableEntity     = named("entity")      // kind, name, session id → entity
@@ -110,7 +110,7 @@ var (
 
 	tableBoard      = named("board")       // name → board without its counts
 	tableBoardCount = named("board_count") // one row → number of boards
-	tableCounters   = named("counters")    // board, and what of it is counted → counters; absent if all are zero
+	tableCounters   = named("counters")    // board, and the counted part of it → counters; absent if all are zero
 	tableParked     = named("parked")      // board → number of its parked jobs; absent if none
 
 	// Principals, quotas, and the records of what happened.

@@ -48,8 +48,7 @@ func TestLabelsSuit(t *testing.T) {
 	})
 }
 
-// TestForeignLabelsCostNothing: a claim does not look at each set of labels that
-// it does not offer.
+// TestForeignLabelsCostNothing: a claim does not read each set of labels that it does not offer.
 func TestForeignLabelsCostNothing(t *testing.T) {
 	looks := func(sets int) float64 {
 		r := newRig(t)
@@ -66,7 +65,7 @@ func TestForeignLabelsCostNothing(t *testing.T) {
 			r.do(&v1.Command{Kind: &v1.Command_Post{Post: c}})
 		}
 		request := jobs.ClaimRequest{Session: sessionID("ann"), Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Labels: []string{"big", "zone", "fast"}}
-		// The least of several: a flush in the background allocates as well.
+		// The minimum of several runs: a flush in the background also allocates.
 		least := math.Inf(1)
 		for range 10 {
 			least = min(least, testing.AllocsPerRun(1, func() {

@@ -24,8 +24,8 @@ var layers = []struct {
 	{"machine: applies entries, answers reads, writes snapshots", "fsm apply verbs read id_prefix snapshot digest sums database"},
 }
 
-// TestLayers: no function uses a layer above its own. Methods of Machine belong to the top
-// layer, in any file: each reads one noun.
+// TestLayers: no function uses a layer above its own. Methods of Machine belong to the top layer in
+// every file: each reads one noun.
 func TestLayers(t *testing.T) {
 	layerOf := make(map[string]int)
 	for i, layer := range layers {

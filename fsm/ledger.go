@@ -15,7 +15,7 @@ var ledgerKey = []byte("ledger")
 // fields in order, as big-endian numbers.
 type ledger struct {
 	Schema     uint64
-	Version    uint64 // of the vocabulary that the cluster uses
+	Version    uint64 // version of the commands that the cluster uses
 	Index      uint64 // of the last applied entry
 	Term       uint64 // of the last applied entry
 	Time       int64  // Unix nanoseconds; 0 before the first command

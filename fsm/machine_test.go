@@ -101,7 +101,7 @@ func TestUnknownEntriesStopTheMachine(t *testing.T) {
 	}
 }
 
-// TestEveryVerbIsApplied holds both halves of the table of commands together.
+// TestEveryVerbIsApplied compares both halves of the table of commands.
 func TestEveryVerbIsApplied(t *testing.T) {
 	for _, verb := range command.Verbs() {
 		r := newRig(t)
@@ -248,7 +248,8 @@ func TestListingOfARareKindIsBounded(t *testing.T) {
 	}
 }
 
-// TestLongEventsAreBounded: as many long events as short ones would fill a disk.
+// TestLongEventsAreBounded: events are also limited in bytes, because many long events would fill a
+// disk.
 func TestLongEventsAreBounded(t *testing.T) {
 	r := newRigWith(t, fsm.Options{EventsKept: 8})
 	r.ok(open("ann")) // the first event
@@ -256,7 +257,7 @@ func TestLongEventsAreBounded(t *testing.T) {
 		e := ending("a", r.job(id("a")).Token)
 		e.Reason = strings.Repeat("x", reason)
 		r.ok(abandon(e))
-		for back := r.index; ; back-- { // from the latest entry to the oldest that is told
+		for back := r.index; ; back-- { // from the latest entry to the oldest available one
 			events, err := r.Events(jobs.Position{Index: back}, 0)
 			if errors.Is(err, jobs.ErrCompacted) {
 				return kept
@@ -270,9 +271,9 @@ func TestLongEventsAreBounded(t *testing.T) {
 	r.posted(posting("a", "k"))
 	for _, row := range []struct{ reason, kept int }{
 		{10, 4},                    // open, post, claim and abandon
-		{3 << 10, 6}, {3 << 10, 8}, // 8 KiB hold two long ones
-		{3 << 10, 4}, // the third drives out the first, and what was before it
-		{9 << 10, 1}, // the latest is kept however long it is
+		{3 << 10, 6}, {3 << 10, 8}, // 8 KiB hold two long events
+		{3 << 10, 4}, // the third displaces the first and earlier events
+		{9 << 10, 1}, // the latest event is kept at any length
 		{10, 2},
 	} {
 		claimed()

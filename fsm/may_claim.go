@@ -14,7 +14,7 @@ type Prospect int
 const (
 	NothingToClaim Prospect = iota
 	SomethingToClaim
-	ClaimantDrained // nothing, until the drain of the session's conductor ends
+	ClaimantDrained // no job, until the drain of the session's conductor ends
 )
 
 // MayClaim returns whether a ClaimNext request would get jobs in the current state: a job is claimable, or the request

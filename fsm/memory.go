@@ -19,7 +19,7 @@ const (
 // memory has the buffers for the values of a batch. The tables copy their values, so the next batch can
 // reuse the buffers. New memory for each value was a fifth of the cost of a posting.
 type memory struct {
-	present       []byte // the current buffer: used bytes, and free capacity after them
+	present       []byte // the current buffer: used bytes, then free capacity
 	events        eventBuffer
 	before, after []indexRow // index rows in reindex
 	posted        jobRecord  // see newJob

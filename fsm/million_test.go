@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// mixedKinds is how many kinds the jobs of a mixed board have. Each tenth kind
-// wants a label, one of ten.
+// mixedKinds is the number of kinds of the jobs of a mixed board. Each tenth kind requires a label,
+// one of ten.
 const mixedKinds = 1_000
 
 func mixedKind(n int) string  { return fmt.Sprintf("kind-%03d", n%mixedKinds) }
@@ -111,7 +111,7 @@ func BenchmarkClaimNextOfMany(b *testing.B) {
 			slices.Sort(few)
 			slices.Sort(many)
 			fewTook, manyTook := few[len(few)/2], many[len(many)/2]
-			b.ReportMetric(0, "ns/op") // of both boards and of giving back
+			b.ReportMetric(0, "ns/op") // over both boards and the releases
 			b.ReportMetric(float64(fewTook.Nanoseconds()), "ns/claim-of-1000")
 			b.ReportMetric(float64(manyTook.Nanoseconds()), "ns/claim-of-1000000")
 			b.ReportMetric(float64(manyTook)/float64(fewTook), "ratio")

@@ -8,13 +8,13 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// The model's ageing: for each board, which step length held when. A job counts for its
-// priority, plus the steps since it first became claimable.
+// The model's ageing records for each board when which step length applied. A job's effective
+// priority is its priority plus the steps since it first became claimable.
 
-// ageingSpan is a time with one length of steps. It ends where the next one begins.
+// ageingSpan is a time with one length of steps. It ends where the next one starts.
 type ageingSpan struct {
 	from time.Time
-	step time.Duration // 0: there were none
+	step time.Duration // 0: no ageing
 }
 
 func (m *model) ageBoard(c *v1.AgeBoardCommand) error {
@@ -26,7 +26,7 @@ func (m *model) ageBoard(c *v1.AgeBoardCommand) error {
 	return err
 }
 
-// spans are those of a board that need not be there.
+// spans returns the spans of a board, which may not exist.
 func (m *model) spans(name string) []ageingSpan {
 	if board := m.boards[name]; board != nil {
 		return board.spans
@@ -34,7 +34,7 @@ func (m *model) spans(name string) []ageingSpan {
 	return nil
 }
 
-// raised counts the steps on a board from the beginning until a time.
+// raised counts the steps on a board until a time.
 func (m *model) raised(name string, until time.Time) (steps int64) {
 	spans := m.spans(name)
 	for i, span := range spans {
@@ -49,7 +49,7 @@ func (m *model) raised(name string, until time.Time) (steps int64) {
 	return steps
 }
 
-// ageing is what is said of a board.
+// ageing is the ageing status of a board.
 func (m *model) ageing(name string) jobs.BoardAgeing {
 	spans := m.spans(name)
 	if len(spans) == 0 {
@@ -59,8 +59,8 @@ func (m *model) ageing(name string) jobs.BoardAgeing {
 	return jobs.BoardAgeing{Step: last.step, Since: last.from, Steps: m.raised(name, last.from)}
 }
 
-// age notes the jobs that the present command made claimable for the first time. A job that
-// was claimed before its board had ageing has waited from the beginning.
+// age notes the jobs that the current command made claimable for the first time. A job that was
+// claimed before its board had ageing has waited from the start.
 func (m *model) age() {
 	for _, j := range m.jobs {
 		if j.State != jobs.StateClaimable || j.lag != nil || len(m.spans(j.Board)) == 0 {
@@ -72,7 +72,7 @@ func (m *model) age() {
 	}
 }
 
-// ageAnew has a job that was finished wait from now.
+// ageAnew restarts the waiting time of a reopened job.
 func (m *model) ageAnew(j *modelJob) {
 	if len(m.spans(j.Board)) > 0 {
 		j.lag = new(int64)
@@ -80,7 +80,7 @@ func (m *model) ageAnew(j *modelJob) {
 	}
 }
 
-// counts is the priority that a job has by now.
+// counts is the effective priority of a job.
 func (m *model) counts(j *modelJob) int64 {
 	counts := int64(j.Priority) + m.raised(j.Board, m.now)
 	if j.lag != nil {
@@ -89,7 +89,7 @@ func (m *model) counts(j *modelJob) int64 {
 	return counts
 }
 
-// inLine is the order of claims.
+// inLine is the claim order.
 func (m *model) inLine(a, b *modelJob) int {
 	return cmp.Or(-cmp.Compare(m.counts(a), m.counts(b)), -cmp.Compare(a.Front, b.Front), cmp.Compare(a.Sequence, b.Sequence))
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// modelBoard is a board that somebody has made, or posted to.
+// modelBoard is a board that was created explicitly or by a posting.
 type modelBoard struct {
-	jobs.BoardStatus // without what is counted, and without ageing
+	jobs.BoardStatus // without counts and ageing
 	modelBucket
 	spans []ageingSpan // see model.age
 }
 
 func boardNamed(name string) string { return cmp.Or(name, jobs.DefaultBoard) }
 
-// stored is a board, which is made unless it is there.
+// stored returns a board, and creates it if it does not exist.
 func (m *model) stored(name string) *modelBoard {
 	if m.boards[name] == nil {
 		m.boards[name] = &modelBoard{BoardStatus: jobs.BoardStatus{Name: name, CreatedAt: m.now}}
@@ -29,7 +29,7 @@ func (m *model) stored(name string) *modelBoard {
 	return m.boards[name]
 }
 
-// head is what is said of a board; the default one need not be stored.
+// head is the status of a board; the default board need not be stored.
 func (m *model) head(name string) (jobs.BoardStatus, error) {
 	board := m.boards[boardNamed(name)]
 	switch {
@@ -88,7 +88,7 @@ func (m *model) deleteBoard(name string) error {
 	return nil
 }
 
-// limits of a board that need not be there.
+// limits returns the limits of a board, which may not exist.
 func (m *model) limits(name string) jobs.BoardLimits {
 	if board := m.boards[name]; board != nil {
 		return board.Limits
@@ -100,7 +100,7 @@ func overLimit(board, what string, limit, size uint64, unit string) error {
 	return fmt.Errorf("board %q is at its limit: at most %d %s%w", board, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
 }
 
-// room refuses a job for which a board has no room.
+// room refuses a job that exceeds the limits of a board.
 func (m *model) room(name string, size uint64) error {
 	limits := m.limits(name)
 	unfinished, bytes := m.load(name)
@@ -113,7 +113,7 @@ func (m *model) room(name string, size uint64) error {
 	return nil
 }
 
-// admit lets a posting onto a board, which it makes if need be.
+// admit admits a posting to a board, and creates the board if necessary.
 func (m *model) admit(name string, size uint64) error {
 	if err := m.room(name, size); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (m *model) admit(name string, size uint64) error {
 	return nil
 }
 
-// roomAgain refuses to put a finished job back where another job has its key, or where
-// there is no room for it. A job that is only to be undone further needs no room.
+// roomAgain refuses to reopen a finished job if another job has its key, or if the board is full. A
+// job that is only reverted further needs no room.
 func (m *model) roomAgain(j *modelJob, undone bool) error {
 	if holder := m.holder(j.Board, j.Key); holder != nil && holder != j {
 		m.taken++
@@ -148,7 +148,7 @@ func (m *model) roomAgain(j *modelJob, undone bool) error {
 	return m.quotasHold(j.Board, j.PostedBy, j.Size, false)
 }
 
-// load is what is not finished on a board.
+// load is the number and bytes of unfinished jobs on a board.
 func (m *model) load(name string) (unfinished, bytes uint64) {
 	for _, j := range m.jobs {
 		if j.Board == name && !j.State.Finished() {
@@ -159,7 +159,7 @@ func (m *model) load(name string) (unfinished, bytes uint64) {
 	return unfinished, bytes
 }
 
-// boardLines are the boards with what is counted of them.
+// boardLines are the boards with their counts.
 func (m *model) boardLines() []string {
 	names := slices.Sorted(maps.Keys(m.boards))
 	if !slices.Contains(names, jobs.DefaultBoard) {
@@ -203,7 +203,7 @@ func (m *model) boardLines() []string {
 	return lines
 }
 
-// silent is an error that is wrapped and not said again.
+// silent is an error that is wrapped but not printed again.
 type silent struct{ error }
 
 func (silent) Error() string   { return "" }

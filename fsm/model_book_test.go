@@ -14,38 +14,38 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// modelBook is a book that is kept.
+// modelBook is a stored book.
 type modelBook struct {
 	id, name, board string
 	made            time.Time
-	flows           []*modelFlow // in the order in which they were added
+	flows           []*modelFlow // in the order of their addition
 }
 
 // modelFlow is a flow of a book.
 type modelFlow struct {
 	logbook.FlowDetail
-	plan *v1.FlowDetail // what was said of it
-	busy *modelJob      // its job that is not finished; nil: it has none
-	last *modelJob      // its last job, which need not be kept; nil: it never had one
+	plan *v1.FlowDetail // from the latest save
+	busy *modelJob      // its unfinished job; nil: none
+	last *modelJob      // its last job, which may be removed already; nil: it never had one
 }
 
-// flowOf is the flow of a job; nil if it has none, or that is gone.
+// flowOf returns the flow of a job; nil if the job has none, or the flow was removed.
 func (m *model) flowOf(j *modelJob) *modelFlow { return m.flows[j.Flow.String()] }
 
-// ownBook reports whether the book of a job is there, and no other one that was
-// saved under its id after it had been destroyed.
+// ownBook reports whether the book of a job exists and was not destroyed and saved again under the
+// same id.
 func (m *model) ownBook(j *modelJob) bool {
 	book := m.books[j.Book.String()]
 	return book != nil && !book.made.After(j.PostedAt)
 }
 
-// plannedBook is a book as a command will make it. Nothing changes until it is written.
+// plannedBook is a book as a command will create it. Nothing changes until it is written.
 type plannedBook struct {
-	given *v1.Book // nil: a saved one, which stays as it is
+	given *v1.Book // nil: a saved book, which does not change
 	id    string
-	board string // of a new one
+	board string // of a new book
 	fresh []*v1.FlowDetail
-	other []*v1.FlowDetail // that are there, and are to be changed
+	other []*v1.FlowDetail // existing flows that change
 }
 
 func (m *model) planBook(given *v1.Book, board string) (*plannedBook, error) {
@@ -70,8 +70,7 @@ func (m *model) planBook(given *v1.Book, board string) (*plannedBook, error) {
 	return plan, nil
 }
 
-// foreign reports whether a book is there, and the principal of the present command may not
-// use it for a board.
+// foreign reports whether a book exists, but the current principal may not use it for a board.
 func (m *model) foreign(book *modelBook, board string) bool {
 	return book != nil && m.by != "" && book.board != board
 }
@@ -128,14 +127,13 @@ func (m *model) removeBook(id string) {
 	delete(m.books, id)
 }
 
-// modelWork is what a job is to do.
+// modelWork is the work of a job.
 type modelWork struct {
 	book *plannedBook
 	flow string // id
 }
 
-// planWork finds the flow of a posting: the one that it names, or the only one
-// of its book.
+// planWork finds the flow of a posting: the named flow, or the only flow of its book.
 func (m *model) planWork(p *v1.Posting) (*modelWork, error) {
 	work := &modelWork{flow: p.Flow}
 	var flows []string

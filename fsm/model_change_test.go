@@ -65,7 +65,7 @@ func (m *model) change(c *v1.Change) error {
 	return nil
 }
 
-// moveTo puts a job on another board, with its book if that is its alone.
+// moveTo moves a job to another board, with its book if no other job uses it.
 func (m *model) moveTo(j *modelJob, to string) error {
 	if to == "" || to == j.Board {
 		return nil

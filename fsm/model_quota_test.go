@@ -14,16 +14,16 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// modelQuota is a quota that somebody has saved.
+// modelQuota is a saved quota.
 type modelQuota struct {
 	access.Quota
 	modelBucket
 }
 
-// modelBucket is what postings have taken out of a second's bucket.
+// modelBucket is the number of postings taken from a bucket of one second.
 type modelBucket struct {
 	missing uint64    // in billionths of a posting
-	charged time.Time // when that was so
+	charged time.Time // the time of this value
 }
 
 const billion = uint64(time.Second)
@@ -68,14 +68,14 @@ func (m *model) deleteQuota(c *v1.DeleteQuotaCommand) error {
 	return nil
 }
 
-// allQuotas are those of boards by name, and then those of principals.
+// allQuotas are the quotas of boards by name, and then the quotas of principals.
 func (m *model) allQuotas() []*modelQuota {
 	return slices.SortedFunc(maps.Values(m.quotas), func(a, b *modelQuota) int {
 		return cmp.Or(cmp.Compare(a.Principal, b.Principal), cmp.Compare(a.Boards, b.Boards))
 	})
 }
 
-// covering are the quotas of a job: that of its principal, and then those of its board.
+// covering are the quotas of a job: the quota of its principal, and then the quota of its board.
 func (m *model) covering(board, principal string) (covering []*modelQuota) {
 	if q := m.quotas[access.Subject{Principal: principal}]; q != nil && principal != "" {
 		covering = append(covering, q)
@@ -88,7 +88,7 @@ func (m *model) covering(board, principal string) (covering []*modelQuota) {
 	return covering
 }
 
-// used is what the subject of a quota uses.
+// used is the usage of a quota's subject.
 func (m *model) used(q *modelQuota) (used access.Amounts) {
 	for _, j := range m.jobs {
 		if own := q.Principal != "" && j.PostedBy == q.Principal || q.Boards != "" && access.Covers(q.Boards, j.Board); own && !j.State.Finished() {
@@ -109,7 +109,7 @@ func overQuota(q *modelQuota, what string, limit, size uint64, unit string) erro
 	return fmt.Errorf("quota of %s is at its limit: at most %d %s%w", q.Subject, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
 }
 
-// quotasHold refuses a job for which a quota has no room.
+// quotasHold refuses a job that exceeds a quota.
 func (m *model) quotasHold(board, principal string, size uint64, isNew bool) error {
 	for _, q := range m.covering(board, principal) {
 		used := m.used(q)
@@ -150,7 +150,7 @@ func (w *walker) quotaLines() (lines []string) {
 	return lines
 }
 
-// quotas draws a quota with limits that are reached, or its end.
+// quotas draws the save of a quota with limits that are reached, or its removal.
 func (a *author) quotas() *v1.Command {
 	subject := access.Subject{Principal: a.oneOf("quota of", "ann", "bob", "")}
 	if subject.Principal == "" {
@@ -170,7 +170,7 @@ func saveQuota(subject access.Subject, limits access.Amounts) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_SaveQuota{SaveQuota: command.SaveQuotaToProto(&access.Quota{Subject: subject, Limits: limits})}}
 }
 
-// as sends a command in the name of a principal, mostly of none.
+// as sends a command for a principal, usually for none.
 func (a *author) as(c *v1.Command) *v1.Command {
 	c.Principal = a.oneOf("principal", "", "", "ann", "bob")
 	return c

@@ -13,11 +13,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The model's retry policies. Package jobs decides how long a job waits, and after which
-// failures it is tried again.
+// The model's retry policies. Package jobs decides the delays, and the failures that are retried.
 
-// goesOn is what happens to a consumed job instead of its end; empty if it ends. The flow
-// is as the ending leaves it.
+// goesOn continues a consumed job under its retry policy; empty if the job ends. The flow has the
+// state after the ending.
 func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.OnFailure, due time.Time) {
 	outcome := jobs.Outcome(c.Outcome)
 	if j.Retry == nil || under(j, jobs.RequestCancel) || outcome != jobs.OutcomeReverted && outcome != jobs.OutcomeFailed {
@@ -38,7 +37,7 @@ func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.On
 	return next, due
 }
 
-// tryAgain has a job wait for its next attempt, or parks it.
+// tryAgain lets a job wait for its next attempt, or parks it.
 func (m *model) tryAgain(j *modelJob, flow *modelFlow, outcome string, next jobs.OnFailure, due time.Time) {
 	m.letGo(j, "consumed"+outcome)
 	j.Attempts, j.Attempted, j.Reason = j.Attempts+1, jobs.Outcome(outcome), "failed"
@@ -53,7 +52,7 @@ func (m *model) tryAgain(j *modelJob, flow *modelFlow, outcome string, next jobs
 	m.place(j)
 }
 
-// runAgain has a flow run again from its beginning.
+// runAgain restarts a flow.
 func (m *model) runAgain(flow *modelFlow) {
 	if flow != nil {
 		flow.Interventions = append(flow.Interventions[:len(flow.Interventions):len(flow.Interventions)],
@@ -79,7 +78,7 @@ func (m *model) unparked(j *modelJob) {
 	j.unpark()
 }
 
-// retry has a job begin again in the way that its state needs.
+// retry retries a job according to its state.
 func (m *model) retry(c *v1.JobCommand) error {
 	j, _, err := m.ordered(c, "retry")
 	if err != nil {
@@ -128,7 +127,7 @@ func (j *modelJob) learn(c *v1.Change) {
 	}
 }
 
-// keptAs is among which finished jobs one is kept.
+// keptAs is the group of finished jobs in which the job is retained.
 func (j *modelJob) keptAs() string {
 	switch {
 	case j.Retention > 0:

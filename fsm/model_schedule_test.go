@@ -17,10 +17,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// modelSchedule is a schedule with all of its records.
+// modelSchedule is a schedule with all its records.
 type modelSchedule struct {
 	schedules.Schedule
-	given   *v1.Schedule // as it was last saved
+	given   *v1.Schedule // as last saved
 	records []*schedules.SlotRecord
 	running []*modelJob // its unfinished jobs, by posting order
 }
@@ -85,7 +85,7 @@ func (m *model) allSchedules() (all []*modelSchedule) {
 
 func scheduleSaid(s *modelSchedule) string { return fmt.Sprint("schedule ", s.Name, " ", s.Revision) }
 
-// passOver records slots that are skipped because of an operator's request.
+// passOver records slots that an operator's request skips.
 func (m *model) passOver(s *modelSchedule, skipped *v1.SlotDecision) error {
 	if skipped == nil {
 		return nil
@@ -129,7 +129,7 @@ func (m *model) resumeSchedule(c *v1.ResumeScheduleCommand) error {
 	return nil
 }
 
-// fire decides slots whose time has come.
+// fire decides slots that are due.
 func (m *model) fire(c *v1.FireScheduleCommand) error {
 	if c.TimerEpoch != m.epoch {
 		return jobs.ErrConflict
@@ -173,7 +173,7 @@ func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedul
 			s.Skipped++
 		}
 		for _, j := range slices.Clone(s.running) {
-			// One whose flow has come to its end is left for its owner to consume.
+			// A job whose flow has ended is left for its owner to consume.
 			_ = m.cancel(&v1.JobCommand{Job: j.ID.String(), By: s.Name, Reason: "the next slot", Revert: true})
 		}
 	}
@@ -214,8 +214,8 @@ func (m *model) postSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	s.Skipped++
 }
 
-// recordSlot keeps the record of a slot. Those of slots that were refused in
-// their time are one, as those that were skipped are.
+// recordSlot stores the record of a slot. A skipped slot of the schedule joins the previous record
+// if that has the same reason.
 func (m *model) recordSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	if r.State == schedules.SlotSkipped && r.Trigger == schedules.TriggerSchedule {
 		s.Skipped--
@@ -263,7 +263,7 @@ func (m *model) leaveSchedule(j *modelJob) {
 	}
 }
 
-// postWaiting posts what has waited for the jobs that a command has finished.
+// postWaiting posts the slots that waited for the jobs that a command has finished.
 func (m *model) postWaiting() {
 	vacated := m.vacated
 	m.vacated = nil
@@ -294,7 +294,7 @@ func (m *model) runSchedule(c *v1.RunScheduleCommand) (string, error) {
 	return slotsSaid(r), nil
 }
 
-// answered is the record of a slot that was requested before, or has a job.
+// answered is the record of a slot that was requested before, or that has a job.
 func (m *model) answered(s *modelSchedule, wanted *schedules.SlotRecord) *schedules.SlotRecord {
 	for _, known := range s.records {
 		same := known.Trigger == wanted.Trigger && known.Request == wanted.Request && !wanted.Request.IsZero()
@@ -349,7 +349,7 @@ func (m *model) backfill(c *v1.BackfillScheduleCommand) (string, error) {
 	return slotsSaid(records...), nil
 }
 
-// slotsSaid is the answer about slots.
+// slotsSaid formats the answer about slots.
 func slotsSaid(records ...*schedules.SlotRecord) string {
 	var said []string
 	for _, r := range records {
@@ -385,9 +385,9 @@ func (m *model) scheduleLines() (lines []string) {
 	return lines
 }
 
-// The draws of the walker.
+// Random commands of the walker.
 
-// planned draws what is said about a schedule, mostly as a leader would say it.
+// planned draws a command about a schedule, usually a possible command of a leader.
 func (w *walker) planned() *v1.Command {
 	name := schedules.Ref{Board: w.oneOf("board", "", "other"), Name: w.oneOf("schedule", "s", "s", "t")}
 	known, _, err := w.machine.Schedule(name, 0)
@@ -428,7 +428,7 @@ func (w *walker) planned() *v1.Command {
 	return w.fired(&known, revision)
 }
 
-// fired has a leader decide what has come, which may have missed slots.
+// fired lets a leader decide due slots. It may have missed slots.
 func (w *walker) fired(s *schedules.Schedule, revision uint64) *v1.Command {
 	rule, err := schedules.ParseRule(s)
 	if err != nil {

@@ -122,7 +122,7 @@ func (m *model) over(session string) {
 	m.ended[session] = true
 }
 
-// modelEntity is an entity that its session has made known.
+// modelEntity is an entity that its session has registered.
 type modelEntity struct{ jobs.Entity }
 
 func (m *model) register(c *v1.RegisterCommand) error {
@@ -142,7 +142,7 @@ func (m *model) register(c *v1.RegisterCommand) error {
 	return nil
 }
 
-// lives reports whether a conductor of a name is there, in one session or any.
+// lives reports whether a conductor of a name is registered, in one session or any.
 func (m *model) lives(conductor, session string) bool {
 	for _, e := range m.entities {
 		if e.Kind == jobs.EntityConductor && e.Name == conductor && (session == "" || e.Session.String() == session) {

@@ -34,7 +34,7 @@ import (
 // records of errors, rates, how large values are cut, and bounds that a walk does not
 // reach.
 type model struct {
-	index    uint64 // of the present entry
+	index    uint64 // of the current entry
 	now      time.Time
 	epoch    uint64
 	sequence uint64
@@ -42,26 +42,26 @@ type model struct {
 	jobs     map[string]*modelJob
 	books    map[string]*modelBook
 	flows    map[string]*modelFlow
-	boards   map[string]*modelBoard // that have been stored
+	boards   map[string]*modelBoard // stored boards
 	sessions map[string]*modelSession
 	entities map[string]*modelEntity
-	drains   map[string]*jobs.Drain // by the names of conductors
+	drains   map[string]*jobs.Drain // by conductor name
 	quotas   map[access.Subject]*modelQuota
-	by       string // the principal of the present command; of a slot, that of its schedule
-	slotOf   string // the schedule of the slot that is posted
+	by       string // principal of the current command; for a slot, of its schedule
+	slotOf   string // schedule of the slot that is being posted
 	slot     time.Time
 
 	schedules map[schedules.Ref]*modelSchedule
-	vacated   []*modelSchedule // whose last unfinished job the present command has finished
+	vacated   []*modelSchedule // schedules whose last unfinished job the current command has finished
 
-	ended  map[string]bool          // sessions that are over
-	tokens map[string]logbook.Token // the last of each job and of each flow that ever was, and of what was said of one
-	taken  int                      // finished jobs that stay so, for another has their key
-	aged   int                      // requests that were given other jobs than priority alone would have given
+	ended  map[string]bool          // ended sessions
+	tokens map[string]logbook.Token // the last token of each job and flow, and of each intervention in a flow
+	taken  int                      // finished jobs that cannot be reopened because another job has their key
+	aged   int                      // requests whose jobs were chosen by ageing
 }
 
 type modelJob struct {
-	jobs.Job // as it is listed
+	jobs.Job // as listed
 	posting  *v1.Posting
 	nonce    string       // of the present claim
 	ended    string       // how its last claim ended, and with what; empty: it has not
@@ -76,7 +76,7 @@ type modelJob struct {
 
 type modelSession struct {
 	name, principal string
-	nonces          map[string]bool // of requests that were given jobs
+	nonces          map[string]bool // of requests that got jobs
 }
 
 func newModel() *model {
@@ -88,7 +88,7 @@ func newModel() *model {
 	}
 }
 
-// apply changes the model as a command says, and gives the answer as a text.
+// apply applies a command to the model, and returns the answer as text.
 func (m *model) apply(c *v1.Command) string {
 	var said string
 	var err error
@@ -155,7 +155,7 @@ func (m *model) apply(c *v1.Command) string {
 	return cmp.Or(said, "done")
 }
 
-// applyOther applies the commands that are not about jobs.
+// applyOther applies the commands that do not concern jobs.
 func (m *model) applyOther(c *v1.Command) (said string, err error) {
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Register:
@@ -288,7 +288,7 @@ func (m *model) raise(j *modelJob, p *jobs.Posting) {
 	}
 }
 
-// Where jobs stand.
+// States of jobs.
 
 func under(j *modelJob, kind jobs.RequestKind) bool {
 	return j.StopRequest != nil && j.StopRequest.Kind == kind
@@ -316,7 +316,7 @@ func (m *model) place(j *modelJob) {
 	}
 }
 
-// touch has a change of a job take effect.
+// touch applies the effects of a job's change.
 func (m *model) touch(j *modelJob) {
 	j.ModifiedAt = m.now
 	if j.State != jobs.StateClaimed {
@@ -338,13 +338,13 @@ func (m *model) finish(j *modelJob, state jobs.State) {
 	m.leaveSchedule(j)
 }
 
-// letGo ends the claim of a job, which is then nowhere.
+// letGo ends the claim of a job, and leaves its next state to the caller.
 func (m *model) letGo(j *modelJob, how string) {
 	j.Claim, j.LastOwner, j.nonce, j.ended = nil, j.Claim.Owner, "", how
 }
 
-// mayHaveBegun notes that the flow of a job may have begun under the claim that is about to
-// end, if the flow has no record.
+// mayHaveBegun notes that the flow of a job may have started under the claim that is about to end,
+// if the flow has no record.
 func (m *model) mayHaveBegun(j *modelJob) {
 	if flow := m.flowOf(j); flow != nil && j.Claim.Begins && flow.Sequence == 0 && flow.Begun.IsZero() {
 		flow.Begun = j.Claim.Token
@@ -459,28 +459,28 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 	return grants(found...), nil
 }
 
-// isSpent reports whether a job cannot be claimed in the present entry, because an owner of
-// the job or its flow, or an intervention in the flow, already has the entry's token.
+// isSpent reports whether a job cannot be claimed in the current entry, because an owner of the job
+// or its flow, or an intervention in the flow, already has the entry's token.
 func (m *model) isSpent(j *modelJob) bool {
 	return m.tokens[j.ID.String()] == m.token() || m.isOwned(j) || m.tokens["said of "+j.Flow.String()] == m.token()
 }
 
-// isOwned reports whether the flow of a job has been claimed in the present entry.
+// isOwned reports whether the flow of a job has been claimed in the current entry.
 func (m *model) isOwned(j *modelJob) bool {
 	return !j.Flow.IsZero() && m.tokens[j.Flow.String()] == m.token()
 }
 
-// said notes that something was said of a flow in the present entry.
+// said notes that the current entry contains an intervention in a flow.
 func (m *model) said(flow *modelFlow) { m.tokens["said of "+flow.ID.String()] = m.token() }
 
-// inLine is the order of claims on boards that do not age jobs.
+// inLine is the claim order on boards without ageing.
 func inLine(a, b *modelJob) int {
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), -cmp.Compare(a.Front, b.Front), cmp.Compare(a.Sequence, b.Sequence))
 }
 
 func bySequence(a, b *modelJob) int { return cmp.Compare(a.Sequence, b.Sequence) }
 
-// list are the jobs that are meant, in an order.
+// list returns the matching jobs, in an order.
 func (m *model) list(meant func(*modelJob) bool, order func(a, b *modelJob) int) []*modelJob {
 	var found []*modelJob
 	for _, j := range m.jobs {
@@ -492,7 +492,7 @@ func (m *model) list(meant func(*modelJob) bool, order func(a, b *modelJob) int)
 	return found
 }
 
-// grants is the answer that names the jobs.
+// grants is the answer that names the claimed jobs.
 func grants(found ...*modelJob) string {
 	var said []string
 	for _, j := range found {
@@ -566,7 +566,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	}
 	delay := c.GetDelay().AsDuration()
 	if under(j, jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since) {
-		delay = 0 // its owner may not have known that it is to be undone
+		delay = 0 // its owner may not have known of the request to revert
 	}
 	if j.hurried {
 		delay = 0
@@ -618,7 +618,7 @@ func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 	return nil
 }
 
-// Flows. Package logbook decides what an update may do to one.
+// Flows. Package logbook decides the effect of an update.
 
 func (m *model) update(u *v1.Update) error {
 	flow, token := m.flows[u.Flow], command.TokenFromProto(u.Token)
@@ -643,7 +643,7 @@ func (m *model) update(u *v1.Update) error {
 	return err
 }
 
-// definition finds what any flow was built as; nil if none was.
+// definition finds the definition with an id; nil if no flow has it.
 func (m *model) definition(id command.DefinitionID) *logbook.Definition {
 	for _, flow := range m.flows {
 		if flow.Definition != nil && command.DefinitionIDOf(flow.Definition) == id {
@@ -715,7 +715,7 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 		return job, nil
 	case flow.last == nil:
 		return "", jobs.ErrConflict
-	case job == "": // it is kept no longer
+	case job == "": // the job is no longer stored
 		return "", jobs.ErrNotFound
 	case flow.last.Claim != nil, m.isOwned(flow.last):
 		return "", jobs.ErrConflict
@@ -744,7 +744,7 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	return job, nil
 }
 
-// onlyUndone reports whether a cancelled job is only undone further, after all the given
+// onlyUndone reports whether a cancelled job is only reverted further after all the given
 // interventions in its flow.
 func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervention) bool {
 	said := logbook.FlowDetail{Fence: flow.Fence, Interventions: all}
@@ -776,7 +776,7 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	j.State, j.DueAt, j.cooled, j.ended = jobs.StateClaimable, time.Time{}, time.Time{}, ""
 }
 
-// reopen takes a job's end away.
+// reopen makes a finished job unfinished.
 func (m *model) reopen(j *modelJob) {
 	j.gaveUp = false
 	m.ageAnew(j)
@@ -793,7 +793,7 @@ func (m *model) restore(j *modelJob) error {
 	}
 	m.reopen(j)
 	if strings.HasPrefix(j.ended, "consumed") {
-		j.ended = "" // its outcome is gone, so that a repeat of that ending is not known
+		j.ended = "" // its outcome is gone, so a repeat of that ending is not recognised
 	}
 	if under(j, jobs.RequestSuspend) {
 		j.StopRequest = nil
@@ -826,7 +826,7 @@ func (m *model) forget(j *modelJob) {
 	}
 }
 
-// Orders and changes.
+// Stop requests and changes.
 
 func (m *model) ordered(c *v1.JobCommand, kind jobs.RequestKind) (*modelJob, *jobs.OperatorRequest, error) {
 	order := &jobs.OperatorRequest{Kind: kind, Revert: c.Revert, By: c.By, Reason: c.Reason, At: m.now}
@@ -932,7 +932,7 @@ func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
 	for _, j := range late {
 		j.watched = false
 		if !under(j, jobs.RequestCancel) {
-			// One whose flow has come to its end is left for its owner to consume.
+			// A job whose flow has ended is left for its owner to consume.
 			_ = m.carryOut(j, &jobs.OperatorRequest{Kind: jobs.RequestCancel, Revert: true, By: jobs.ByDeadline, Reason: "late", At: m.now})
 		}
 	}
@@ -957,7 +957,7 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 		return "", jobs.ErrConflict
 	}
 	done, more := 0, false
-	for _, kind := range []string{"done", "stuck", "own"} { // each is counted for itself
+	for _, kind := range []string{"done", "stuck", "own"} { // each state is counted separately
 		finished := m.list(func(j *modelJob) bool { return j.State.Finished() && kind == j.keptAs() }, func(a, b *modelJob) int {
 			if kind == "own" {
 				return cmp.Or(a.keptUntil().Compare(b.keptUntil()), bySequence(a, b))
@@ -982,7 +982,7 @@ func (m *model) sweep(c *v1.SweepCommand) (string, error) {
 	return count(done, more), nil
 }
 
-// listing is everything that can be seen, a line each.
+// listing is the visible state, one line per object.
 func (m *model) listing() []string {
 	var lines []string
 	for _, j := range m.list(func(*modelJob) bool { return true }, bySequence) {

@@ -60,8 +60,8 @@ func (m *model) unreserve(c *v1.JobCommand) error {
 	return nil
 }
 
-// reserve begins the reservation of a job that its owner has handed over, and ends one
-// whose time is over.
+// reserve starts the reservation of a job that its owner has handed over, and ends expired
+// reservations.
 func (m *model) reserve(j *modelJob) {
 	if under(j, jobs.RequestTransfer) {
 		from := m.now
@@ -85,7 +85,7 @@ func byReservation(a, b *modelJob) int {
 	return cmp.Or(cmp.Compare(len(a.Reserved.Conductor), len(b.Reserved.Conductor)), cmp.Compare(a.Reserved.Conductor, b.Reserved.Conductor), bySequence(a, b))
 }
 
-// wakeAt is when the leader has something to do about a job; zero: never.
+// wakeAt is the next time at which the leader must act on a job; zero: never.
 func wakeAt(j *modelJob) time.Time {
 	switch {
 	case j.State == jobs.StateDelayed || j.State == jobs.StateCooling:

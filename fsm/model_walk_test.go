@@ -23,8 +23,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Everything visible, a line each, made alike from the model and from the machine.
-// Sentences for people may differ, but both must have one.
+// The visible state, one line per object, in the same form from the model and from the machine.
+// Sentences for operators can differ, but both must have one.
 
 func jobLine(j jobs.Job) string {
 	owner, order := "nobody", "none"
@@ -77,7 +77,7 @@ func entityLine(e jobs.Entity) string {
 
 func sessionLine(s jobs.Session) string { return fmt.Sprintf("%s holds %d", s.Name, s.Claims) }
 
-// ago is a time as what has passed since the start.
+// ago is a time as a duration since the start.
 func ago(at time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -89,7 +89,7 @@ func parsedBook(text string) logbook.BookID { return logbook.BookID{UUID: uuid.M
 
 func parsedSession(text string) jobs.SessionID { return jobs.SessionID{UUID: uuid.MustParse(text)} }
 
-// answerText is the answer of the machine as the model would give it.
+// answerText formats the answer of the machine like the model's answer.
 func answerText(result *v1.Result) string {
 	if err := result.GetError(); err != nil {
 		return err.Code
@@ -128,7 +128,7 @@ func answerText(result *v1.Result) string {
 	return strings.Join(words, ", ")
 }
 
-// names gives ids back the words that they were made of.
+// names replaces ids by the words from which they were made.
 var names = func() *strings.Replacer {
 	var words []string
 	for n := range 300 {
@@ -146,7 +146,7 @@ var names = func() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }()
 
-// readable is a command as a person reads it in a failure.
+// readable formats a command for a failure message.
 func readable(c *v1.Command) string {
 	short := proto.Clone(c).(*v1.Command)
 	for _, p := range short.GetPost().GetPostings() {
@@ -164,22 +164,22 @@ func readable(c *v1.Command) string {
 type walker struct {
 	author
 	model *model
-	crowd []string      // who is there, and one who was
-	came  int           // how many people have come
-	said  []string      // the walk so far, a line for each command
-	sent  []*v1.Command // the last of them, to be repeated
+	crowd []string      // live sessions, and one that has ended
+	came  int           // number of sessions so far
+	said  []string      // the walk so far, one line per command
+	sent  []*v1.Command // the latest commands, for repeats
 	seen  *coverage
 }
 
-// coverage counts what all walks have come by.
+// coverage counts the cases that all walks have met.
 type coverage struct {
-	answers   map[string]int // commands and postings, with the code of the answer
-	moves     map[string]int // from state to state
-	slots     map[string]int // what became of slots, and for whom
+	answers   map[string]int // commands and postings, by code of the answer
+	moves     map[string]int // changes of state
+	slots     map[string]int // decisions of slots, with the principal
 	sequences int
 }
 
-// answer counts what a command was answered with.
+// answer counts the answers to a command.
 func (c *coverage) answer(name string, result *v1.Result) {
 	c.answers[strings.TrimSpace(name+" "+result.GetError().GetCode())]++
 	for _, posted := range result.GetPost().GetPosted() {
@@ -187,7 +187,7 @@ func (c *coverage) answer(name string, result *v1.Result) {
 	}
 }
 
-// move counts the jobs that were somewhere before and are somewhere else now.
+// move counts the changes of jobs' states.
 func (c *coverage) move(before, after map[string]jobs.State) {
 	const nothing = jobs.State("nothing")
 	for job, state := range after {
@@ -202,7 +202,7 @@ func (c *coverage) move(before, after map[string]jobs.State) {
 	}
 }
 
-// begun counts where jobs stand whose flows may have begun without a record.
+// begun counts, by state, the jobs whose flows may have started without a record.
 func (c *coverage) begun(m *model) {
 	for _, j := range m.jobs {
 		if flow := m.flowOf(j); flow != nil && !flow.Begun.IsZero() {
@@ -211,14 +211,14 @@ func (c *coverage) begun(m *model) {
 	}
 }
 
-// end counts the slots that a walk has left.
+// end counts the slots at the end of a walk.
 func (c *coverage) end(m *model) {
 	c.sequences++
 	c.answers["claim_next by age"] += m.aged
 	c.answers["the key of a finished job is taken"] += m.taken
 	for _, s := range m.schedules {
 		for _, r := range s.records {
-			why, _, _ := strings.Cut(r.Reason, ":") // behind it are numbers
+			why, _, _ := strings.Cut(r.Reason, ":") // numbers follow the colon
 			if strings.Contains(why, "has the key") {
 				why = "has the key"
 			}
@@ -227,8 +227,7 @@ func (c *coverage) end(m *model) {
 	}
 }
 
-// repeatable is how many commands back a repeat may be: no call is on its way
-// for longer.
+// repeatable is the maximum age of a repeated command, in commands.
 const repeatable = 20
 
 func (w *walker) next() *v1.Command {
@@ -241,7 +240,7 @@ func (w *walker) next() *v1.Command {
 	return draws[w.draw("command", len(draws)-1)]()
 }
 
-// gather has those speak most who have a session.
+// gather prefers the sessions that are open.
 func (w *walker) gather() {
 	w.people = slices.Clone(w.crowd)
 	for _, who := range w.crowd {
@@ -251,8 +250,8 @@ func (w *walker) gather() {
 	}
 }
 
-// meeting draws a command that meets an earlier one in its entry, under the same
-// token.
+// meeting draws a command that concerns the same object as an earlier command of its entry, under
+// the same token.
 func (w *walker) meeting(first *v1.Command) *v1.Command {
 	job := ""
 	switch kind := first.Kind.(type) {
@@ -273,8 +272,7 @@ func (w *walker) meeting(first *v1.Command) *v1.Command {
 	return claim(w.session(), job, fmt.Sprint("nonce of meeting ", w.index))
 }
 
-// intervention draws one, mostly for a flow that has failed or was undone and
-// has a job.
+// intervention draws an intervention, usually in a failed or reverted flow that has a job.
 func (w *walker) intervention() *v1.Command {
 	c := w.author.intervention()
 	var ended []string
@@ -291,7 +289,7 @@ func (w *walker) intervention() *v1.Command {
 	return c
 }
 
-// correction draws one, at times the retry of a job whose key another one has now.
+// correction draws a retry or a purge, sometimes of a job whose key another job has now.
 func (w *walker) correction() *v1.Command {
 	c := w.author.correction()
 	var taken []string
@@ -306,8 +304,7 @@ func (w *walker) correction() *v1.Command {
 	return c
 }
 
-// undo cancels a job and has it undone: mostly one whose flow may have begun
-// without a record.
+// undo draws a cancel with revert, usually of a job whose flow may have started without a record.
 func (w *walker) undo() *v1.Command {
 	c := w.order()
 	var begun []string
@@ -322,7 +319,7 @@ func (w *walker) undo() *v1.Command {
 	return c
 }
 
-// failed has the work of a job fail that mostly is claimed.
+// failed lets the work of a job fail, usually of a claimed one.
 func (w *walker) failed() *v1.Command {
 	job := w.held()
 	if !job.Flow.IsZero() && job.State == jobs.StateClaimed {
@@ -339,7 +336,7 @@ func (w *walker) again() *v1.Command {
 	return proto.Clone(w.sent[w.draw("which", len(w.sent)-1)]).(*v1.Command)
 }
 
-// step tries the next entry, of one command or two.
+// step runs the next entry, of one command or two.
 func (w *walker) step(most int) (done int) {
 	w.index++
 	w.now = w.now.Add(time.Duration(w.draw("passing", 3)) * 400 * time.Millisecond)
@@ -375,8 +372,8 @@ func (w *walker) step(most int) (done int) {
 	return len(commands)
 }
 
-// replace lets somebody new come for everybody whose session is over: its id
-// is used up. One of those who have gone stays among the people, to be refused.
+// replace opens a new session for each ended session, whose id cannot be used again. One ended
+// session stays, to be refused.
 func (w *walker) replace() {
 	const present = 3
 	for i, who := range w.crowd[:present] {
@@ -398,8 +395,7 @@ func (w *walker) states() map[string]jobs.State {
 	return states
 }
 
-// compare checks the whole listing against the model, and what must hold in the
-// machine itself.
+// compare compares the whole listing with the model, and checks the invariants of the machine.
 func (w *walker) compare() {
 	got, want := w.listing(), w.model.listing()
 	for i := range max(len(got), len(want)) {
@@ -424,7 +420,7 @@ func (w *walker) compare() {
 	}
 }
 
-// orders compares the other orders of the listing, by pages of a few.
+// orders compares the other orders of the listing, in small pages.
 func (w *walker) orders() {
 	board := []string{"default", "other", "night"}[w.index%3]
 	for order, want := range map[jobs.Order][]*modelJob{
@@ -452,7 +448,7 @@ func (w *walker) orders() {
 	}
 }
 
-// findIDs looks for ids of each noun by a beginning, also of those that are gone.
+// findIDs searches ids of each noun by prefix, including removed ones.
 func (w *walker) findIDs() {
 	for noun, known := range map[jobs.IDNoun][]string{
 		jobs.IDOfJob: slices.Sorted(maps.Keys(w.model.jobs)), jobs.IDOfBook: slices.Sorted(maps.Keys(w.model.books)),
@@ -464,7 +460,7 @@ func (w *walker) findIDs() {
 		}
 		part := beginning[:jobs.MinIDPrefix+int(w.index)%(len(beginning)-jobs.MinIDPrefix+1)]
 		if w.index%2 == 0 {
-			part = beginning[int(w.index)%(len(beginning)-jobs.MinIDEnd):] // its end
+			part = beginning[int(w.index)%(len(beginning)-jobs.MinIDEnd):] // the end of the id
 		}
 		prefix, err := jobs.ParseIDPrefix(noun, part)
 		if err != nil {
@@ -488,7 +484,7 @@ func (w *walker) findIDs() {
 	}
 }
 
-// listing is the listing that the machine must give.
+// listing is the expected listing.
 func (w *walker) listing() []string {
 	page, err := w.machine.Jobs(jobs.Query{})
 	if err != nil || page.Next != "" {
@@ -568,8 +564,7 @@ func (w *walker) sessionLines() (lines []string) {
 	return lines
 }
 
-// boards draws what is said of a board, and now and then lets one go that is
-// mostly empty.
+// boards draws a command about a board, and sometimes deletes a board that is usually empty.
 func (w *walker) boards() *v1.Command {
 	if w.draw("empty board", 5) == 0 {
 		return &v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "night"}}}
@@ -577,8 +572,7 @@ func (w *walker) boards() *v1.Command {
 	return w.author.boards()
 }
 
-// savedPost posts a job of a book that is mostly saved, and mostly has a flow
-// to spare.
+// savedPost posts a job of a book that usually is saved, and usually has a free flow.
 func (w *walker) savedPost() *v1.Command {
 	number := w.draw("job", 11)
 	p := &v1.Posting{Id: id(fmt.Sprint("saved ", number)), Name: fmt.Sprint("saved ", number), Board: w.oneOf("board", "", "other")}
@@ -587,7 +581,7 @@ func (w *walker) savedPost() *v1.Command {
 	return post(p)
 }
 
-// saveBook saves a book of one flow or two.
+// saveBook saves a book of one or two flows.
 func (w *walker) saveBook() *v1.Command {
 	c := w.author.saveBook()
 	if b := c.GetSaveBook(); w.draw("two flows", 2) == 0 {
@@ -597,7 +591,7 @@ func (w *walker) saveBook() *v1.Command {
 	return c
 }
 
-// walkTime bounds the walks, also on a busy machine; longWalkTime does when all tests run.
+// walkTime limits the walks, also on a busy machine; longWalkTime applies when all tests run.
 const walkTime, longWalkTime = 5 * time.Second, 20 * time.Second
 
 // TestBoardAgreesWithItsModel applies random walks of 200 commands to a model of the board in
@@ -618,7 +612,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 			return
 		}
 		whole := false
-		defer func() { failed = failed || !whole }() // what has failed is made shorter, whatever the time
+		defer func() { failed = failed || !whole }() // a failing walk is shortened, even after the time
 		w := &walker{author: author{T: t, machine: openMachine(t), now: start}, model: newModel(), seen: seen, came: 2}
 		w.crowd = []string{person(0), person(1), person(2)}
 		for done := 0; done < length; {
@@ -632,8 +626,8 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 	}
 }
 
-// What a hundred walks must have met many times: answers by command and code, verdicts
-// on postings, and transitions between states.
+// What a hundred walks must have met many times: answers by command and code, verdicts on postings,
+// and transitions between states.
 var (
 	wantedAnswers = []string{
 		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit", "the key of a finished job is taken",
@@ -666,7 +660,7 @@ var (
 	}
 )
 
-// check tells what the walks have come by, and what they should have.
+// check compares the coverage of the walks with the required coverage.
 func (c *coverage) check(t *testing.T, length int) {
 	t.Helper()
 	t.Logf("%d walks of %d commands", c.sequences, length)
@@ -677,7 +671,7 @@ func (c *coverage) check(t *testing.T, length int) {
 		for _, what := range slices.Sorted(maps.Keys(part.seen)) {
 			t.Logf("%7d %s", part.seen[what], what)
 		}
-		const enough = 1_000 // fewer may have missed one by chance: 300 have missed "may have begun completed"
+		const enough = 1_000 // fewer walks can miss a case by chance: 300 walks have missed "may have begun completed"
 		for _, what := range part.wanted {
 			if part.seen[what] == 0 && c.sequences >= enough {
 				t.Errorf("no walk has come by %q", what)

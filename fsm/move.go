@@ -9,8 +9,9 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// checkMove refuses a move to a board that does not exist or has no room for the job. The same limits as for a posting
-// apply, except the rate. It must be the last check, because it stores the default board if that has no row yet.
+// checkMove refuses a move to a board that does not exist or has no room for the job. The same
+// limits as for a posting apply, except the rate. It must be the last check, because it stores the
+// default board if that has no row yet.
 func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	if !c.Moves(&j.Job) {
 		return nil

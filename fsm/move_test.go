@@ -45,8 +45,8 @@ func TestJobsAreMoved(t *testing.T) {
 	}
 }
 
-// TestMovesAreBounded: a move needs room on the board that it goes to, and under the quotas
-// that did not count the job before.
+// TestMovesAreBounded: a move needs room on the target board, and under the quotas that did not
+// count the job before.
 func TestMovesAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.posted(onBoard("a", "orders/new"))
@@ -71,13 +71,13 @@ func TestMovesAreBounded(t *testing.T) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("e")}))
-	r.ok(moving("day")) // the rate of postings does not count
+	r.ok(moving("day")) // a move does not count for the posting rate
 	if err := fsm.Verify(r.Machine); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestMovesTakeTheirKeyAndBook: no board gets a second job of a key, and a book goes with its
+// TestMovesTakeTheirKeyAndBook: no board gets a second job with the same key. A book moves with its
 // only job.
 func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	r := newRig(t)
@@ -155,7 +155,7 @@ func TestFront(t *testing.T) {
 		r.ok(change(&v1.Change{Job: id(name), Front: true, Id: id("change " + name)}))
 	}
 	r.harmless(change(&v1.Change{Job: id("a"), Front: true, Id: id("change a")}))
-	r.harmless(change(&v1.Change{Job: id("a"), Front: true})) // a repeat cannot be recognised
+	r.harmless(change(&v1.Change{Job: id("a"), Front: true})) // a repeat without an id cannot be recognised
 	var order []string
 	for _, granted := range r.ok(claimNext("ann", "n", 5, nil, []string{"k"})).GetClaim().Granted {
 		order = append(order, r.job(granted.Job).Name)

@@ -13,11 +13,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// answerBytes is what an answer may take at most, without what surrounds it.
+// answerBytes is the maximum size of an answer's content.
 const answerBytes = 3 << 20
 
-// gathered reads pages until none follows, each with a next that is not that of
-// the page before, and tells how many there were.
+// gathered reads all pages, checks that each next cursor differs from the previous one, and returns
+// the number of pages.
 func gathered[T any, N comparable](t *testing.T, page func(after N) ([]T, N, error)) (all []T, pages int) {
 	t.Helper()
 	var after, none N
@@ -37,8 +37,8 @@ func gathered[T any, N comparable](t *testing.T, page func(after N) ([]T, N, err
 	}
 }
 
-// TestListsAreReadByPages: the pages of a list hold together what it holds, and
-// none is too long for an answer.
+// TestListsAreReadByPages: the pages together have all rows of a list, and each page fits into an
+// answer.
 func TestListsAreReadByPages(t *testing.T) {
 	r := newRig(t)
 	const sessions, entities, drains = 3_000, 100, 500

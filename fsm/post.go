@@ -17,7 +17,7 @@ import (
 // others. So the command itself is never refused.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	var answer []*v1.Posted
-	var items []v1.Posted // of the answer
+	var items []v1.Posted // for the answer
 	if t.answered {
 		answer, items = make([]*v1.Posted, len(c.GetPostings())), make([]v1.Posted, len(c.GetPostings()))
 	}
@@ -39,7 +39,7 @@ func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	return &v1.Result{Kind: &v1.Result_Post{Post: &v1.PostResult{Posted: answer}}}, nil
 }
 
-// posted is what became of a posting.
+// posted is the result of a posting.
 type posted struct {
 	job     string  // its id, or the id of the existing job; the posting's id if it is refused
 	existed bool    // before
@@ -145,7 +145,7 @@ func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 
 // work is the planned work of a job. Nothing of it is written until the posting is accepted.
 type work struct {
-	book     *bookPlan // to be saved with the job; nil if none is
+	book     *bookPlan // to be saved with the job; nil: none
 	bookName string
 	flow     *plannedFlow // nil for a job without a flow
 }

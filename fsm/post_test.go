@@ -110,8 +110,8 @@ func TestPostWithBookIsOneWrite(t *testing.T) {
 	}
 }
 
-// TestPostAnswersWithTheJob: the answer has a new job as a read would return it, and only the
-// id of an existing job, which may have changed.
+// TestPostAnswersWithTheJob: the answer contains a new job as a read would return it. For an
+// existing job, which may have changed, it contains only the id.
 func TestPostAnswersWithTheJob(t *testing.T) {
 	r := newRig(t)
 	whole := flowPosting("trip")

@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Sessions, entities and drains are read whole inside the node, and by pages of
-// maxPageBytes for answers.
+// Sessions, entities and drains are read completely inside the node, and in pages of maxPageBytes
+// for answers.
 
 // Sessions reads the open sessions, sorted by id.
 func (m *Machine) Sessions() ([]jobs.Session, error) {
@@ -89,7 +89,7 @@ func (v *view) entities(kind string) []jobs.Entity {
 
 func (v *view) entitiesAfter(kind, name string, after []byte, maxBytes, limit int) (entities []jobs.Entity, reached []byte) {
 	if len(kind) > maxKeyName || len(name) > maxKeyName {
-		return nil, nil // there is no such entity
+		return nil, nil // no such entity
 	}
 	var prefix []byte
 	if kind != "" {

@@ -155,7 +155,7 @@ func (t *txn) saveQuota(c *v1.SaveQuotaCommand) error {
 		counted.active, counted.bytes = t.load(quota.Boards)
 	}
 	if quota.Limits.PostingsPerSecond == 0 {
-		counted.bucket = bucket{} // an unused one keeps no row
+		counted.bucket = bucket{} // an unused one has no row
 	}
 	t.putMessage(tableQuota, quotaKey(quota.Subject), nil, command.QuotaToProto(&quota))
 	t.quotasChanged()

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// by sends a command in the name of a principal.
+// by sends a command for a principal.
 func by(principal string, c *v1.Command) *v1.Command {
 	c.Principal = principal
 	return c
@@ -40,7 +40,7 @@ func (r *rig) used(of access.Subject) access.Amounts {
 	return access.Amounts{}
 }
 
-// postedBy posts a job in the name of a principal, and answers with the refusal.
+// postedBy posts a job for a principal, and returns the refusal.
 func (r *rig) postedBy(principal string, p *v1.Posting) string {
 	r.Helper()
 	return r.ok(by(principal, post(p))).GetPost().Posted[0].GetError().GetMessage()
@@ -91,8 +91,8 @@ func TestQuotaOfPrincipal(t *testing.T) {
 	}
 }
 
-// TestQuotaOfRate: the postings of a second may arrive together, and further ones as tokens
-// refill. The time is the entries' time.
+// TestQuotaOfRate: the postings of a second can arrive together, and further ones as tokens refill.
+// The time is the entries' time.
 func TestQuotaOfRate(t *testing.T) {
 	r := newRig(t)
 	r.ok(saveQuota(ofAnn, access.Amounts{PostingsPerSecond: 4}))
@@ -123,8 +123,8 @@ func TestQuotaOfRate(t *testing.T) {
 	}
 }
 
-// TestQuotaOfSessions: a principal opens as many sessions as its quota says; each end makes
-// room. A repeat of an opening needs none.
+// TestQuotaOfSessions: a quota limits the open sessions of a principal. An ended session no longer
+// counts. A repeated opening does not count again.
 func TestQuotaOfSessions(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -144,8 +144,8 @@ func TestQuotaOfSessions(t *testing.T) {
 	r.ok(by("ann", open("four")))
 }
 
-// TestQuotaOfSlots: the job of a slot counts for the principal that has saved the schedule,
-// whichever command posts it.
+// TestQuotaOfSlots: the job of a slot counts for the principal that has saved the schedule, for
+// every command that can post it.
 func TestQuotaOfSlots(t *testing.T) {
 	r := newRig(t)
 	r.ok(by("worker", open("w")))
@@ -165,7 +165,7 @@ func TestQuotaOfSlots(t *testing.T) {
 		t.Error("the job of the slot does not count")
 	}
 	taken := r.ok(by("worker", claimNext("w", "n", 1, []string{"default"}, []string{"k"}))).GetClaim().Granted[0]
-	r.ok(by("worker", consume(&v1.Ending{Job: taken.Job, Token: taken.Token, Outcome: "success"}))) // posts the slot that waits
+	r.ok(by("worker", consume(&v1.Ending{Job: taken.Job, Token: taken.Token, Outcome: "success"}))) // posts the waiting slot
 	if used := r.used(ofAnn); used.Jobs != 1 {
 		t.Errorf("the slot that waited counts for another principal: %+v", used)
 	}
@@ -189,13 +189,13 @@ func TestQuotasAreBounded(t *testing.T) {
 	r.refused(saveQuota(access.Subject{Principal: strings.Repeat("x", 256)}, access.Amounts{Jobs: 2}), "over_limit")
 }
 
-// TestQuotasSurviveSnapshots: a machine that begins with a snapshot counts on from it.
+// TestQuotasSurviveSnapshots: a machine that starts from a snapshot continues its counts.
 func TestQuotasSurviveSnapshots(t *testing.T) {
 	r, other := newRig(t), newRig(t)
 	r.ok(saveQuota(ofAnn, access.Amounts{Jobs: 1, PostingsPerSecond: 9}))
 	r.ok(saveQuota(ofOrders, access.Amounts{Jobs: 2}))
 	r.postedBy("ann", onBoard("a", "orders/eu"))
-	other.ok(saveQuota(access.Subject{Principal: "bob"}, access.Amounts{Jobs: 1})) // which the snapshot replaces
+	other.ok(saveQuota(access.Subject{Principal: "bob"}, access.Amounts{Jobs: 1})) // the snapshot replaces this quota
 	if err := other.Restore(strings.NewReader(string(snapshot(t, r.Machine)))); err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func TestQuotasSurviveSnapshots(t *testing.T) {
 	}
 }
 
-// TestSharesOfBoards: the boards that a principal's postings make are at most half of the boards that others have left, so
-// that each further principal gets some. A board that is deleted gives its place back.
+// TestSharesOfBoards: a principal's postings can create at most half of the remaining boards, so
+// that each further principal can create some. A deleted board no longer counts.
 func TestSharesOfBoards(t *testing.T) {
 	r := newRig(t)
 	number := 0
@@ -257,7 +257,7 @@ func TestSharesOfBoards(t *testing.T) {
 	if refusal := posts("eve", onBoard("again", "board 1")); refusal != "" {
 		t.Errorf("a job on a board that exists: %s", refusal)
 	}
-	if why := r.do(by("eve", createBoard("of eve")))[0].GetError(); why.GetCode() != "over_limit" || !strings.Contains(why.GetMessage(), "eve") { // it is on record
+	if why := r.do(by("eve", createBoard("of eve")))[0].GetError(); why.GetCode() != "over_limit" || !strings.Contains(why.GetMessage(), "eve") { // CreateBoard is limited too
 		t.Errorf("a board without a job: %v", why)
 	}
 	for _, operator := range []string{"", "local/0"} {

@@ -109,7 +109,7 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 		}
 		book, found := v.book(j.Book)
 		if !found {
-			return nil // a finished job may outlive its book
+			return nil // a finished job can outlive its book
 		}
 		claimed.Book = &book
 		record := v.flow(j.Flow)
@@ -128,9 +128,8 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 // Part selects a part of a flow for a read.
 type Part struct {
 	Skip      int  // atoms to leave out, in the order in which they were first recorded
-	AtomsOnly bool // leave out the plan, the cause, the definition and the interventions too
-	// MaxBytes limits the stored bytes of the part; further atoms are left out. Unbounded: no
-	// limit.
+	AtomsOnly bool // omit the plan, the cause, the definition and the interventions too
+	// MaxBytes limits the stored bytes of the part; further atoms are omitted. Unbounded: no limit.
 	MaxBytes int
 }
 
@@ -178,8 +177,8 @@ func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Actio
 	return attempt, latest, err
 }
 
-// FailedWorkers returns the sessions of the workers with failed or lost attempts at a step in
-// the present round. A round starts when the step is reset or its other action begins.
+// FailedWorkers returns the sessions of the workers with failed or lost attempts at a step in the
+// current round. A round starts when the step is reset or its other action starts.
 func (m *Machine) FailedWorkers(flow logbook.FlowID, step string, action logbook.Action) (workers []string, err error) {
 	if step == "" || len(step) > maxKeyName {
 		return nil, nil

@@ -30,7 +30,7 @@ type author struct {
 	machine *fsm.Machine
 	index   uint64
 	now     time.Time
-	people  []string // whose sessions there are; nil: the three
+	people  []string // names of the sessions; nil: the three defaults
 }
 
 func (a *author) draw(label string, most int) int { return rapid.IntRange(0, most).Draw(a.T, label) }
@@ -78,13 +78,13 @@ func (a *author) boards() *v1.Command {
 	return &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: c}}
 }
 
-// age draws how long a job waits for a step of priority.
+// age draws a board's ageing step.
 func (a *author) age() *v1.Command {
 	step := time.Duration(a.draw("step", 2)) * time.Second
 	return &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: a.oneOf("board", "", "other"), Step: lasting(step)}}}
 }
 
-// drains draws a drain of conductors, one of them alive.
+// drains draws a drain of conductors, one of which is live.
 func (a *author) drains() *v1.Command {
 	c := &v1.DrainCommand{Conductor: a.oneOf("conductor", "one", "two", "three")}
 	if a.draw("undrain", 1) == 0 {
@@ -148,7 +148,7 @@ func (a *author) claimNext() *v1.Command {
 	return c
 }
 
-// held draws a job, mostly one that is held.
+// held draws a job, usually a claimed one.
 func (a *author) held() jobs.Job {
 	query := jobs.Query{States: []jobs.State{jobs.StateClaimed}}
 	if a.draw("any state", 4) == 0 {
@@ -167,7 +167,7 @@ func (a *author) held() jobs.Job {
 func (a *author) ending() *v1.Command {
 	job := a.held()
 	if a.draw("packed", 5) == 0 {
-		job.Token = logbook.Token{Generation: 1, Index: a.index} // of a claim in this very entry
+		job.Token = logbook.Token{Generation: 1, Index: a.index} // of a claim in this entry
 	}
 	if !job.Flow.IsZero() && job.State == jobs.StateClaimed && a.draw("failed", 2) == 0 {
 		return a.failing(job)
@@ -191,7 +191,7 @@ func (a *author) ending() *v1.Command {
 	return trash(e)
 }
 
-// order draws an order for any job, mostly one that is held or suspended.
+// order draws a stop request for any job, usually a claimed or suspended one.
 func (a *author) order() *v1.Command {
 	job := a.held()
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
@@ -238,7 +238,7 @@ func (a *author) change() *v1.Command {
 	return change(c)
 }
 
-// intervention draws one for a flow, mostly one whose job has failed.
+// intervention draws an intervention in a flow, usually of a failed job.
 func (a *author) intervention() *v1.Command {
 	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateCompleted}})
 	if err != nil {
@@ -259,7 +259,7 @@ func (a *author) intervention() *v1.Command {
 	return intervene(i)
 }
 
-// correction retries or purges a job, mostly a trashed one.
+// correction retries or purges a job, usually a trashed one.
 func (a *author) correction() *v1.Command {
 	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateTrashed}})
 	if err != nil {
@@ -275,8 +275,8 @@ func (a *author) correction() *v1.Command {
 	return retry(o)
 }
 
-// failing has the flow of a job begin, or fail and end the job: drawn state by
-// state that would hardly ever happen.
+// failing starts the flow of a job, or fails it and ends the job: states drawn independently would
+// hardly ever lead to this.
 func (a *author) failing(job jobs.Job) *v1.Command {
 	flow, _, err := a.machine.Flow(job.Flow, fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil {
@@ -300,7 +300,7 @@ func (a *author) failing(job jobs.Job) *v1.Command {
 	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: outcome, Update: u})
 }
 
-// extend gives a claim that is mostly held a time of its own.
+// extend changes the TTL of a claim, usually of an active one.
 func (a *author) extend() *v1.Command {
 	job := a.held()
 	return &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
@@ -308,7 +308,7 @@ func (a *author) extend() *v1.Command {
 	}}}
 }
 
-// expireClaim ends a claim that mostly has a time of its own.
+// expireClaim ends a claim that usually has its own TTL.
 func (a *author) expireClaim(epoch uint64) *v1.Command {
 	job := a.held()
 	c := &v1.ExpireClaimCommand{
@@ -329,7 +329,7 @@ func (a *author) update() *v1.Command {
 	return updateFlow(a.updateOf(job.Flow, job.Token))
 }
 
-// updateOf draws an update that a flow can mostly take.
+// updateOf draws an update that the flow usually accepts.
 func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	u := &v1.Update{Flow: id.String(), Token: command.TokenToProto(token), Sequence: 1}
 	flow, _, err := a.machine.Flow(id, fsm.Part{MaxBytes: fsm.Unbounded})
@@ -337,7 +337,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		return u
 	}
 	if flow.Fence == token {
-		u.Sequence = flow.Sequence + uint64(a.draw("step", 5))/4 + 1 // now and then a gap
+		u.Sequence = flow.Sequence + uint64(a.draw("step", 5))/4 + 1 // sometimes a gap
 	}
 	u.State = a.oneOf("flow state", "", "running", "success", "reverting", "reverted", "suspended")
 	if a.draw("cause", 3) == 0 {
@@ -345,7 +345,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	}
 	if a.draw("definition", 3) == 0 {
 		built := &v1.Definition{Hash: a.oneOf("hash", "one", "two"), Packed: []byte("steps")}
-		if a.draw("named", 1) == 0 { // which is refused if no flow was built so
+		if a.draw("named", 1) == 0 { // refused if no flow has this definition
 			id := command.DefinitionIDOf(command.DefinitionFromProto(built))
 			u.DefinitionId = id[:]
 		} else {
@@ -367,7 +367,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		change.RetryAt = timestamppb.New(start.Add(time.Hour))
 	}
 	u.Atoms = append(u.Atoms, change)
-	if a.draw("again", 2) == 0 { // the same atom once more, as when an attempt ends and the next begins
+	if a.draw("again", 2) == 0 { // the same atom again, as when one attempt ends and the next starts
 		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "success", "pending"), executing(number+1)))
 	}
 	return u
@@ -406,8 +406,7 @@ func (a *author) leader() *v1.Command {
 	return wake(epoch, uint32(1+a.draw("max", 3)))
 }
 
-// write draws the next entry and applies it. Its index leaves room for a
-// repeat after it.
+// write draws the next entry and applies it. Its index leaves room for a repeat after it.
 func (a *author) write() (fsm.Entry, []*v1.Command, []*v1.Result) {
 	a.index += 2
 	a.now = a.now.Add(time.Duration(a.draw("passing", 3)) * 400 * time.Millisecond)
@@ -423,7 +422,7 @@ func (a *author) write() (fsm.Entry, []*v1.Command, []*v1.Result) {
 	return entry, commands, results[0]
 }
 
-// tokensGrow checks the claims of the latest entry against all before them.
+// tokensGrow compares the claims of the latest entry with all earlier claims.
 func (a *author) tokensGrow(claims map[jobs.JobID]logbook.Token) {
 	events, err := a.machine.Events(jobs.Position{Index: a.index - 1}, 0)
 	if err != nil && !errors.Is(err, jobs.ErrCompacted) {
@@ -447,7 +446,7 @@ func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
 		opened++
 		m, err := fsm.Open(fsm.Options{
 			Path: filepath.Join(dir, fmt.Sprint(opened%8)+".db"), MmapSize: 1 << 20, EventsKept: 20, Generation: 1,
-			MemoryRows: []int{0, 1, 40, 7}[opened%4], // when rows leave memory is nobody's business
+			MemoryRows: []int{0, 1, 40, 7}[opened%4], // the time at which rows leave memory has no visible effect
 		})
 		if err != nil {
 			rt.Fatal(err)
@@ -517,7 +516,7 @@ func TestReplayGivesTheSameState(t *testing.T) {
 		if err := after.Restore(&stream); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := after.Apply(log); err != nil { // what the snapshot holds is skipped
+		if _, err := after.Apply(log); err != nil { // entries in the snapshot are skipped
 			t.Fatal(err)
 		}
 		if digest(t, after) != want {
@@ -540,7 +539,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 				return false, false
 			}
 		}
-		return true, false // a job that was swept may be posted anew
+		return true, false // a swept job can be posted again
 	case *v1.Command_ClaimNext:
 		taken := len(result.GetClaim().Granted) > 0
 		return taken, taken
@@ -552,12 +551,12 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	case *v1.Command_Intervene: // until its flow is destroyed
 		return true, false
 	case *v1.Command_RunSchedule, *v1.Command_BackfillSchedule:
-		return true, false // a job whose record and which itself are gone is made anew
+		return true, false // a job whose record and row are removed is created again
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
 		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_RetryNow, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
 		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
-		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
+		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // another request may have followed
 		return true, false
 	}
 	return false, false

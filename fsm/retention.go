@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// sweep removes finished jobs by the retention policy, books without jobs, and garbage of removed flows. It ends early
-// at the bounds of one entry.
+// sweep removes finished jobs by the retention policy, books without jobs, and garbage of removed
+// flows. It stops at the limits of one entry.
 func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 	age, err := command.DurationFromProto("sweep max_age", c.GetMaxAge())
 	if err != nil {
@@ -134,7 +134,7 @@ func (t *txn) purge(c *v1.JobCommand) error {
 	return nil
 }
 
-// sweepJob removes a finished job, and its book with the last job of it.
+// sweepJob removes a finished job, and also its book if no other job uses it.
 func (t *txn) sweepJob(j *jobRecord) {
 	t.removeJob(j)
 	if j.Book.IsZero() || t.addCount(tableBookJobs, j.Book.UUID[:], -1) > 0 {

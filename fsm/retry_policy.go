@@ -127,7 +127,7 @@ func howEnded(outcome jobs.Outcome) jobs.How {
 	return jobs.HowFailed
 }
 
-// stepped adds a step to a priority, within the range of priorities.
+// stepped adds a step to a priority, and stays within the range of priorities.
 func stepped(priority, step jobs.Priority) jobs.Priority {
 	return jobs.Priority(min(max(int64(priority)+int64(step), math.MinInt32), math.MaxInt32))
 }

@@ -33,8 +33,7 @@ func retrying(t *testing.T, p *v1.Posting) *rig {
 	return r
 }
 
-// attempt has bob claim job "a" and its flow come to an end, and gives the
-// ending, which is not said yet.
+// attempt lets bob claim job "a", and ends its flow. It returns the ending, which is not sent yet.
 func (r *rig) attempt(state string) *v1.Ending {
 	r.Helper()
 	token := r.claimedAgain("bob", id("a"))
@@ -64,15 +63,15 @@ func (r *rig) attempt(state string) *v1.Ending {
 	return e
 }
 
-// rest has the time pass that a job waits for.
+// rest waits until a job's delay has passed.
 func (r *rig) rest(d time.Duration) {
 	r.Helper()
 	r.now = r.now.Add(d)
 	r.ok(wake(r.TimerEpoch(), 10))
 }
 
-// TestAttempts: what becomes of a job whose flow was reverted again and again,
-// line by line, and that saying the end of an attempt twice is one attempt.
+// TestAttempts: the states of a job whose flow is reverted repeatedly, line by line. A repeated
+// ending counts as one attempt.
 func TestAttempts(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -136,7 +135,7 @@ func TestNotTriedAgain(t *testing.T) {
 		name string
 		make func(*v1.Posting)
 		end  func(*rig, *v1.Ending)
-		how  string // the flow's end
+		how  string // state of the flow at its end
 		want string
 	}{
 		{"a permanent failure", nil, func(_ *rig, e *v1.Ending) { e.Failure.Permanent = true }, "reverted", "held reverted"},
@@ -179,7 +178,7 @@ func TestNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestParked: what persons can do about a parked job, by how its flow ended.
+// TestParked: the operations on a parked job, by the end of its flow.
 func TestParked(t *testing.T) {
 	freed := change(&v1.Change{Job: id("a"), Release: true, By: "ann"})
 	for _, row := range []struct {
@@ -258,8 +257,8 @@ func TestAGivenUpJobComesBackFree(t *testing.T) {
 	}
 }
 
-// TestParkedJobsKeepTheirPlace: a released job has all its attempts again, and
-// one that was suspended while it was parked waits until it is resumed.
+// TestParkedJobsKeepTheirPlace: a released job has all its attempts again. A job that was suspended
+// while it was parked waits until it is resumed.
 func TestParkedJobsKeepTheirPlace(t *testing.T) {
 	r := retrying(t, patient(2, "park"))
 	for range 2 {
@@ -365,8 +364,8 @@ func TestAttemptsWithoutAFlow(t *testing.T) {
 	}
 }
 
-// TestParkedAreCounted: a job counts as parked on its board until a person lets it go,
-// also while it is suspended. Changes has each retry.
+// TestParkedAreCounted: a job counts as parked on its board until an operator releases it, even
+// while it is suspended. Changes has each retry.
 func TestParkedAreCounted(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

@@ -117,7 +117,7 @@ func TestRestoredDeadlineCounts(t *testing.T) {
 	}
 }
 
-// TestRestoredFlowsGoOn: the record stays, and the flow is updated again under the next claim.
+// TestRestoredFlowsGoOn: the record is kept, and the flow is updated again under the next claim.
 func TestRestoredFlowsGoOn(t *testing.T) {
 	r := brought(t, jobs.StateTrashed, true)
 	before := r.job(id("a")).Token
@@ -180,8 +180,8 @@ func TestRestoreRefusals(t *testing.T) {
 	r.refused(retry(&v1.JobCommand{Job: id("nobody")}), "not_found")
 }
 
-// TestPurgedJobsAreGone: with the book, if no other job refers to it, and not
-// before they are finished.
+// TestPurgedJobsAreGone: jobs are purged only when finished, with their book if no other job refers
+// to it.
 func TestPurgedJobsAreGone(t *testing.T) {
 	r := trashed(t, flowPosting("a"))
 	r.posted(&v1.Posting{Id: id("b"), Name: "b", BookId: id("book of a")})
@@ -204,8 +204,8 @@ func TestPurgedJobsAreGone(t *testing.T) {
 	}
 }
 
-// TestRestoredJobsNeedRoom: a full board refuses to restore a job, by the name of its
-// limit, unless the job will only be undone.
+// TestRestoredJobsNeedRoom: a full board refuses to restore a job, and names its limit, unless the
+// job is only reverted.
 func TestRestoredJobsNeedRoom(t *testing.T) {
 	for _, row := range []struct {
 		name   string

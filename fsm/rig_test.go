@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// start is when the clock of every test begins.
+// start is the start of every test's clock.
 var start = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // rig is a machine with its own log and a clock that tests move.
@@ -27,7 +27,7 @@ type rig struct {
 	index   uint64
 	now     time.Time
 	changes []fsm.Changes
-	path    string // of its database
+	path    string // path of the database
 }
 
 func newRig(t testing.TB) *rig { return newRigWith(t, fsm.Options{Generation: 1}) }
@@ -160,7 +160,7 @@ func (r *rig) posted(p *v1.Posting) {
 	}
 }
 
-// events are all of jobs that are kept, as "kind job state".
+// events are all stored events of jobs, as "kind job state".
 func (r *rig) events() []string {
 	r.Helper()
 	events, err := r.Events(jobs.Position{}, 0)
@@ -284,7 +284,7 @@ func updateFlow(u *v1.Update) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: u}}
 }
 
-// update is the sequence-th under a token; atoms as "name STATE".
+// update is an update with a sequence number under a token; atoms are given as "name STATE".
 func update(flow string, token logbook.Token, sequence uint64, state string, atoms ...*v1.AtomChange) *v1.Update {
 	return &v1.Update{
 		Flow: id(flow), Token: command.TokenToProto(token), Sequence: sequence, State: state, Atoms: atoms,

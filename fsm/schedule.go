@@ -18,7 +18,7 @@ import (
 // scheduleRecord is the small, changing part of a schedule, without its posting.
 type scheduleRecord struct {
 	schedules.Schedule
-	due time.Time // its time in the table of due schedules; zero: not there
+	due time.Time // its time in the table of due schedules; zero: not in the table
 }
 
 var scheduleCountKey = []byte("schedules")
@@ -251,7 +251,7 @@ func (m *Machine) Schedules(query schedules.Query, shows ...func(board string) b
 			}
 			s := v.storedSchedule(schedules.ID{UUID: id})
 			if len(shows) > 0 && !shows[0](s.Board) {
-				continue // without a trace in the cursor, which has names
+				continue // the cursor must not contain its name
 			}
 			size += len(v.get(tableSchedule, value))
 			page.Items = append(page.Items, s.Schedule)

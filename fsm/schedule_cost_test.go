@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// TestBackfillCostsWhatItHolds: the cost per slot does not grow with the number of slots, for
-// new slots, slots with dropped records, and slots that were backfilled before.
+// TestBackfillCostsWhatItHolds: the cost per slot does not depend on the number of slots. This
+// applies to new slots, slots with dropped records, and slots that were backfilled before.
 func TestBackfillCostsWhatItHolds(t *testing.T) {
 	costs := func(slots int) (costs [3]uint64) {
 		r := newRig(t)
@@ -44,8 +44,8 @@ func mallocs() uint64 {
 	return stats.Mallocs
 }
 
-// TestTheJobsOfAScheduleAreBounded: at the limit a slot, and a run, are skipped
-// with the reason, and a later slot that cancels them all is one command.
+// TestTheJobsOfAScheduleAreBounded: at the limit, a slot or a run is skipped with the reason. A
+// later slot that cancels all jobs is one command.
 func TestTheJobsOfAScheduleAreBounded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "allow"))

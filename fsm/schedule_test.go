@@ -21,14 +21,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// second is a moment of the tests: seconds after their start.
+// second is a time in the tests: seconds after their start.
 func second(n int) *timestamppb.Timestamp {
 	return timestamppb.New(start.Add(time.Duration(n) * time.Second))
 }
 
 func seconds(t *timestamppb.Timestamp) int { return int(t.AsTime().Sub(start) / time.Second) }
 
-// every10 is a schedule of every ten seconds.
+// every10 is a schedule with a slot every ten seconds.
 func every10(name, overlap string) *v1.Schedule {
 	return &v1.Schedule{
 		Id: id("schedule " + name), Name: name, Rule: "@every 10s", Overlap: overlap,
@@ -87,7 +87,7 @@ func backfillAs(nonce, name string, revision uint64, slots ...int) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_BackfillSchedule{BackfillSchedule: c}}
 }
 
-// scheduled saves a schedule at second 5, under an epoch that it begins.
+// scheduled saves a schedule at second 5, under a new epoch.
 func (r *rig) scheduled(s *v1.Schedule) (epoch, revision uint64) {
 	r.Helper()
 	r.ok(beginLeadership())
@@ -95,8 +95,8 @@ func (r *rig) scheduled(s *v1.Schedule) (epoch, revision uint64) {
 	return r.TimerEpoch(), saved.GetRevision()
 }
 
-// schedule reads a schedule with its records, the earliest first, each as
-// "10 posted" or "20-40 (3) skipped: why".
+// schedule reads a schedule with its records, the earliest first, each as "10 posted" or "20-40 (3)
+// skipped: why".
 func (r *rig) schedule(name string) (schedules.Schedule, string) {
 	r.Helper()
 	s, records, err := r.Machine.Schedule(schedules.Ref{Name: name}, schedules.MaxSlotRecords)
@@ -119,7 +119,7 @@ func (r *rig) schedule(name string) (schedules.Schedule, string) {
 	return s, strings.Join(words, "; ")
 }
 
-// recorded checks what became of a schedule's slots.
+// recorded checks the records of a schedule's slots.
 func (r *rig) recorded(name, want string) {
 	r.Helper()
 	if _, got := r.schedule(name); got != want {
@@ -127,7 +127,7 @@ func (r *rig) recorded(name, want string) {
 	}
 }
 
-// finish claims the first job of the schedules and consumes it.
+// finishTick claims the first job of the schedules and consumes it.
 func (r *rig) finishTick() {
 	r.Helper()
 	granted := r.ok(claimNext("ann", fmt.Sprint("nonce ", r.index), 1, nil, []string{"tick"})).GetClaim().Granted
@@ -214,7 +214,7 @@ func TestWaitingSlotsArePostedInOrder(t *testing.T) {
 	r.ok(fire(epoch, "s", revision, 40, posting10(10), posting10(20), posting10(30)))
 	r.ok(pauseSchedule("s", "wait"))
 	r.finishTick()
-	r.recorded("s", "10 posted; 20 waiting; 30 waiting") // nothing is posted in a pause
+	r.recorded("s", "10 posted; 20 waiting; 30 waiting") // a paused schedule posts nothing
 	r.ok(resumeSchedule("s", revision, 40, nil))
 	r.recorded("s", "10 posted; 20 posted; 30 waiting")
 	r.finishTick()
@@ -225,7 +225,7 @@ func TestWaitingSlotsArePostedInOrder(t *testing.T) {
 	}
 }
 
-// TestTheQueueOfSlotsIsBounded, and a history of alternating records too.
+// TestTheQueueOfSlotsIsBounded: the queue is limited, and a history of alternating records too.
 func TestTheQueueOfSlotsIsBounded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "queue"))
@@ -282,7 +282,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestAScheduleIsChanged(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", ""))
-	r.harmless(saveSchedule(every10("s", ""), 0, 7, 10)) // what stands already, whatever was known
+	r.harmless(saveSchedule(every10("s", ""), 0, 7, 10)) // an unchanged schedule, for any revision
 	r.ok(fire(epoch, "s", revision, 20, posting10(10)))
 
 	other := every10("s", "allow")
@@ -296,7 +296,7 @@ func TestAScheduleIsChanged(t *testing.T) {
 
 	faster := every10("s", "allow")
 	faster.Rule = "@every 5s"
-	r.refused(saveSchedule(faster, s.Revision, 9, 35), command.CodeConflict) // from before what is decided
+	r.refused(saveSchedule(faster, s.Revision, 9, 35), command.CodeConflict) // starts before decided slots
 	c := saveSchedule(faster, s.Revision, 33, 35)
 	c.GetSaveSchedule().Skipped = skipping(20, 30, 2, "the schedule was changed")
 	r.ok(c)
@@ -364,8 +364,8 @@ func TestARefusedSlotIsRecorded(t *testing.T) {
 	}
 }
 
-// TestARefusalIsAnsweredOnce: a request that is repeated after a refusal gets
-// the same answer, and leaves no second record; another one tries again.
+// TestARefusalIsAnsweredOnce: a request that is repeated after a refusal gets the same answer, and
+// leaves no second record. A request with another nonce tries again.
 func TestARefusalIsAnsweredOnce(t *testing.T) {
 	r := newRig(t)
 	_, revision := r.scheduled(every10("s", "allow"))
@@ -398,7 +398,7 @@ func TestARefusalIsAnsweredOnce(t *testing.T) {
 func TestABackfillOverTheQueueIsRecorded(t *testing.T) {
 	r := newRig(t)
 	epoch, revision := r.scheduled(every10("s", "queue"))
-	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20))) // one waits
+	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20))) // one slot waits
 	var slots []int
 	for n := range schedules.MaxBackfill {
 		slots = append(slots, -10*(schedules.MaxBackfill-n))
@@ -474,7 +474,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 		s := every10("s", a.oneOf("overlap", "skip", "queue", "cancel", "allow"))
 		apply(beginLeadership(), open("ann"), saveSchedule(s, 0, 5, 10))
 		name := schedules.Ref{Name: "s"}
-		var late []*v1.Command // proposals that are still on their way
+		var late []*v1.Command // delayed proposals
 		for range 5 + a.draw("steps", 40) {
 			a.now = a.now.Add(time.Duration(a.draw("passing", 30)) * time.Second)
 			known, _, err := a.machine.Schedule(name, 0)
@@ -497,7 +497,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 				apply(claimNext("ann", fmt.Sprint("nonce ", a.index), 5, nil, nil))
 			case 5:
 				a.finishHeld(apply)
-			default: // a leader with a clock of its own
+			default: // a leader with a different clock
 				leadersNow := a.now.Add(time.Duration(a.draw("clock ahead", 20)) * time.Second)
 				missed := schedules.Missed{Policy: schedules.MissedPolicy(a.oneOf("missed", "none", "last"))}
 				decisions, next := rule.Decide(known.Decided, leadersNow, missed)
@@ -510,7 +510,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 				late = append(late, &v1.Command{Kind: &v1.Command_FireSchedule{FireSchedule: c}})
 			}
 			for len(late) > 0 && a.draw("arrives", 1) == 0 {
-				apply(late[a.draw("which", len(late)-1)]) // perhaps again
+				apply(late[a.draw("which", len(late)-1)]) // possibly repeated
 			}
 			if err := fsm.Verify(a.machine); err != nil {
 				t.Fatal(err)
@@ -520,7 +520,7 @@ func TestEverySlotOnceOverFailovers(t *testing.T) {
 	})
 }
 
-// finishHeld consumes whatever is held.
+// finishHeld consumes all claimed jobs.
 func (a *author) finishHeld(apply func(...*v1.Command) []*v1.Result) {
 	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateClaimed}})
 	if err != nil {
@@ -614,7 +614,7 @@ func (a *author) schedule() *v1.Command {
 	return deleteSchedule(name)
 }
 
-// fire draws the decision of a slot, mostly one that is right.
+// fire draws the decision of a slot, usually a correct one.
 func (a *author) fire() *v1.Command {
 	name := a.oneOf("schedule", "s", "s", "t")
 	known, _, err := a.machine.Schedule(schedules.Ref{Name: name}, 0)
@@ -641,8 +641,8 @@ func TestScheduleReadsAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestReasonsOfRefusalsAreText: a reason that is cut must not be cut within a
-// letter, or it could be written and never read.
+// TestReasonsOfRefusalsAreText: a shortened reason is not cut within a character. Otherwise it
+// could be written and never read.
 func TestReasonsOfRefusalsAreText(t *testing.T) {
 	for extra := range len("€") {
 		long := fmt.Errorf("%s%s", strings.Repeat("x", extra), strings.Repeat("€", jobs.MaxReason))

@@ -280,7 +280,7 @@ func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 	return nil
 }
 
-// decide carries out one decision.
+// decide performs one decision.
 func (t *txn) decide(s *scheduleRecord, d *schedules.SlotDecision) *scheduleRecord {
 	s.Decided = d.Through
 	if d.Skip != "" {
@@ -330,7 +330,7 @@ func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 			panic(corrupt("cannot cancel job %s: %w", j.ID, err))
 		}
 	}
-	return t.storedSchedule(s.ID) // as the jobs that are finished have left it
+	return t.storedSchedule(s.ID) // the finished jobs have changed the stored schedule
 }
 
 // postSlot posts the job of a slot, and records the job or the refusal.

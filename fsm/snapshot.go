@@ -21,7 +21,7 @@ import (
 // snapshotMagic is the first bytes of every snapshot.
 var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
 
-// The formats that this program reads and writes, for people.
+// The formats that this program reads and writes, for display.
 const (
 	RowsFormat     = schemaVersion
 	SnapshotFormat = snapshotFormat
@@ -183,7 +183,7 @@ func (m *Machine) receive(r io.Reader, path string) (*tables.DB, *status, error)
 // the snapshot was written. inspect runs before the database is opened for writing. Opening and bbolt's check panic at a
 // bad page, in bbolt's own goroutines, from which no caller can recover.
 func inspect(path string, header *snapshotHeader) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the file
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // a page beyond the end of the file
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("%w: its database is corrupt: %v", ErrBadSnapshot, cause)
@@ -330,7 +330,7 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *stat
 // checkDatabase runs bbolt's check of every page.
 func checkDatabase(tx *bolt.Tx) error {
 	var first error
-	for err := range tx.Check() { // to the end: the checker must not be left blocked
+	for err := range tx.Check() { // to the end, so that the checker is not blocked
 		if first == nil {
 			first = fmt.Errorf("%w: %w", ErrBadSnapshot, err)
 		}

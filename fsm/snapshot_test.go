@@ -118,8 +118,8 @@ func TestBadSnapshotsLeaveTheStateAlone(t *testing.T) {
 	r.posted(posting("and on", "k"))
 }
 
-// resummed is a snapshot whose header or database was changed before its sum
-// was made: bad from the beginning, and not damaged on its way.
+// resummed is a snapshot whose header or database was changed before its checksum was computed: the
+// checksum is right, but the content is bad.
 func resummed(stream []byte, change func(header, database []byte)) []byte {
 	bad := bytes.Clone(stream)
 	change(bad[:headerSize], bad[headerSize:len(bad)-trailerSize])
@@ -173,8 +173,8 @@ func TestSnapshotWithABadBlock(t *testing.T) {
 	r.posted(posting("and on", "k"))
 }
 
-// TestReadsBesideApplyAndRestore reads all the time while the state is changed
-// and replaced: every read must see one whole state. The race detector watches.
+// TestReadsBesideApplyAndRestore reads continuously while the state is changed and replaced: every
+// read must see one whole state. The race detector must find nothing.
 func TestReadsBesideApplyAndRestore(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -281,7 +281,7 @@ func TestRestoreRaisesTheGeneration(t *testing.T) {
 	if token.Compare(held) <= 0 || token.Generation != 2 {
 		t.Errorf("token %s after %s", token, held)
 	}
-	older := newRig(t) // generation 1 meets a snapshot of generation 2
+	older := newRig(t) // a machine of generation 1 gets a snapshot of generation 2
 	if err := older.Restore(bytes.NewReader(snapshot(t, next.Machine))); err != nil {
 		t.Fatal(err)
 	}

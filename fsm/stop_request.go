@@ -118,8 +118,9 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.Opera
 	return nil
 }
 
-// haveUndone makes a cancelled job claimable, for an owner that undoes its flow. The delay of an abandon no longer
-// counts. A job of a lost owner still cools, because steps of that owner can still run.
+// haveUndone makes a cancelled job claimable, for an owner that reverts its flow. The delay of an
+// abandon no longer counts. A job of a lost owner still cools, because steps of that owner can
+// still run.
 func (t *txn) haveUndone(j *jobRecord, request *jobs.OperatorRequest) {
 	j.StopRequest, j.Held = request, false
 	if j.end != endLost {
@@ -197,7 +198,7 @@ func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
 // taken back.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
 	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.StopRequest.Reason
-	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays
+	j.Held, j.Parked = j.Held && !j.Parked, false // the policy's hold has ended; the poster's hold remains
 	if flow != nil {
 		if flow.State == logbook.FlowFailure {
 			j.Outcome = jobs.OutcomeFailed

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// orders are the possible requests, as words of the rows below.
+// orders are the possible stop requests, as words of the rows below.
 var orders = map[string]func() *v1.Command{
 	"suspend": func() *v1.Command { return suspend(said()) },
 	"resume":  func() *v1.Command { return resume(said()) },
@@ -30,13 +30,13 @@ func said() *v1.JobCommand {
 	return &v1.JobCommand{Job: id("a"), By: "ann@desk", Reason: "so it is to be"}
 }
 
-// brought brings job "a" into a state, with a begun flow or without a flow.
+// brought brings job "a" into a state, with a started flow or without a flow.
 func brought(t *testing.T, state jobs.State, begun bool) *rig {
 	t.Helper()
 	return broughtWith(t, state, begun, func(*v1.Posting) {})
 }
 
-// broughtWith is brought, with more in the posting.
+// broughtWith is brought with further fields of the posting.
 func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posting)) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -51,7 +51,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 		if p.Hold = state == jobs.StateHeld; !p.Hold {
 			p.NotBefore = timestamppb.New(r.now.Add(time.Hour))
 		}
-		if begun { // by another job, whose work this one takes up
+		if begun { // by another job, whose flow this job continues
 			before := flowPosting("before")
 			before.Book = p.Book
 			r.begin(before, "flow of a")
@@ -87,7 +87,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 	return r
 }
 
-// begin posts a job with a flow, claims it, and has the flow begin.
+// begin posts a job with a flow, claims it, and starts the flow.
 func (r *rig) begin(p *v1.Posting, flow string) logbook.Token {
 	r.Helper()
 	token := r.claimed("bob", p)
@@ -95,14 +95,13 @@ func (r *rig) begin(p *v1.Posting, flow string) logbook.Token {
 	return token
 }
 
-// TestOrders is the table of jobs.Controller, once without a flow and once
-// with one that has begun.
+// TestOrders is the table of jobs.Controller, for jobs without a flow and with a started flow.
 func TestOrders(t *testing.T) {
 	const same = "same"
 	for _, row := range []struct {
 		state       jobs.State
 		order       string
-		plain, flow string // the state afterwards and the order it is under; or the code of a refusal
+		plain, flow string // the state and the stop request afterwards; or the code of a refusal
 	}{
 		{jobs.StateHeld, "suspend", "suspended suspend", "suspended suspend"},
 		{jobs.StateHeld, "resume", same, same},
@@ -245,7 +244,7 @@ func TestOwnersLetGoUnderOrders(t *testing.T) {
 	}
 }
 
-// TestUndoingAndCooling: an undo does not wait for the flow's due time, but for the cool-down
+// TestUndoingAndCooling: a revert does not wait for the flow's due time, but for the cool-down
 // after a lost owner.
 func TestUndoingAndCooling(t *testing.T) {
 	later := func(r *rig) {
@@ -297,8 +296,7 @@ func TestTooManyCrashesEndASuspendedJobToo(t *testing.T) {
 	}
 }
 
-// TestSuspendedJobsKeepTheirTime: a job that cooled or waited continues to do so after the
-// resumption.
+// TestSuspendedJobsKeepTheirTime: after a resume, a job continues its cool-down or its delay.
 func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 	for _, row := range []struct {
 		state jobs.State
@@ -330,14 +328,14 @@ func TestSuspendedJobsKeepTheirTime(t *testing.T) {
 	}
 }
 
-// TestConsumeOfCancelledJobs: the outcome cancelled needs a request, and a flow that is
-// reverted, suspended or not begun.
+// TestConsumeOfCancelledJobs: the outcome cancelled needs a request, and a flow that is reverted,
+// suspended or not started.
 func TestConsumeOfCancelledJobs(t *testing.T) {
 	for _, row := range []struct {
 		order string
-		path  []string // of the flow, the last one with the ending
+		path  []string // states of the flow; the last comes with the ending
 		said  string
-		want  string // the code; empty: none
+		want  string // code of the refusal; empty: none
 	}{
 		{"undo", []string{"running", "reverting", "reverted"}, "cancelled", ""},
 		{"undo", []string{"running", "reverting", "reverted"}, "reverted", ""},
@@ -383,7 +381,7 @@ func TestConsumeOfCancelledJobs(t *testing.T) {
 	}
 }
 
-// TestFlowsThatHaveEnded: such a flow has only to be consumed, by an owner.
+// TestFlowsThatHaveEnded: a job whose flow has ended only needs an owner that consumes it.
 func TestFlowsThatHaveEnded(t *testing.T) {
 	for state, want := range map[string]string{"success": "conflict", "failure": "conflict", "reverted": ""} {
 		t.Run(state, func(t *testing.T) {
@@ -428,7 +426,7 @@ func TestOrdersAreTold(t *testing.T) {
 	if got := r.events(); strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("told %q, not %q", got, want)
 	}
-	events, err := r.Events(jobs.Position{Index: 1, Item: 1}, 0) // behind the opening of the session
+	events, err := r.Events(jobs.Position{Index: 1, Item: 1}, 0) // after the opening of the session
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,8 +442,7 @@ func TestOrdersAreTold(t *testing.T) {
 	r.refused(suspend(&v1.JobCommand{Job: id("nobody")}), "not_found")
 }
 
-// TestEventsOfOneOwner: what does not name the owner is passed by, and counts
-// as read.
+// TestEventsOfOneOwner: events that do not name the owner are skipped, and count as read.
 func TestEventsOfOneOwner(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -471,7 +468,8 @@ func TestEventsOfOneOwner(t *testing.T) {
 	}
 }
 
-// TestEventsByOthers: an owner's own endings are left out, and forgotten in time.
+// TestEventsByOthers: an owner does not get the events of its own endings, and the memory for this
+// is freed in time.
 func TestEventsByOthers(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))

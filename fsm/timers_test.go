@@ -35,7 +35,7 @@ func TestWakeInPortions(t *testing.T) {
 		p.NotBefore = timestamppb.New(start.Add(time.Duration(5-i) * time.Second))
 		r.posted(p)
 	}
-	r.now = start.Add(4 * time.Second) // all but job 0
+	r.now = start.Add(4 * time.Second) // all except job 0
 	for _, want := range []struct {
 		done uint32
 		more bool
@@ -59,7 +59,7 @@ func TestTimeNeverRunsBackwards(t *testing.T) {
 	}
 }
 
-// finish posts jobs and consumes them, one a second.
+// finish posts jobs and consumes them, one per second.
 func (r *rig) finish(names ...string) {
 	r.Helper()
 	for _, name := range names {
@@ -95,7 +95,7 @@ func TestSweep(t *testing.T) {
 			if err != nil || sweepable != (row.left < 5) {
 				t.Errorf("sweepable: %t %v", sweepable, err)
 			}
-			// On an idle cluster time passes too.
+			// Time also passes on an idle cluster.
 			sweepable, err = r.Sweepable(r.Time().Add(time.Minute), row.age, row.keep)
 			if err != nil || sweepable != (row.left < 5 || row.age > 0) {
 				t.Errorf("sweepable in a minute: %t %v", sweepable, err)
@@ -115,8 +115,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepCountsStuckJobsApart: whatever the number of finished jobs, jobs that need an
-// operator are removed only by their own age or number.
+// TestSweepCountsStuckJobsApart: jobs that need an operator are removed only by their own age or
+// number, for any number of finished jobs.
 func TestSweepCountsStuckJobsApart(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -189,15 +189,15 @@ func TestSweepLeavesABookSavedAnew(t *testing.T) {
 	}
 }
 
-// TestOwnRetention: a job with its own retention is swept after that time, before or after
-// other jobs, whatever its end. Its book is removed with it. Such jobs are counted separately.
+// TestOwnRetention: a job with its own retention is swept after that time, before or after other
+// jobs, for each end. Its book is removed with it. Such jobs are counted separately.
 func TestOwnRetention(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		after time.Duration // the jobs have ended
+		after time.Duration // time since the jobs ended
 		age   time.Duration
 		keep  uint64
-		want  string // of the jobs that are left: short and failed are kept for a minute, long for a week, and plain as the policy says
+		want  string // the remaining jobs: short and failed are kept for a minute, long for a week, and plain by the policy
 	}{
 		{"none is over", time.Minute, time.Hour, 10, "short failed long plain"},
 		{"the short ones are over", time.Minute + 2, time.Hour, 10, "long plain"},
@@ -220,7 +220,7 @@ func TestOwnRetention(t *testing.T) {
 				r.ok(cancel(&v1.JobCommand{Job: id(name)}))
 			}
 			p := posting("failed", "k")
-			p.Retention = lasting(time.Minute + 1) // the next after the short one
+			p.Retention = lasting(time.Minute + 1) // the next job after "short"
 			e := ending("failed", r.claimed("bob", p))
 			e.Outcome = "failed"
 			r.ok(consume(e))
@@ -246,8 +246,8 @@ func TestOwnRetention(t *testing.T) {
 	}
 }
 
-// TestOwnRetentionIsLiftedWithTheJob: a job that is put back on its board is not
-// swept when the time would be over that it was kept for.
+// TestOwnRetentionIsLiftedWithTheJob: a restored job is not swept at the end of its former
+// retention.
 func TestOwnRetentionIsLiftedWithTheJob(t *testing.T) {
 	p := posting("a", "k")
 	p.Retention = lasting(time.Minute)

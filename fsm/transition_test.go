@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// transitions lists all changes of state, as drawn in the doc of jobs.State, except the
-// reopening of failed jobs. A second state applies to a job whose flow has begun.
+// transitions lists all changes of state, as drawn in the doc of jobs.State, except the reopening
+// of failed jobs. A second state applies to a job whose flow has started.
 var transitions = map[string]string{
 	"held suspend":      "suspended",
 	"held stop":         "completed",
@@ -98,8 +98,8 @@ func moves(r *rig, begun bool) map[string]func() *v1.Command {
 	return found
 }
 
-// TestTransitionsAreTotal tries every command in every state: it makes the
-// transition of the table, or none, and then it is refused by name or harmless.
+// TestTransitionsAreTotal tries every command in every state. The command makes the transition of
+// the table. Without a transition, it is refused by name or changes nothing.
 func TestTransitionsAreTotal(t *testing.T) {
 	refusals := []string{"", "conflict", "unclaimable", "fenced", "invalid"}
 	made := map[string]bool{}

@@ -14,21 +14,21 @@ import (
 
 // Changes are the changes of a commit, for waiting calls.
 type Changes struct {
-	Index     uint64           // applied now
+	Index     uint64           // last applied index
 	Opened    []jobs.Session   // sessions that were opened, in order
 	Ended     []jobs.SessionID // sessions that were closed or have expired, in order
 	Timed     []ClaimTimer     // claims with their own TTL that were made, extended or ended, in order
-	Claimable []Queue          // where jobs became claimable, each once
+	Claimable []Queue          // queues in which jobs became claimable, each once
 	Finished  []jobs.JobID     // jobs that were completed or trashed, in order
 	Stopped   []jobs.JobID     // jobs that became held or suspended, in order
-	Posted    int              // how many jobs were posted
-	Failed    int              // how many of the Finished were trashed, failed or reverted
-	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
-	Skipped   uint64           // how many slots of schedules were skipped
+	Posted    int              // number of posted jobs
+	Failed    int              // number of Finished jobs that were trashed, failed or reverted
+	Retried   int              // number of failed attempts after which the job continues by its policy
+	Skipped   uint64           // number of skipped slots of schedules
 	Worked    []logbook.FlowID // flows whose attempts of step workers have changed, in order
-	Undrained bool             // conductors may claim again that could not before
-	NextDue   time.Time        // as Machine.NextDue answers now
-	NextSlot  time.Time        // as Machine.NextSlot answers now
+	Undrained bool             // some conductors can claim again after a drain
+	NextDue   time.Time        // current result of Machine.NextDue
+	NextSlot  time.Time        // current result of Machine.NextSlot
 	Events    bool             // there are new events
 	Restored  bool             // everything may have changed
 }
@@ -37,15 +37,15 @@ type Changes struct {
 type ClaimTimer struct {
 	Job        jobs.JobID
 	Token      jobs.Token
-	Expiry     time.Duration // 0: the claim is over
+	Expiry     time.Duration // 0: the claim has ended
 	Extensions int
 }
 
-// Queue is where jobs wait that the same conductors can take.
+// Queue is a group of waiting jobs that the same conductors can take.
 type Queue struct {
 	Board, Kind string
 	Labels      string // the required labels of the jobs, as labelText formats them
-	Reserved    bool   // the job is for one conductor: wake all that could take such jobs
+	Reserved    bool   // the job is for one conductor: wake all conductors that could take such jobs
 }
 
 // slotJob names the slot that a job is posted for.
@@ -65,25 +65,25 @@ type txn struct {
 	messages *messages // to encode
 	digest   []byte    // memory for the next digest
 
-	now      time.Time // of the present entry
-	answered bool      // a caller reads the results of the present entry
-	item     uint32    // number of the last event of the present entry
-	use      entryUse  // of the present entry
+	now      time.Time // of the current entry
+	answered bool      // a caller reads the results of the current entry
+	item     uint32    // number of the last event of the current entry
+	use      entryUse  // of the current entry
 
-	records   uint32    // number of the last audit record of the present entry
-	auditedAt time.Time // of the batch's last audit record; zero: it has none
+	records   uint32    // number of the last audit record of the current entry
+	auditedAt time.Time // time of the batch's last audit record; zero: none
 
-	by   string  // the principal of the present command; empty: the leader, or a cluster without access control
-	from slotJob // what postJob is posting; zero: postings of callers
+	by   string  // principal of the current command; empty: the leader, or a cluster without access control
+	from slotJob // slot that postJob is posting; zero: postings of callers
 
 	changes Changes
 	queues  map[Queue]bool  // those in changes.Claimable
 	waiting []waitChange    // of rows of tableWaiting, by the batch
 	own     []jobs.Position // see ownEndings
-	vacated []schedules.ID  // whose last unfinished job the present command has finished
+	vacated []schedules.ID  // schedules whose last unfinished job the current command has finished
 
-	writes int // so far
-	begun  int // writes before the present entry
+	writes int // number of writes so far
+	begun  int // number of writes before the current entry
 }
 
 // put writes a value.
@@ -99,7 +99,7 @@ func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
 	t.put(tab, key, t.memory.encode(prefix, message))
 }
 
-// delete removes a key, if it is there.
+// delete removes a key, if it exists.
 func (t *txn) delete(tab table, key []byte) {
 	t.writes++
 	t.writer.Delete(tab, key)

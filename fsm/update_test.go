@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// executing and executed are the beginning and the end of an execution.
+// executing and executed are the start and the end of an execution.
 func executing(number uint32) *v1.Attempt {
 	return &v1.Attempt{Action: "execute", Number: number, StartedAt: timestamppb.New(start)}
 }
@@ -76,8 +76,8 @@ func TestUpdateRepeats(t *testing.T) {
 	last := success("a", token)
 	last.Update = update("flow of a", token, 3, "success")
 	r.ok(consume(last))
-	// A packed call that is repeated brings the updates before the ending too:
-	// they have taken place, and saying that they are fenced would be false.
+	// A repeated packed call also contains the updates before the ending. They have taken effect,
+	// so a "fenced" answer would be false.
 	r.harmless(second)
 	r.harmless(consume(last))
 	r.refused(updateFlow(update("flow of a", token, 4, "")), "fenced")
@@ -112,8 +112,8 @@ func TestUpdateWithoutAJobAfterOne(t *testing.T) {
 	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "", task("x", "running", executing(2)))), "fenced")
 }
 
-// TestManyLongAttempts: a flow with a step that was tried very often must
-// still fit into an answer, with all that a conductor needs to resume it.
+// TestManyLongAttempts: a flow with a step of very many attempts must still fit into an answer,
+// with all data that a conductor needs to resume it.
 func TestManyLongAttempts(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
@@ -171,8 +171,8 @@ func TestManyLongAttempts(t *testing.T) {
 	}
 }
 
-// TestManyRounds: a retry keeps the values of all its rounds, whatever the number of failures:
-// a missing value would be tried again.
+// TestManyRounds: a retry keeps the values of all its rounds, for any number of failures: a missing
+// value would be tried again.
 func TestManyRounds(t *testing.T) {
 	const rounds, failures = 100, 16
 	r := newRig(t)
@@ -224,8 +224,7 @@ func TestUpdateKeepsEveryAttempt(t *testing.T) {
 	next("running", task("b", ""), task("a", "running", executing(1)))
 	next("", task("a", "pending", failed(1)))
 	next("", task("a", "running", executing(2)))
-	// Its conductor dies here; the outcome of attempt 2 is told later, after
-	// the third has begun.
+	// Its conductor dies here. The outcome of attempt 2 is recorded after the start of attempt 3.
 	next("", task("a", "", executing(3)))
 	next("", task("a", "", failed(2)))
 	next("", task("a", "success", executed(3, `{"n":1}`)))
@@ -270,7 +269,7 @@ func TestFlowEvents(t *testing.T) {
 	token := r.claimed("ann", flowPosting("a"))
 	before := r.LastPosition()
 	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1)), task("y", ""))))
-	r.ok(updateFlow(update("flow of a", token, 2, "", task("y", "")))) // silent: nothing moves
+	r.ok(updateFlow(update("flow of a", token, 2, "", task("y", "")))) // a silent update, which causes no event
 	r.ok(updateFlow(update("flow of a", token, 3, "", task("x", "success", executed(1, "1")), task("y", "running"))))
 	events, err := r.Events(before, 0)
 	if err != nil {

@@ -62,12 +62,12 @@ var appliers = map[string]applier{
 	"backfill_schedule":   answered((*v1.Command).GetBackfillSchedule, (*txn).backfillSchedule),
 }
 
-// answered makes the applier of a command that has a result.
+// answered makes the applier of a command with a result.
 func answered[M any](message func(*v1.Command) M, apply func(*txn, M) (*v1.Result, error)) applier {
 	return func(t *txn, c *v1.Command) (*v1.Result, error) { return apply(t, message(c)) }
 }
 
-// done makes the applier of a command that has none.
+// done makes the applier of a command without a result.
 func done[M any](message func(*v1.Command) M, apply func(*txn, M) error) applier {
 	return func(t *txn, c *v1.Command) (*v1.Result, error) { return nil, apply(t, message(c)) }
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// A state begins with version 1. A node whose program does not know the version to which the
-// cluster is raised stops.
+// A state starts with version 1. If the cluster is raised to a version that a node's program does
+// not know, that node stops.
 func TestRaiseVersion(t *testing.T) {
 	r := newRig(t)
 	raise := func(version uint32) *v1.Command {

@@ -183,7 +183,7 @@ type ClaimRequest struct {
 	// Expiry is the TTL of each claim. The claim ends after that time unless it is
 	// extended, even if the session is kept alive. 0: the claim ends with the session.
 	Expiry time.Duration
-	Wait   time.Duration // how long to wait for a job
+	Wait   time.Duration // maximum wait for a job
 	// Begins: the owner starts the flow of a claimed job before the start is recorded.
 	// Until the first record, the claim replaces it. If such a claim ends without a record
 	// and without Ending.Recorded, the flow may have begun: logbook.FlowDetail.Begun is

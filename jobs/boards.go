@@ -123,8 +123,8 @@ type BoardHolder struct {
 // BoardCommand is an operator's request to pause or resume a board.
 type BoardCommand struct {
 	Board  string // empty: DefaultBoard
-	By     string // the operator, for people
-	Reason string // one sentence, for people
+	By     string // the operator, for display
+	Reason string // one sentence, for display
 }
 
 // Boards manages boards. An empty name is DefaultBoard, which always exists. For other

@@ -33,8 +33,8 @@ type Bulk struct {
 	// action. Query.Limit is at most MaxBulk, except with DryRun.
 	Query  Query
 	Revert bool   // only for ActionCancel: undo the flow's work
-	By     string // the operator, for people
-	Reason string // one sentence, for people
+	By     string // the operator, for display
+	Reason string // one sentence, for display
 	DryRun bool   // only count the jobs
 }
 

@@ -26,8 +26,8 @@ type Change struct {
 	// and its place in posting order. Its book moves too, unless other jobs use the book.
 	Board  string
 	Front  bool   // the job goes before others of its priority; the latest of several such jobs comes first
-	By     string // the operator, for people
-	Reason string // one sentence, for people
+	By     string // the operator, for display
+	Reason string // one sentence, for display
 }
 
 // MaxKnownChanges is the number of changes whose ids a job remembers. A repeat that is later

@@ -30,8 +30,8 @@ type DrainCommand struct {
 	Conductor string // name
 	Finish    bool   // the conductors finish their jobs instead of handing them over
 	Absent    bool   // accept a name without a live conductor; its conductors are drained when they start
-	By        string // the operator, for people
-	Reason    string // one sentence, for people
+	By        string // the operator, for display
+	Reason    string // one sentence, for display
 }
 
 // Conductors drains conductors. Repeating a call is harmless.

@@ -20,7 +20,7 @@ const (
 	RequestUnreserve RequestKind = "unreserve" // end a reservation
 	RequestRetryNow  RequestKind = "retry_now" // end the wait for the next try
 	RequestChange    RequestKind = "change"    // a Change
-	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
+	RequestIntervene RequestKind = "intervene" // perform an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
 	RequestPurge     RequestKind = "purge"     // see Historian
 )
@@ -70,8 +70,8 @@ type Reservation struct {
 type JobCommand struct {
 	Job    JobID
 	Revert bool   // only for Cancel: undo the flow's work; false: leave the flow as it is
-	By     string // the operator, for people
-	Reason string // one sentence, for people
+	By     string // the operator, for display
+	Reason string // one sentence, for display
 
 	// Only for Suspend and Cancel: what happens to running steps, and the time that
 	// interrupted steps get to end, at most MaxGrace. 0: flow.DefaultGrace.

@@ -26,7 +26,7 @@ func (j *Job) Err() error {
 	return nil
 }
 
-// String returns a line for people with the job's id, board, name, state and outcome.
+// String returns a line for display with the job's id, board, name, state and outcome.
 func (j Job) String() string {
 	line := fmt.Sprintf("job %s on board %s, %s: %s", j.ID, j.Board, j.Name, j.State)
 	if j.Outcome != "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// openBoard gives a board to try things out on; a program dials a cluster, by
-// raftboard.Dial.
+// openBoard returns a board for examples. A real program dials a cluster with raftboard.Dial.
 func openBoard() (board *boardtest.Board, done func()) {
 	board, err := boardtest.Open("", boardtest.Options{})
 	if err != nil {
@@ -23,7 +22,7 @@ func openBoard() (board *boardtest.Board, done func()) {
 	return board, func() { _ = board.Close() }
 }
 
-// Many jobs are posted at once, and each posting has a verdict of its own.
+// Many jobs are posted in one call, and each posting has its own result.
 func Example_postMany() {
 	ctx := context.Background()
 	board, done := openBoard()
@@ -33,7 +32,7 @@ func Example_postMany() {
 		jobs.Posting{Name: "second", Kind: "mail", Tags: []string{"eu", "eu"}},
 	)
 	if err != nil {
-		log.Fatal(err) // of the call as a whole; repeating it with the same ids is harmless
+		log.Fatal(err) // of the whole call; repeating it with the same ids is harmless
 	}
 	for _, p := range posted {
 		fmt.Println(p.Job.State, p.Err)
@@ -43,8 +42,8 @@ func Example_postMany() {
 	//  posting tags is invalid: "eu" stands twice
 }
 
-// A program posts a job with a flow by its kind, without the code of the flow, and one
-// without a flow. The values are Go values.
+// A program posts two jobs: one with a flow, which it names by kind without having the flow's code,
+// and one without a flow. The values are Go values.
 func ExampleNewPosting() {
 	ctx := context.Background()
 	board, done := openBoard()
@@ -69,8 +68,8 @@ func ExampleNewPosting() {
 	// posting details is invalid: cannot become JSON: json: unsupported type: func()
 }
 
-// A worker that is no conductor claims a job with a time of its own, works, asks
-// for more time, and completes it; others wait until nothing is left.
+// A worker that is not a conductor claims a job with its own TTL, works, extends the claim, and
+// completes the job. Other callers wait until no job is left.
 func Example_workByHand() {
 	ctx := context.Background()
 	board, done := openBoard()
@@ -82,7 +81,7 @@ func Example_workByHand() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// A program sends these every fifth of the TTL, in a goroutine of its own.
+	// A real program sends keep-alives every fifth of the TTL, in its own goroutine.
 	if err := board.KeepAlive(ctx, session.ID); err != nil {
 		log.Fatal(err) // jobs.ErrSessionExpired: stop the work, its claims are over
 	}
@@ -94,7 +93,7 @@ func Example_workByHand() {
 	}
 	job := claimed[0].Job
 	if err := board.Extend(ctx, job.ID, job.Token, time.Hour); err != nil {
-		log.Fatal(err) // jobs.ErrFenced: somebody else has the job
+		log.Fatal(err) // jobs.ErrFenced: another worker has the job
 	}
 	if err := board.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeSuccess}); err != nil {
 		log.Fatal(err)
@@ -104,7 +103,7 @@ func Example_workByHand() {
 	// Output: paint 0 <nil>
 }
 
-// A watch resumes behind the last event that its reader has seen.
+// A watch resumes after the last event that its reader has seen.
 func Example_watchAndResume() {
 	ctx := context.Background()
 	board, done := openBoard()
@@ -114,12 +113,12 @@ func Example_watchAndResume() {
 			log.Fatal(err)
 		}
 	}
-	last := jobs.Position{} // before all events; a program keeps what it has seen
+	last := jobs.Position{} // before all events; a real program stores the last position that it has seen
 	for range 2 {
 		for event, err := range board.Watch(ctx, jobs.Watch{After: &last, JobKind: "mail"}) {
 			var compacted *jobs.CompactedError
 			if errors.As(err, &compacted) {
-				last = compacted.Since // and read the jobs for what was before
+				last = compacted.Since // and read the jobs to get the earlier changes
 				break
 			}
 			if err != nil {
@@ -135,7 +134,7 @@ func Example_watchAndResume() {
 	// posted second
 }
 
-// A person stops a job, says why, and lets it go on.
+// An operator suspends a job with a reason, and resumes it.
 func Example_steer() {
 	ctx := context.Background()
 	board, done := openBoard()

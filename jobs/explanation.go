@@ -19,7 +19,7 @@ const (
 	CauseDelayed     Cause = "delayed"      // the not-before time is in the future
 	CauseCooling     Cause = "cooling"      // the job cools after a claim, or waits for its next attempt
 	CauseBoardPaused Cause = "board_paused" // the board is paused
-	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim the job yet
+	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim the job now
 	CauseNoConductor Cause = "no_conductor" // no live conductor takes the job's kind from its board
 	CauseLabels      Cause = "labels"       // no such conductor offers all labels of the job
 	CauseDrained     Cause = "drained"      // all such conductors are drained
@@ -28,7 +28,7 @@ const (
 	CauseReady       Cause = "ready"        // nothing prevents a claim
 )
 
-// Causes are all causes, in the order of the tests.
+// Causes are all causes, in the order of evaluation.
 var Causes = []Cause{
 	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling,
 	CauseBoardPaused, CauseReserved, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,

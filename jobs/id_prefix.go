@@ -31,7 +31,7 @@ const (
 	// with random digits. They begin with the time: all jobs of a minute begin with the same
 	// eight digits.
 	MinIDEnd = 8
-	// MaxIDMatches bounds the ids of one answer. People do not compare more.
+	// MaxIDMatches limits the ids of one answer. Operators do not compare more.
 	MaxIDMatches = 10
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// FuzzIDPrefix: the beginning of an id's text stands for that id if it has enough digits, in
-// either case and with or without dashes. What is accepted is within bounds, and all else is refused.
+// FuzzIDPrefix: a prefix of an id matches the id if it has enough digits, in either case and with
+// or without dashes. Accepted prefixes are within the limits; all others are refused.
 func FuzzIDPrefix(f *testing.F) {
 	id := uuid.MustParse("0190b7f3-8f7e-7c3a-9d2e-5b1f0c7a4e21")
 	f.Add(id[:], 8, "0190")

@@ -138,7 +138,7 @@ const (
 	StateCooling   State = "cooling"   // waits after an expiry, for the delay of an abandon, or for its next attempt
 	StateClaimed   State = "claimed"   // has an owner
 	StateCompleted State = "completed" // has ended, with an Outcome
-	StateTrashed   State = "trashed"   // set aside because no worker can do it; Failure has the cause
+	StateTrashed   State = "trashed"   // no worker can do it; Failure has the cause
 	StateSuspended State = "suspended" // waits until an operator resumes it; StopRequest has the request
 	StateHeld      State = "held"      // waits until an operator releases it: it was posted with Hold, or is parked
 )
@@ -185,7 +185,7 @@ const (
 type Posting struct {
 	ID       JobID    // zero: Post makes one; set it so that a repeat after a restart of the caller creates no second job
 	Board    string   // empty: DefaultBoard
-	Name     string   // for people; need not be unique
+	Name     string   // for display; need not be unique
 	Priority Priority // higher is claimed first
 
 	// The work: a book to save with the job (Book), or a saved one (BookID). Neither: a job
@@ -316,7 +316,7 @@ type Job struct {
 // Claim is the ownership of a job by a session.
 type Claim struct {
 	Session SessionID
-	Owner   string // the session's name, for people
+	Owner   string // the session's name, for display
 	Token   Token
 	Since   time.Time
 	// Expiry is the claim's own TTL. The claim ends that long after it was made or last
@@ -368,7 +368,7 @@ type Ending struct {
 	// both happen, or neither.
 	Update  *logbook.Update
 	Outcome Outcome          // only for Consume
-	Reason  string           // one sentence, for people; empty for a cancelled job: the reason of the stop request
+	Reason  string           // one sentence, for display; empty for a cancelled job: the reason of the stop request
 	Failure *logbook.Failure // the cause
 	Delay   time.Duration    // only for Abandon: how long the job cools before it is claimable again
 	// Recorded: all started work of the flow is recorded, at the latest by Update. After a

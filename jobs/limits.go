@@ -35,8 +35,8 @@ const (
 	// MaxOfferedBytes their total size.
 	MaxOffered      = 64
 	MaxOfferedBytes = 4 << 10
-	// MaxMaxCrashes bounds Posting.MaxCrashes. A job that loses more owners than that does
-	// not lose them by chance.
+	// MaxMaxCrashes limits Posting.MaxCrashes. A job that loses more owners than that probably
+	// causes their loss.
 	MaxMaxCrashes = 1_000
 	// MinRetention and MaxRetention bound Posting.Retention. A client that waits for a job
 	// needs time to read the finished job. Records of years belong elsewhere.

@@ -237,7 +237,7 @@ func TestCheckClaimRequest(t *testing.T) {
 	}
 }
 
-// metadata is small values of so many bytes in all, with their names.
+// metadata is small values with a total size in bytes, including their names.
 func metadata(size int) logbook.Values {
 	values := logbook.Values{}
 	for n := 0; size > 0; n++ {
@@ -246,7 +246,7 @@ func metadata(size int) logbook.Values {
 		value := text(min(size-len(name), most) - 2)
 		values[name] = json.RawMessage(`"` + value + `"`)
 		size -= len(name) + len(value) + 2
-		if size > 0 && size < 10 { // too little for a name and a value: let the last take it
+		if size > 0 && size < 10 { // too little for a name and a value: the last value takes it
 			values[name] = json.RawMessage(`"` + value[:len(value)-10+size] + `"`)
 			size = 10
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestRetryDelays: how long each attempt waits, without chance.
+// TestRetryDelays: the delay of each attempt, without jitter.
 func TestRetryDelays(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -42,8 +42,8 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// TestRetryJitter: what is left to chance is within its share, differs between
-// jobs and attempts, and is the same for who asks again.
+// TestRetryJitter: the jitter is within its limit, differs between jobs and attempts, and is the
+// same for each evaluation.
 func TestRetryJitter(t *testing.T) {
 	policy := jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 100, Delay: 10 * time.Second, JitterPercent: 20}}
 	seen := map[time.Duration]bool{}
@@ -67,13 +67,13 @@ func TestRetryJitter(t *testing.T) {
 	if got := whole.Wait(jobs.NewJobID(), 1); got != jobs.MinRetryDelay {
 		t.Errorf("all left to chance, it waits %s", got)
 	}
-	const pinned = "8.599296645s" // it is state: no node may draw another
+	const pinned = "8.599296645s" // part of the state: all nodes must compute the same value
 	if got := policy.Wait(jobs.JobID{UUID: uuid.NameSpaceOID}, 1); got.String() != pinned {
 		t.Errorf("it waits %s, and waited %s before", got, pinned)
 	}
 }
 
-// TestCheckRetryPolicy: the bounds, and the refusals beyond them.
+// TestCheckRetryPolicy: values at the limits, and the refusals beyond them.
 func TestCheckRetryPolicy(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy jobs.RetryPolicy

@@ -9,7 +9,7 @@ import (
 // Opening is the request for a session.
 type Opening struct {
 	ID   SessionID
-	Name string // name of the owner, for people; sessions with equal names are different owners
+	Name string // name of the owner, for display; sessions with equal names are different owners
 	Host string
 	PID  int
 	TTL  time.Duration // zero: DefaultTTL
@@ -18,7 +18,7 @@ type Opening struct {
 // Bounds of a session's time to live.
 const (
 	DefaultTTL = 4 * time.Second
-	MinTTL     = 500 * time.Millisecond // below that a busy machine loses healthy sessions
+	MinTTL     = 500 * time.Millisecond // a busy machine would lose healthy sessions with a shorter TTL
 	MaxTTL     = time.Hour
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestBackoffDelays: how the delays grow, up to a longest one.
+// TestBackoffDelays: the growth of the delays, up to the maximum.
 func TestBackoffDelays(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -40,7 +40,7 @@ func TestBackoffDelays(t *testing.T) {
 	}
 }
 
-// TestBackoffJitter: chance takes between nothing and its share.
+// TestBackoffJitter: the jitter shortens a delay by at most its share.
 func TestBackoffJitter(t *testing.T) {
 	for _, row := range []struct {
 		percent int
@@ -59,7 +59,7 @@ func TestBackoffJitter(t *testing.T) {
 	}
 }
 
-// TestBackoffBounds: each field has bounds, and the refusal names it.
+// TestBackoffBounds: each field has limits, and a refusal names the field.
 func TestBackoffBounds(t *testing.T) {
 	for _, row := range []struct {
 		field   string

@@ -71,8 +71,8 @@ type FlowDetail struct {
 	OnFailure FailurePolicy `json:"on_failure,omitempty"`
 	State     FlowState     `json:"state"`
 	Cause     *Failure      `json:"cause,omitempty"` // why the flow is reverting, reverted or in failure
-	// Definition is the definition with which the flow began, or the latest adopted definition; nil
-	// before the flow begins.
+	// Definition is the definition with which the flow started, or the latest adopted definition;
+	// nil before the flow starts.
 	Definition *Definition `json:"definition,omitempty"`
 	// Interventions are all interventions in the flow, oldest first.
 	Interventions []Intervention `json:"interventions,omitempty"`
@@ -84,7 +84,7 @@ type FlowDetail struct {
 	Fence    Token  `json:"fence"`
 	Sequence uint64 `json:"sequence"`
 	// Ended is the token under which the flow last ended. Interventions with older tokens have been
-	// carried out or refused.
+	// performed or refused.
 	Ended Token `json:"ended_token,omitzero"`
 	// Begun is the token of a claim under which the first steps of the flow may have started without
 	// a record; zero: none. The first update records these steps, and clears Begun.
@@ -209,7 +209,7 @@ type Folded struct {
 type Progress struct {
 	Done    int64           `json:"done"`
 	Total   int64           `json:"total,omitempty"`   // 0: unknown
-	Details json.RawMessage `json:"details,omitempty"` // any JSON value, for people
+	Details json.RawMessage `json:"details,omitempty"` // any JSON value, for display
 	At      time.Time       `json:"at"`
 }
 
@@ -235,7 +235,7 @@ type Attempt struct {
 	// Number counts from 1, separately for each action.
 	Number    int       `json:"number"`
 	Token     Token     `json:"token"`
-	Owner     string    `json:"owner,omitempty"` // name of the conductor or the operator, for people
+	Owner     string    `json:"owner,omitempty"` // name of the conductor or the operator, for display
 	StartedAt time.Time `json:"started_at"`
 	// EndedAt is zero while the attempt runs. It stays zero if the conductor died, because the
 	// outcome is unknown.

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// ChangePolicy decides whether a flow that has begun continues with a changed definition.
+// ChangePolicy decides whether a started flow continues with a changed definition.
 type ChangePolicy string
 
 // The policies.
@@ -219,11 +219,11 @@ func decodeSteps(text []byte) ([]DefinedStep, error) {
 	if token, err := decoder.Token(); err != nil {
 		return nil, fault(err)
 	} else if token == nil {
-		return nil, nil // as no steps are packed
+		return nil, nil // encoding of an empty list of steps
 	} else if token != json.Delim('[') {
 		return nil, fault(errors.New("they are no list"))
 	}
-	steps := []DefinedStep{} // not nil, which means that no steps are kept
+	steps := []DefinedStep{} // not nil, which means that no steps are stored
 	for decoder.More() {
 		if len(steps) == MaxLimits.Steps {
 			return nil, &LimitError{Field: "definition steps", Limit: int64(MaxLimits.Steps), Size: int64(len(steps)) + 1, Unit: "steps"}

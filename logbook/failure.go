@@ -5,7 +5,7 @@ type Failure struct {
 	// Kind is the registered name of the error's kind, such as
 	// "handler.exit" or "timeout". Never empty.
 	Kind string `json:"kind"`
-	// Message is one sentence, for people.
+	// Message is one sentence, for display.
 	Message string `json:"message"`
 	// Step is the failed step, in the failure of a whole flow.
 	Step string `json:"step,omitempty"`
@@ -66,15 +66,15 @@ const (
 	FailureChanged  = "flow.changed"   // the flow's definition changed, and its OnChange does not allow the change
 	FailureArgument = "flow.argument"  // an argument of a step is missing or has the wrong type
 	FailureSecret   = "secret"         // a secret that an argument names is not available
-	// FailureInterrupted: the conductor ended the step, because its work is undone or its flow was
-	// suspended. No retry policy counts it.
+	// FailureInterrupted: the conductor ended the step, because its work is reverted or its flow
+	// was suspended. No retry policy counts it.
 	FailureInterrupted = "flow.interrupted"
 	FailureWorkerLost  = "worker.lost" // the session of the worker ended, and the progress of the step is unknown
 	FailureNoWorker    = "worker.none" // no worker took the step in time, or no worker can
 	FailureCrash       = "crash"       // the conductor died while it had the job
 	FailureOperator    = "operator"    // an operator ended the job
 
-	// FailureIntervention: the interventions in a failed flow cannot be carried out, so none took
+	// FailureIntervention: the interventions in a failed flow cannot be performed, so none took
 	// effect.
 	FailureIntervention = "flow.intervention"
 

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// squeezed packs a text that need not be steps.
+// squeezed packs a text, which may be no valid steps.
 func squeezed(t testing.TB, text string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -78,8 +78,8 @@ func sameSteps(a, b []logbook.DefinedStep) bool {
 	})
 }
 
-// FuzzDefinitionSteps: whatever is stored, reading it gives steps that are
-// packed and read again as the same, or one of two errors.
+// FuzzDefinitionSteps: for any stored text, reading returns steps that are the same after packing
+// and reading again, or one of two errors.
 func FuzzDefinitionSteps(f *testing.F) {
 	for _, text := range []string{"null", "[]", `[{"n":"a"}]`, `[{"n":"a","k":"retry","v":"1","p":"x","w":"y"},{"n":"b"}]`, `[{"n":"a"}`, "[1]",
 		`[{"n":"a","o":[{"s":"x","f":"y","b":["c"]},{"s":"l","l":{"n":"a","l":{"n":"a","e":true}}}]}]`} {
@@ -109,8 +109,8 @@ func FuzzDefinitionSteps(f *testing.F) {
 	})
 }
 
-// FuzzCheckValue: what is accepted is one JSON value of a bounded depth, which
-// every reader can read, and what is refused is not.
+// FuzzCheckValue: an accepted text is one JSON value of limited depth that every reader can read; a
+// refused text is not.
 func FuzzCheckValue(f *testing.F) {
 	for _, text := range []string{"null", `{"a":[1,{"b":"\"[{"}]}`, strings.Repeat("[", 65) + strings.Repeat("]", 65), `"\ud800"`, `"\ud83d\ude00"`, `{"a":1,"\u0061":2}`, `{"a":1 , "b" :{"a":1e309}}`, "1 2", "\xff", ""} {
 		f.Add([]byte(text))
@@ -129,9 +129,10 @@ func FuzzCheckValue(f *testing.F) {
 	})
 }
 
-// isClear asks protojson, which refuses what programs read differently.
+// isClear uses protojson, which refuses values that programs read differently.
 func isClear(value []byte) bool {
-	// It takes a cut-off pair at the end of a text for the end, unless as many bytes follow as the other half has.
+	// protojson accepts a cut-off surrogate pair near the end of a text, unless enough bytes follow
+	// for the other half.
 	return protojson.Unmarshal(append(bytes.Clone(value), "      "...), new(structpb.Value)) == nil
 }
 
@@ -157,7 +158,7 @@ func depthOf(t *testing.T, value []byte) int {
 	}
 }
 
-// FuzzIDs: an id or token that is read is written as one that reads as the same.
+// FuzzIDs: an id or token that is parsed, formatted and parsed again is the same.
 func FuzzIDs(f *testing.F) {
 	f.Add("0190b7f3-8f7e-7c3a-9d2e-5b1f0c7a4e21")
 	f.Add("1-17")

@@ -67,7 +67,7 @@ type Intervention struct {
 	Step string           `json:"step,omitempty"`
 	// Result is the result of a completed step; empty: null.
 	Result json.RawMessage `json:"result,omitempty"`
-	By     string          `json:"by"` // the operator, for people
+	By     string          `json:"by"` // the operator, for display
 	Reason string          `json:"reason,omitempty"`
 	// Hold delays the intervention until another one without Hold follows.
 	Hold bool `json:"hold,omitempty"`
@@ -87,7 +87,7 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
-// Standing returns the interventions of a list that no later intervention of the list takes back.
+// Standing returns the interventions of a list that no later intervention of the list withdraws.
 func Standing(interventions []Intervention) []Intervention {
 	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
 	if !slices.ContainsFunc(interventions, isBack) {
@@ -118,7 +118,7 @@ func Forwards(interventions []Intervention) bool {
 // Hold.
 func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
 
-// Released reports whether interventions must be carried out, because one of them has no Hold.
+// Released reports whether interventions must be performed, because one of them has no Hold.
 func Released(interventions []Intervention) bool {
 	return slices.ContainsFunc(interventions, func(i Intervention) bool { return !i.Hold })
 }
@@ -192,8 +192,8 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
 }
 
-// knows checks that the flow's definition has a step that has not begun. The number of instances of an
-// each is unknown here; the next owner checks instances.
+// knows checks that the flow's definition has a step that has not started. The number of instances
+// of an each is unknown here; the next owner checks instances.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
 		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)

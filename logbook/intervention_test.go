@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestStepsThatHaveNotBegun: what a person says of them is admitted by what
-// the flow began with, which does not tell the instances of an each.
+// TestStepsThatHaveNotBegun: interventions in steps that have not started are checked against the
+// flow's recorded definition. It does not contain the instances of an each.
 func TestStepsThatHaveNotBegun(t *testing.T) {
 	without := []logbook.DefinedStep{{Name: "a"}, {Name: "r", Kind: logbook.KindRetry}}
 	with := append([]logbook.DefinedStep{{Name: "e", Kind: logbook.KindEach}}, without...)
@@ -53,12 +53,12 @@ func TestStepsThatHaveNotBegun(t *testing.T) {
 }
 
 // TestWordsThatAreTakenBack: each row is a sequence of interventions, by kind and step.
-// Those after the bar are pending and new.
+// Interventions after the bar are pending and new.
 func TestWordsThatAreTakenBack(t *testing.T) {
 	for _, row := range []struct {
 		said  string
 		stays string
-		want  error // of the last one
+		want  error // of the last intervention
 	}{
 		{"| skip:a complete:b", "skip:a complete:b", nil},
 		{"| skip:a take-back:", "", nil},

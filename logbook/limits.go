@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits are the configurable limits of a cluster. They are checked before a write reaches the log. They
-// can be lowered, and not raised.
+// Limits are the configurable limits of a cluster. They are checked before a write reaches the log.
+// They can be lowered, but not raised.
 type Limits struct {
 	Name    int // bytes of a name
 	Value   int // bytes of one JSON value: a result, an argument, a job's details
@@ -261,7 +261,7 @@ func (l Limits) checkChange(c *AtomChange) error {
 	return nil
 }
 
-// ofStep adds the name of a step to the field of an error. The success path builds no text.
+// ofStep adds the name of a step to the field of an error. It builds no text without an error.
 func ofStep(name string, err error) error {
 	var invalid *InvalidError
 	var limit *LimitError

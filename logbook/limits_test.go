@@ -14,8 +14,7 @@ import (
 // small limits, so that the rows show their edges.
 var small = logbook.Limits{Name: 8, Value: 16, Command: 1 << 10, Steps: 2}
 
-// check is what became of an input: nothing, or the field that is wrong and
-// the limit that it is over.
+// check is the verdict on an input: empty, or the wrong field and the exceeded limit.
 type check struct {
 	field string
 	limit int64 // 0: invalid, not too large
@@ -59,7 +58,7 @@ func TestCheckName(t *testing.T) {
 		{text(8), fine},
 		{text(9), check{"f", 8}},
 		{"€€", fine},
-		{"€€€", check{"f", 8}}, // bytes count, not letters
+		{"€€€", check{"f", 8}}, // bytes count, not characters
 		{"", check{"f", 0}},
 		{"a\nb", check{"f", 0}},
 		{"a\x00", check{"f", 0}},
@@ -95,7 +94,7 @@ func TestCheckValue(t *testing.T) {
 	}
 }
 
-// TestUnclearValues checks that a value which programs read differently is refused, and named.
+// TestUnclearValues checks that a value that programs read differently is refused by name.
 func TestUnclearValues(t *testing.T) {
 	many := func(last string) string {
 		var text strings.Builder
@@ -137,7 +136,7 @@ func TestUnclearValues(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckValue is the cost of each value that is posted, reported or recorded.
+// BenchmarkCheckValue measures the check of a value that is posted, reported or recorded.
 func BenchmarkCheckValue(b *testing.B) {
 	const order = `{"id":"01a218e4-9ead-7bf7-8354-64a4fe02ef3f","customer":{"name":"Ada \"L\"","city":"Wien"},"lines":[{"sku":"A-17","count":2,"price":19.9},{"sku":"B-4","count":1,"price":5}]}`
 	for name, value := range map[string]string{

@@ -85,7 +85,7 @@ type recorded struct{ atoms map[string]*AtomDetail }
 // the instance was ignored, failed without a default, or its result lacks the field. known is false if the step has not succeeded.
 func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessage, known bool) {
 	name, index := source.Step+at, -1
-	if source.Element || source.Index { // of the list behind the last index
+	if source.Element || source.Index { // of the list, at the last index
 		outer, last, ok := cutIndex(at)
 		if !ok {
 			return nil, false

@@ -66,7 +66,7 @@ func (r RetryFilter) Allows(f *Failure) bool {
 	return f == nil || (len(r.Only) == 0 || slices.ContainsFunc(r.Only, f.isSelected)) && !slices.ContainsFunc(r.Never, f.isSelected)
 }
 
-// Notes describe the filter in short phrases for people; none if it has no entries.
+// Notes describe the filter in short phrases for display; none if it has no entries.
 func (r RetryFilter) Notes() (notes []string) {
 	if len(r.Only) > 0 {
 		notes = append(notes, "only after "+strings.Join(r.Only, " or "))
@@ -91,7 +91,7 @@ func code(entry string) (number int, ok bool) {
 	return int(parsed), err == nil && parsed > 0 && strconv.FormatInt(parsed, 10) == entry
 }
 
-// isNumber reports whether an entry reads as a number of any form, such as -1 or 6.5.
+// isNumber reports whether an entry is a number in any form, such as -1 or 6.5.
 func isNumber(entry string) bool {
 	_, err := strconv.ParseFloat(entry, 64)
 	return err == nil && strings.ContainsAny(entry[:1], "+-.0123456789")

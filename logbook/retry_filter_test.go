@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestRetryFilterAllows: which failures are tried again.
+// TestRetryFilterAllows: failures that are retried.
 func TestRetryFilterAllows(t *testing.T) {
 	failure := func(kind string, code int, causes ...logbook.Failure) *logbook.Failure {
 		return &logbook.Failure{Kind: kind, Code: code, Causes: causes}
@@ -47,7 +47,7 @@ func TestRetryFilterAllows(t *testing.T) {
 	}
 }
 
-// TestRetryFilterCheck: the limits of entries, and the forms that match no failure.
+// TestRetryFilterCheck: the limits of entries, and entries that match no failure.
 func TestRetryFilterCheck(t *testing.T) {
 	several := func(n, length int) (entries []string) {
 		for i := range n {

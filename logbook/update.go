@@ -85,7 +85,7 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 		f.State = u.State
 	}
 	if f.State.Finished() {
-		f.Ended = u.Token // also if it was finished before: its interventions were refused
+		f.Ended = u.Token // also for a flow that was finished before: its interventions were refused
 	}
 	if u.Cause != nil {
 		f.Cause = u.Cause
@@ -155,7 +155,7 @@ func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 
 func (a *AtomDetail) set(c *AtomChange) {
 	if c.State == AtomPending && a.State != AtomPending && a.State != AtomRunning {
-		a.Progress = nil // it begins again
+		a.Progress = nil // the atom starts again
 	}
 	if c.Version != "" {
 		a.Version = c.Version
@@ -169,7 +169,7 @@ func (a *AtomDetail) set(c *AtomChange) {
 	a.RetryAt = c.RetryAt
 	for _, attempt := range c.Attempts {
 		if a.record(attempt) {
-			a.Progress = nil // of the attempt before
+			a.Progress = nil // of the previous attempt
 		}
 	}
 	if c.Progress != nil {

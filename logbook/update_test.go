@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// moves reads a table of transitions: each line is a state, "→", and the
-// states that may follow. All other transitions must be refused.
+// moves reads a table of transitions: each line is a state, "→", and the states that can follow.
+// All other transitions must be refused.
 func moves(table string) (states []string, allowed map[[2]string]bool) {
 	allowed = map[[2]string]bool{}
 	for line := range strings.Lines(strings.TrimSpace(table)) {
@@ -169,7 +169,7 @@ func TestAtomAdvance(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change logbook.AtomChange
-		want   func(*logbook.AtomDetail) // from the old atom
+		want   func(*logbook.AtomDetail) // change from the old atom
 		err    error
 	}{
 		{"nothing said clears the time", logbook.AtomChange{}, func(a *logbook.AtomDetail) { a.RetryAt = time.Time{} }, nil},
@@ -208,7 +208,7 @@ func TestAtomAdvance(t *testing.T) {
 	}
 }
 
-// A person has an atom begin anew: what stands before is history.
+// An operator resets an atom: its earlier attempts become history.
 func TestReset(t *testing.T) {
 	atom := logbook.NewAtom("a", logbook.KindTask)
 	atom.State, atom.Intention, atom.Progress = logbook.AtomRevertFailure, logbook.IntendRevert, &logbook.Progress{Done: 3}
@@ -237,8 +237,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A flow that runs again has no cause; one that is undone further has the one
-// that it is given, and else the one that it had.
+// A flow that is rerun has no cause. A flow that is reverted further has the cause of the update,
+// or else its previous cause.
 func TestCauseOfAFlowThatGoesOn(t *testing.T) {
 	old, given := &logbook.Failure{Kind: "error", Message: "old"}, &logbook.Failure{Kind: "error", Message: "given"}
 	for _, row := range []struct {

@@ -151,7 +151,7 @@ func (c *Client) WhoAmI(ctx context.Context) (access.Identity, error) {
 	return who, nil
 }
 
-// authorized shows a token with every call.
+// authorized sends a token with every call.
 type authorized struct {
 	connect.HTTPClient
 	token string

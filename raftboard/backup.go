@@ -18,7 +18,7 @@ import (
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	op := operation{name: "make a backup", reads: true, stale: c.stale}
 	if !c.stale {
-		// Afterwards the client asks every node to have applied what this answer had.
+		// Afterwards, the client requires every node to have applied the index of this answer.
 		if _, err := c.BoardList(ctx, "", 1); err != nil {
 			return nil, cannot(op.name, err)
 		}
@@ -42,7 +42,7 @@ func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	}
 }
 
-// backupAt begins a backup at a node: it returns when the first part is there.
+// backupAt starts a backup at a node, and returns when the first part has arrived.
 func (c *Client) backupAt(ctx context.Context, p *peer) (*backupReader, *tryError) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.life, cancel)
@@ -89,7 +89,7 @@ func (r *backupReader) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the reading. Closing twice is harmless.
+// Close ends the read. Closing twice is harmless.
 func (r *backupReader) Close() error {
 	r.end() // so that closing does not wait for the rest
 	if r.stream != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxQueued bounds the requests of one batcher. Later callers wait until one of
-// them is settled, within their own contexts.
+// maxQueued limits the requests of one batcher. Further callers wait until one of them is settled,
+// within their own contexts.
 const maxQueued = 4096
 
-// batchRule is the rule of calls; each batcher has its own limit of calls in flight.
+// batchRule is the rule of calls. Each batcher has its own limit of calls in flight.
 var batchRule = wire.BatchRule{
 	Max:  wire.Load{Commands: wire.PackCommands, Bytes: wire.PackBytes},
 	Much: wire.Load{Commands: wire.PackCommands / 2, Bytes: wire.PackBytes / 2},
@@ -40,37 +40,37 @@ type batcher[Item proto.Message, Result any] struct {
 	send func(context.Context, *peer, []Item) ([]Result, *tryError)
 	// verdict is the error within a result, nil if there is none.
 	verdict func(Result) error
-	// each: a caller reads the result of each item. When its patience is over, it gets the
-	// results of the last answer. Otherwise one error applies to all of its items.
+	// each: a caller reads the result of each item. When its patience is over, it gets the results
+	// of the last answer. Otherwise one error applies to all of its items.
 	each   bool
-	queued chan struct{} // holds one for each request that is not settled
+	queued chan struct{} // a value for each unsettled request
 
 	mu       sync.Mutex
 	queue    []*request[Item, Result]
 	workers  int
 	inFlight int // calls
-	commands int // in them
+	commands int // number of commands in them
 }
 
-// request is what one caller sends: items that go in one call, in order.
+// request is the request of one caller: items that are sent in one call, in order.
 type request[Item, Result any] struct {
 	items []Item
 	load  wire.Load
 	done  chan struct{} // closed when settled
 
-	// Written before done is closed, read after.
+	// Written before done is closed, and read afterwards.
 	results []Result
 	err     error
 
-	// Guarded by batcher.mu until done is closed, and then fixed.
+	// Guarded by batcher.mu until done is closed, and then constant.
 	batch     *batch[Item, Result] // nil while it waits
-	alone     bool                 // goes alone: a call was refused, perhaps because of it
+	alone     bool                 // sent alone: a call was refused, perhaps because of this request
 	gone      bool                 // its caller has left
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
-	failures  []NodeFailure        // the tried nodes
-	lost      bool                 // an answer was lost, or left open whether an item has happened
-	answered  []Result             // the last answer, if it is exact; nil: none is
+	failures  []NodeFailure        // answers of the tried nodes
+	lost      bool                 // an answer was lost, or the result of an item is ambiguous
+	answered  []Result             // the last answer, if it is exact; nil: none
 }
 
 // batch is the requests of one call.
@@ -79,7 +79,7 @@ type batch[Item, Result any] struct {
 	load     wire.Load
 	ctx      context.Context
 	cancel   context.CancelFunc
-	over     chan struct{}  // closed when the call is back
+	over     chan struct{}  // closed when the call has returned
 	waking   sync.WaitGroup // callers whose requests the call has settled, until they run
 	ended    bool           // no longer counts as in flight; guarded by batcher.mu
 	left     int            // callers that have left; guarded by batcher.mu
@@ -94,8 +94,8 @@ func newBatcher[Item proto.Message, Result any](c *core, inFlight int,
 }
 
 // do sends items and waits for their results, one for each. repeated reports that they may have
-// been delivered more than once. Items that are too many for one call go in several, in order. An
-// error of the whole is then uncertain if one of these calls has been settled.
+// been delivered more than once. Items that are too many for one call are sent in several, in
+// order. An error of the whole is then ambiguous if one of these calls has been settled.
 func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []Item) (results []Result, repeated bool, err error) {
 	requests, err := b.pack(items)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []It
 	return results, repeated, nil
 }
 
-// afterSome makes the error of a later part the error of the whole.
+// afterSome turns the error of a later part into the error of the whole.
 func afterSome(err error, some bool) error {
 	if some && errors.Is(err, jobs.ErrUnavailable) {
 		return fmt.Errorf("%w: the first part of it has: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
@@ -120,7 +120,7 @@ func afterSome(err error, some bool) error {
 	return err
 }
 
-// pack divides items into requests within the bounds of a call.
+// pack divides items into requests within the limits of a call.
 func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], error) {
 	var requests []*request[Item, Result]
 	var last *request[Item, Result]
@@ -140,8 +140,8 @@ func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], er
 	return requests, nil
 }
 
-// settle sends one request until it is settled or its caller gives up.
-// Ambiguous: an earlier call may have delivered it.
+// settle sends one request until it is settled or its caller gives up. ambiguous reports that an
+// earlier call may have delivered it.
 func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *request[Item, Result]) (ambiguous bool, err error) {
 	patience := time.NewTimer(b.core.options.Patience)
 	defer patience.Stop()
@@ -149,7 +149,7 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 	select {
 	case b.queued <- struct{}{}:
 		defer func() { <-b.queued }()
-		why = ctx.Err() // select takes either when both are ready
+		why = ctx.Err() // select takes either one when both are ready
 	case <-patience.C:
 	case <-ctx.Done():
 	case <-b.core.life.Done():
@@ -174,8 +174,8 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 	return r.ambiguous, nil
 }
 
-// await returns nil when a request is settled, or the reason why its caller leaves first. When
-// the patience is over, a call that carries the request may still settle it.
+// await returns nil when a request is settled, or the reason why its caller leaves before that.
+// When the patience is over, a call that carries the request may still settle it.
 func (b *batcher[Item, Result]) await(ctx context.Context, r *request[Item, Result], patience <-chan time.Time) error {
 	for {
 		select {
@@ -270,7 +270,7 @@ func (b *batcher[Item, Result]) work() {
 		results, failed := b.send(t.ctx, node, t.items())
 		if failed = b.arrive(tries, node, t, results, failed); failed == nil {
 			tries.settled()
-			// Callers that call again at once go with the next call: by the time the last of them
+			// Callers that call again at once join the next call: by the time the last of them
 			// runs, most others have called.
 			t.waking.Wait()
 		}
@@ -311,8 +311,8 @@ func (b *batcher[Item, Result]) endLocked(t *batch[Item, Result]) {
 	}
 }
 
-// nextLocked is the next batch: the number of waiting requests in it, their load, and whether it
-// is sent now. If not, a worker whose call returns sends it.
+// nextLocked returns the next batch: the number of waiting requests in it, their load, and whether
+// it is sent now. If not, a worker whose call returns sends it.
 func (b *batcher[Item, Result]) nextLocked() (count int, load wire.Load, now bool) {
 	full := false
 	for _, r := range b.queue {
@@ -333,7 +333,7 @@ func (t *batch[Item, Result]) items() []Item {
 	return items
 }
 
-// arrive settles the requests of a call that has returned, and puts the unsettled ones back in
+// arrive settles the requests of a call that has returned, and puts the unsettled ones back at the
 // front. It returns the failure of the node, if any.
 func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, Result], results []Result, failed *tryError) *tryError {
 	b.mu.Lock()
@@ -347,7 +347,7 @@ func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, 
 	}
 	if failed != nil {
 		tries.failed(t.ctx, node, failed)
-		b.endLocked(t) // its worker may pause now, and others must not wait for that
+		b.endLocked(t) // its worker may pause now, and others must not wait for it
 	}
 	t.cancel()
 	var back []*request[Item, Result]
@@ -367,8 +367,8 @@ func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, 
 	return failed
 }
 
-// refusedLocked handles a call that failed as a whole, and returns the requests that must go
-// again. A final refusal may concern only one of them, so each then goes alone.
+// refusedLocked handles a call that failed as a whole, and returns the requests that must be sent
+// again. A final refusal may concern only one of them, so each is then sent alone.
 func (b *batcher[Item, Result]) refusedLocked(t *batch[Item, Result], failed *tryError) []*request[Item, Result] {
 	for _, r := range t.requests {
 		r.ambiguous = r.ambiguous || failed.ambiguous
@@ -384,8 +384,8 @@ func (b *batcher[Item, Result]) refusedLocked(t *batch[Item, Result], failed *tr
 	return t.requests
 }
 
-// answeredLocked hands out results. A request with an item that is not settled
-// goes again as a whole, which is harmless.
+// answeredLocked delivers results. A request with an unsettled item is sent again as a whole, which
+// is harmless.
 func (b *batcher[Item, Result]) answeredLocked(t *batch[Item, Result], results []Result) (again []*request[Item, Result], failed *tryError) {
 	for _, r := range t.requests {
 		own := results[:len(r.items)]
@@ -404,8 +404,8 @@ func (b *batcher[Item, Result]) answeredLocked(t *batch[Item, Result], results [
 	return again, failed
 }
 
-// unsettledOf finds the error that keeps a request from being settled. If only a part of it was
-// refused, the rest has happened.
+// unsettledOf returns the error that keeps a request from being settled. If only a part of it was
+// refused, the rest has taken effect.
 func (b *batcher[Item, Result]) unsettledOf(results []Result) *tryError {
 	var fault *tryError
 	happened := false

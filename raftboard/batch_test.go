@@ -34,7 +34,7 @@ func TestWaitingWritesTravelTogetherAndInOrder(t *testing.T) {
 			ended <- errors.Join(append(verdicts, err)...)
 		}
 		go update(1)
-		<-s.entered // the first call is on its way, alone
+		<-s.entered // the first call is in flight, alone
 		for number := uint64(2); number <= callers; number++ {
 			go update(number)
 			settled(t, "the update to wait", func() bool { return raftboard.Waiting(client) == int(number)-1 })
@@ -56,8 +56,8 @@ func TestWaitingWritesTravelTogetherAndInOrder(t *testing.T) {
 	})
 }
 
-// TestLittleWaitsForACallThatCarriesMore has a call of six postings on its way:
-// five wait for it, and many go beside it.
+// TestLittleWaitsForACallThatCarriesMore has a call of six postings in flight: five postings wait
+// for it, and a larger number is sent beside it.
 func TestLittleWaitsForACallThatCarriesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holding()
@@ -75,7 +75,7 @@ func TestLittleWaitsForACallThatCarriesMore(t *testing.T) {
 		go post(5)
 		settled(t, "five to wait", func() bool { return raftboard.WaitingPosts(client) == 1 })
 		go post(wire.PackCommands / 2)
-		<-s.entered // with the five, beside the first
+		<-s.entered // together with the five, beside the first
 		go post(1)
 		settled(t, "the last one to wait", func() bool { return raftboard.WaitingPosts(client) == 1 })
 		close(s.hold)
@@ -90,7 +90,7 @@ func TestLittleWaitsForACallThatCarriesMore(t *testing.T) {
 	})
 }
 
-// TestFewGoBesideFew: a call beside a single other one does not wait for it.
+// TestFewGoBesideFew: a call does not wait for a single other call.
 func TestFewGoBesideFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holding()
@@ -125,8 +125,7 @@ func TestOrderSurvivesFailures(t *testing.T) {
 		if err != nil || errors.Join(verdicts...) != nil || len(verdicts) != len(updates) {
 			t.Fatalf("%d verdicts, %v", len(verdicts), err)
 		}
-		// With the repeats of the lost answer taken out, each follows its
-		// predecessor.
+		// Without the repeats of the lost answer, each call follows its predecessor.
 		seen := s.ordered()
 		first := make(map[string]bool)
 		seen = slices.DeleteFunc(seen, func(name string) bool {
@@ -225,7 +224,7 @@ func TestCallerThatLeavesACallInFlightKnowsNothing(t *testing.T) {
 		go update(t.Context(), 3)
 		settled(t, "two to wait", func() bool { return raftboard.Waiting(client) == 2 })
 		s.hold <- struct{}{}
-		<-s.entered // the two are on their way, in one call
+		<-s.entered // both are in flight in one call
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -244,7 +243,7 @@ func TestOneBadCommandSpoilsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holding()
 		s.poll = func(_ string, commands int) any {
-			if commands > 1 { // a node that refuses the whole for one of them
+			if commands > 1 { // a node refuses the whole call because of one command
 				return jobs.ErrInvalid
 			}
 			return nil
@@ -293,7 +292,7 @@ func TestTooLargeIsRefusedHere(t *testing.T) {
 		if err := client.SaveBook(t.Context(), book); !errors.Is(err, jobs.ErrLimit) {
 			t.Errorf("a book of more than a command: %v", err)
 		}
-		// One among many has a verdict of its own here too.
+		// Each posting of a batch has its own result here too.
 		posted, err = client.Post(t.Context(), jobs.Posting{Name: "good"}, jobs.Posting{Name: "large", Store: store})
 		if err != nil || posted[0].Err != nil || !errors.Is(posted[1].Err, jobs.ErrLimit) {
 			t.Errorf("got %+v, %v", posted, err)

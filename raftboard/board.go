@@ -54,7 +54,7 @@ func submit(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name strin
 	return execute(ctx, b, name, c)
 }
 
-// execute sends one command that has been checked, and returns its result.
+// execute sends one checked command, and returns its result.
 func execute(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
 	results, _, err := b.do(ctx, operation{name: name}, []*v1.Command{c})
 	if err != nil {
@@ -88,9 +88,9 @@ func (c *Client) remove(ctx context.Context, name string, message *v1.Command, g
 // ctx.
 func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
 	posted := make([]jobs.Posted, len(postings))
-	own := make([]bool, len(postings)) // its id is ours
+	own := make([]bool, len(postings)) // its id was made here
 	var messages []*v1.Posting
-	var places []int // of the messages, in posted
+	var places []int // indexes of the messages in posted
 	for i, posting := range postings {
 		if own[i] = posting.ID.IsZero(); own[i] {
 			posting.ID = jobs.NewJobID()
@@ -155,8 +155,8 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	return unreadable(err)
 }
 
-// restore adds the parts that a brief answer leaves out, in its own memory: the caller may reuse
-// the posting's.
+// restore adds the parts that a brief answer omits, in its own memory, because the caller may reuse
+// the posting's memory.
 func restore(job *jobs.Job, posting *jobs.Posting) {
 	job.Details = bytes.Clone(posting.Details)
 	if len(posting.Store) > 0 {
@@ -167,8 +167,7 @@ func restore(job *jobs.Job, posting *jobs.Posting) {
 	}
 }
 
-// unreadable marks an answer that this program does not understand. The call has
-// happened.
+// unreadable marks an answer that this program does not understand. The call has taken effect.
 func unreadable(err error) error {
 	if err == nil {
 		return nil
@@ -239,7 +238,7 @@ func (c *Client) RetryNow(ctx context.Context, request jobs.JobCommand) error {
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {
-		change.ID = uuid.New() // for the repeats of this very call
+		change.ID = uuid.New() // identifies the repeats of this call
 	}
 	message := &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}}
 	return c.send(ctx, "change job "+change.Job.String(), message)
@@ -318,9 +317,9 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 	}
 }
 
-// claimNext asks until it has an answer. Each try waits for the remaining time. After a lost
-// answer, the next try returns that answer's claims, by the nonce, so the result is not
-// ambiguous.
+// claimNext repeats the call until it gets an answer. Each attempt waits for the remaining time.
+// After a lost answer, the next attempt returns that answer's claims, by the nonce, so the result
+// is not ambiguous.
 func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until time.Time) (*v1.ClaimNextResponse, error) {
 	message := &v1.ClaimNextRequest{Claim: command.ClaimRequestToProto(&request)}
 	op := operation{name: "claim jobs", over: conductordv1connect.BoardServiceClaimNextProcedure}
@@ -378,7 +377,7 @@ func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job
 	return page, err
 }
 
-// pageLimit is the limit of a listing as the contracts define it.
+// pageLimit is the limit of a listing, as defined by the interfaces.
 func pageLimit(limit int) uint32 {
 	if limit <= 0 || limit > logbook.MaxPage {
 		return logbook.MaxPage
@@ -402,5 +401,5 @@ func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	}
 }
 
-// A poll may not be longer than a node allows.
+// A poll must not be longer than a node allows.
 const _ = uint64(wire.MaxPoll - pollTime)

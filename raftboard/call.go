@@ -21,38 +21,37 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Times of one try. A try that takes longer counts as one whose answer is
-// lost, and is repeated at another node.
+// Times of one attempt. An attempt that takes longer counts as one with a lost answer, and is
+// repeated at another node.
 const (
 	// tryTime is well below the TTL of a default session: a write to a node that has stopped is
 	// settled at another one before the write's claim can expire.
 	tryTime       = 3 * time.Second
-	keepAliveTime = time.Second      // a session of the default length has three tries
-	pollTime      = 30 * time.Second // of one long poll of many
+	keepAliveTime = time.Second      // a session of the default TTL has time for three attempts
+	pollTime      = 30 * time.Second // of one long poll of several
 	pollGrace     = 5 * time.Second  // for the answer to a long poll
 )
 
 // A write that hangs once must not cost a session.
 const _ = uint64(jobs.DefaultTTL - tryTime - keepAliveTime)
 
-// operation is the part of a call that retries and batches need.
+// operation describes a call for retries and batches.
 type operation struct {
-	name  string        // as it stands in "cannot …"
-	reads bool          // it changes nothing, so that it is never uncertain
+	name  string        // the text after "cannot …"
+	reads bool          // the call changes nothing, so its result is never ambiguous
 	stale bool          // any node may answer
-	first bool          // of a client: its failures may have a cause that another try cannot change
-	over  string        // the procedure, if it may go on a stream
-	try   time.Duration // the time of one try; zero: tryTime
-	// each is called before every try and returns its time, so that a long poll asks for no more
-	// than the remaining time. Nil: all tries are the same.
+	first bool          // a client's first call: its failures can have a cause that another attempt cannot change
+	over  string        // the procedure, if streams can carry it
+	try   time.Duration // the time of one attempt; zero: tryTime
+	// each is called before every attempt and returns its time, so that a long poll requests no
+	// more than the remaining time. Nil: all attempts are the same.
 	each func() time.Duration
 }
 
 // unary is a call of the generated clients.
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
-// call makes a call and repeats it until it is settled. Its error is ready
-// for the caller.
+// call makes a call and repeats it until it is settled. Its error is complete for the caller.
 func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req, at func(*peer) unary[Req, Res]) (*Res, error) {
 	bounded, cancel := c.bounded(ctx, forever)
 	defer cancel(nil)
@@ -73,14 +72,14 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 			return nil, cannot(op.name, failed.settled(op.reads))
 		}
 		if op.reads && cutOff(bounded, failed) {
-			continue // and find the context at its end
+			continue // the next attempt finds that the context has ended
 		}
 		if op.first {
 			c.noteMismatch(bounded, p, failed)
 		}
 		tries.failed(bounded, p, failed)
-		// The patience ends between tries: cutting off a try would make a result ambiguous that
-		// the answer would have settled.
+		// The patience ends between attempts: interrupting an attempt would make a result ambiguous
+		// that its answer could have settled.
 		if time.Since(tries.since) > c.options.Patience || op.first && tries.mismatched() {
 			cancel(errPatience)
 		}
@@ -107,7 +106,7 @@ type cannotError struct {
 func (e *cannotError) Error() string { return e.text }
 func (e *cannotError) Unwrap() error { return e.cause }
 
-// decoded converts an answer. The result of a write that has no readable answer is unknown.
+// decoded converts an answer. The result of a write without a readable answer is ambiguous.
 func decoded[T, M any](op operation, message M, convert func(M) (T, error)) (T, error) {
 	got, err := convert(message)
 	if err == nil {
@@ -173,11 +172,11 @@ func endless(op operation) error {
 	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
 }
 
-// deadlineSlack is how much earlier than this end the other end can see the caller's deadline
-// pass: it counts in whole milliseconds, by its own clock.
+// deadlineSlack is the maximum time by which the other end sees the caller's deadline too early,
+// because it counts in whole milliseconds, by its own clock.
 const deadlineSlack = 20 * time.Millisecond
 
-// cutOff reports whether a try ended because the caller's time was up while the node was
+// cutOff reports whether an attempt ended because the caller's time was over while the node was
 // working. The node is not at fault.
 func cutOff(ctx context.Context, failed *tryError) bool {
 	if ctx.Err() != nil {
@@ -196,8 +195,8 @@ var (
 // forever is the limit of calls that do not end by themselves.
 const forever = time.Duration(math.MaxInt64)
 
-// bounded is the context of all tries of a call. It ends with the caller's, with
-// the client, and after the limit.
+// bounded is the context of all attempts of a call. It ends with the caller's, with the client, and
+// after the limit.
 func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelCauseFunc) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(c.life, func() { cancel(errClosed) })
@@ -215,16 +214,15 @@ func (c *core) bounded(ctx context.Context, limit time.Duration) (context.Contex
 	}
 }
 
-// tryError is the outcome of a try that has failed.
+// tryError is the outcome of a failed attempt.
 type tryError struct {
 	err       error
-	final     bool // the call is settled by it
-	ambiguous bool // it may have happened
+	final     bool // it settles the call
+	ambiguous bool // the call may have taken effect
 	unreached bool // there was no connection to the node
 }
 
-// settled is the error of a settled call. A call that only reads has not happened, whatever its
-// result.
+// settled is the error of a settled call. A call that only reads has no effect, for any result.
 func (e *tryError) settled(reads bool) error {
 	if !reads && e.ambiguous && !errors.Is(e.err, jobs.ErrUncertain) {
 		return fmt.Errorf("%w: %w", jobs.ErrUncertain, e.err)
@@ -232,7 +230,7 @@ func (e *tryError) settled(reads bool) error {
 	return e.err
 }
 
-// exchange is one try of a call at one node.
+// exchange is one attempt of a call at one node.
 func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation, message *Req, do unary[Req, Res]) (*Res, *tryError) {
 	limit := op.try
 	if limit == 0 {
@@ -267,8 +265,8 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	return nil, c.classify(p, &reach, err)
 }
 
-// tryStream is one try on the stream to a node. Sent is false if the call did not go on the
-// stream; then nothing has happened.
+// tryStream is one attempt on the stream to a node. sent is false if the call was not sent on the
+// stream; then it had no effect.
 func (c *core) tryStream(ctx context.Context, p *peer, op operation, message, answer any) (failed *tryError, sent bool) {
 	call := stream.Call{Procedure: op.over, Message: message.(proto.Message)}
 	if op.stale {
@@ -305,7 +303,7 @@ func (c *core) heard(p *peer, header http.Header) {
 	}
 }
 
-// classify derives the meaning of a try's error for the call.
+// classify derives the result of the call from an attempt's error.
 func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	crossed, _ := errors.AsType[*connect.Error](err)
 	if crossed != nil {
@@ -314,8 +312,8 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	plain := wire.ErrorFromConnect(err)
 	switch {
 	case !connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeInternal && errors.Is(err, proto.Error):
-		// The message was not sent: it cannot be encoded, because it holds text that is
-		// not UTF-8. An answer that cannot be decoded has another code.
+		// The message was not sent: it cannot be encoded, because it contains text that is not
+		// UTF-8. An answer that cannot be decoded has another code.
 		return &tryError{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err), final: true}
 	case reach.none():
 		if crossed != nil {
@@ -327,18 +325,16 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	case errors.Is(plain, jobs.ErrUncertain), errors.Is(plain, context.Canceled), errors.Is(plain, context.DeadlineExceeded):
 		return &tryError{err: plain, ambiguous: true}
 	}
-	// An error of an unknown kind leaves open whether the call happened, and would most likely
+	// An error of an unknown kind leaves the effect of the call unknown, and would most likely
 	// recur.
 	unknown := connect.CodeOf(wire.ErrorToConnect(plain)) == connect.CodeInternal
 	return &tryError{err: plain, final: true, ambiguous: unknown}
 }
 
-// reach records the progress of a try: without a connection, the node cannot
-// have heard of it.
+// reach records the progress of an attempt: without a connection, the node cannot have received it.
 type reach struct{ asked, connected atomic.Bool }
 
-// trace makes a context that records when a connection is asked for, and when
-// there is one.
+// trace makes a context that records when a connection is requested, and when there is one.
 func (r *reach) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { r.asked.Store(true) },
@@ -346,6 +342,6 @@ func (r *reach) trace(ctx context.Context) context.Context {
 	})
 }
 
-// none reports that the try never had a connection. It is false for an HTTP client that does
+// none reports that the attempt never had a connection. It is false for an HTTP client that does
 // not trace.
 func (r *reach) none() bool { return r.asked.Load() && !r.connected.Load() }

@@ -21,7 +21,7 @@ type Status struct {
 	Node          string
 	State         string // leader, follower, candidate, …
 	Leader        string // the leader's name; empty: unknown
-	LeaderAddress string // of its API
+	LeaderAddress string // of the leader's API
 	Term          uint64
 	CommitIndex   uint64
 	AppliedIndex  uint64
@@ -35,7 +35,8 @@ type Status struct {
 	LogStore                       string        // format of raft's log: bolt or wal
 	LogBytes, LogFreeBytes         uint64        // size of the log's files, and their free part
 	SnapshotIndex, SnapshotBytes   uint64        // last entry of its latest snapshot, and its size; 0: none
-	// ClockOffset is how far the node's wall clock is ahead of the cluster's time; nil: unknown.
+	// ClockOffset is the difference between the node's wall clock and the cluster's time, positive
+	// if the clock is ahead; nil: unknown.
 	ClockOffset *time.Duration
 
 	// MembersDiffer describes the error in the list of members in the node's file; empty: none.
@@ -73,14 +74,14 @@ type NodeStatus struct {
 	Err      error
 }
 
-// statusTime bounds the call to one node, which is made once.
+// statusTime limits the call to one node, which is not repeated.
 const statusTime = 2 * time.Second
 
-// transferTime bounds a try to transfer the leadership, or to change a member: longer than
-// a node waits for it.
+// transferTime limits an attempt to transfer the leadership, or to change a member: longer than a
+// node waits for it.
 const transferTime = 10 * time.Second
 
-// Status asks one node, once, for its view. The endpoint need not be one of the client's
+// Status reads the view of one node, with one call. The endpoint need not be one of the client's
 // endpoints.
 func (c *Client) Status(ctx context.Context, endpoint string) (Status, error) {
 	base, err := c.options.baseURL(endpoint)
@@ -130,8 +131,8 @@ func (c *Client) Upgrade(ctx context.Context) (version int, err error) {
 	return int(answer.GetVersion()), err
 }
 
-// Cluster asks every known node in parallel: the client's own endpoints in their given order,
-// then the nodes that it has learned. A node that has answered under one address is not listed
+// Cluster asks every known node in parallel. The result has the client's own endpoints in their
+// given order, then the learned nodes. A node that has answered under one address is not listed
 // under another.
 func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 	nodes := c.peers.known()

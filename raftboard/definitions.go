@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxKnownDefinitions bounds the memory for ids. A client that runs more flows than
-// that sends some definitions again.
+// maxKnownDefinitions limits the memory for ids. A client with more flows than that sends some
+// definitions again.
 const maxKnownDefinitions = 4_096
 
 // knownDefinitions are the definitions that the cluster had when this client sent them last.
@@ -55,7 +55,7 @@ func definitionID(d *v1.Definition) command.DefinitionID {
 	return command.DefinitionIDOf(command.DefinitionFromProto(d))
 }
 
-// updateOf is the update that a command brings; nil if there is none.
+// updateOf is the update in a command; nil if there is none.
 func updateOf(c *v1.Command) *v1.Update {
 	switch kind := c.GetKind().(type) {
 	case *v1.Command_UpdateFlow:
@@ -75,7 +75,7 @@ func updateOf(c *v1.Command) *v1.Update {
 // with it, because they may have been refused for the lack of the first. Commands that have
 // happened are not sent again.
 func (c *core) write(ctx context.Context, op operation, commands []*v1.Command) ([]*v1.Result, error) {
-	if c.options.ValueKeys != nil { // encrypted definitions are never the same
+	if c.options.ValueKeys != nil { // encrypted definitions always differ
 		results, _, err := c.ordered.do(ctx, op, commands)
 		return results, err
 	}
@@ -85,7 +85,7 @@ func (c *core) write(ctx context.Context, op operation, commands []*v1.Command) 
 		return nil, err
 	}
 	var again []*v1.Command
-	var places []int // of them, in results
+	var places []int // their indexes in results
 	for i, result := range results {
 		update := updateOf(commands[i])
 		if lacks := len(update.GetDefinitionId()) > 0 && isUnknownDefinition(result); lacks {

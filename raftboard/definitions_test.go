@@ -13,13 +13,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestDefinitionsAreSentOnce: a client sends what a flow was built as once, and then its id;
-// when the cluster does not have it any more, it sends it again, and no other command.
+// TestDefinitionsAreSentOnce: a client sends a flow's definition once, and then its id. If the
+// cluster no longer has the definition, the client repeats only that command, with the definition.
 func TestDefinitionsAreSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		built := &logbook.Definition{Hash: "h", Packed: []byte("steps")}
 		var came []string
-		has, next := false, uint64(1) // of the flow, whose updates come in order
+		has, next := false, uint64(1) // of the flow, whose updates arrive in order
 		s := &script{refuses: func(c *v1.Command) error {
 			update := c.GetUpdateFlow()
 			if update == nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// ofPrograms are the texts of calls that programs write, or that nodes make from them.
+// ofPrograms are the fields of calls with texts of programs, or with texts that nodes derive from
+// them.
 var ofPrograms = []protoreflect.FullName{
 	"conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Ending.reason",
 	"conductord.v1.Event.reason", "conductord.v1.ExplainResponse.text", "conductord.v1.Failure.message", "conductord.v1.Failure.stack",
@@ -23,8 +24,8 @@ var ofPrograms = []protoreflect.FullName{
 	"conductord.v1.StepOutcome.stderr", "conductord.v1.Value.json",
 }
 
-// TestEveryMessageIsEncrypted fills the messages of every call: with keys, each text of a program is
-// encrypted, and nothing else. The same keys read it.
+// TestEveryMessageIsEncrypted fills the messages of every call. With keys, each text of a program
+// is encrypted, and nothing else. The same keys decrypt it.
 func TestEveryMessageIsEncrypted(t *testing.T) {
 	t.Parallel()
 	keys, err := valuekeys.Add(t.TempDir()+"/keys", "k")
@@ -59,7 +60,8 @@ func TestEveryMessageIsEncrypted(t *testing.T) {
 	}
 }
 
-// withoutMetadata clears the metadata of entities, which are of conductors and are not encrypted.
+// withoutMetadata clears the metadata of entities, which come from conductors and are not
+// encrypted.
 func withoutMetadata(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {

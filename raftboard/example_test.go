@@ -27,7 +27,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// startOne runs a cluster of one node for an example, and gives its endpoint.
+// startOne runs a cluster of one node for an example, and returns its endpoint.
 func startOne() (endpoint string, stop func()) {
 	cluster, err := nodetest.Open(1)
 	if err != nil {
@@ -49,7 +49,7 @@ func dial(ctx context.Context) (client *raftboard.Client, done func()) {
 	}
 }
 
-// must ends an example that cannot go on. A program looks at the kind of error.
+// must ends an example after an error. A real program checks the kind of the error.
 func must(err error) {
 	if err != nil {
 		log.Fatal(err)
@@ -61,7 +61,7 @@ func value[T any](v T, err error) T {
 	return v
 }
 
-// The endpoints are some nodes of one cluster; more are learned from them.
+// The endpoints are some nodes of one cluster. The client learns the other nodes from them.
 func ExampleDial() {
 	endpoint, stop := startOne()
 	defer stop()
@@ -85,8 +85,8 @@ func ExampleDial() {
 	// true
 }
 
-// A machine is prepared for a cluster, tells its new addresses, and is given up. The
-// command "conductord cluster join" makes its data directory as well.
+// A machine is admitted to a cluster, gets new addresses, and is removed. The command "conductord
+// cluster join" also creates its data directory.
 func ExampleClient_AddMember() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -112,8 +112,8 @@ func ExampleClient_AddMember() {
 	// left: n1 true
 }
 
-// A program of the team "orders" gets a token with which it may post, to boards whose names
-// begin with "orders/", and nothing else. In this example nobody is asked who he is.
+// A program of the team "orders" gets a token. With it, the program can post to boards whose names
+// begin with "orders/", and nothing else. This example's node does not authenticate its callers.
 func ExampleClient_AddAccessToken() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -138,8 +138,8 @@ func ExampleClient_AddAccessToken() {
 	// <nil> <nil>
 }
 
-// The team "orders" may have so many unfinished jobs on its boards together. A posting over a
-// quota is refused and has not happened.
+// A quota limits the unfinished jobs of the team "orders" on its boards. A posting over a quota is
+// refused and has no effect.
 func ExampleClient_SaveQuota() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -162,8 +162,8 @@ func ExampleClient_SaveQuota() {
 	// <nil>
 }
 
-// A backup is a tar archive. The one that reads it keeps it only if it is whole: the
-// package raftboard/node/backup checks that.
+// A backup is a tar archive. Its reader must keep only a complete file: package
+// raftboard/node/backup checks this.
 func ExampleClient_Backup() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -178,15 +178,15 @@ func ExampleClient_Backup() {
 	// Output: test 1 <nil>
 }
 
-// Say how long to try, to hear soon that no node answers.
+// With a short Patience, Open soon reports that no node answers.
 func ExampleOpen() {
 	ctx := context.Background()
 	_, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"127.0.0.1:1"}, Patience: 100 * time.Millisecond})
-	fmt.Println(errors.Is(err, jobs.ErrUnavailable)) // nothing has happened
+	fmt.Println(errors.Is(err, jobs.ErrUnavailable)) // the call had no effect
 	// Output: true
 }
 
-// With a file of keys, the cluster and its backups hold no value in plain text. A client without the
+// With a key file, the cluster and its backups contain no value in plain text. A client without the
 // key gets values as they are stored.
 func ExampleClient_PlainLimits() {
 	ctx := context.Background()
@@ -202,7 +202,7 @@ func ExampleClient_PlainLimits() {
 	job := value(jobs.PostOne(ctx, client, jobs.Posting{Kind: "pay", Name: "pay", Details: json.RawMessage(`"card 4711"`)}))
 	fmt.Println(string(value(client.Job(ctx, job.ID)).Details))
 	fmt.Println(valuekeys.KeyID(value(plain.Job(ctx, job.ID)).Details))
-	// Encrypted values are longer, so less of them fits.
+	// Encrypted values are longer, so the limits for plain values are lower.
 	fmt.Println(client.PlainLimits(logbook.MaxLimits).Value, "of", logbook.MaxLimits.Value)
 	// Output:
 	// "card 4711"
@@ -210,8 +210,8 @@ func ExampleClient_PlainLimits() {
 	// 196541 of 262144
 }
 
-// A job is posted together with the book that says what to do. The id is made first, so
-// a posting that is repeated after an error is the same job.
+// A job is posted together with its book. The program chooses the id first, so a posting that is
+// repeated after an error is the same job.
 func ExampleClient_Post() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -232,7 +232,7 @@ func ExampleClient_Post() {
 			log.Fatal(err) // errors.Is(err, jobs.ErrUncertain): post it again
 		}
 		if posted[0].Err != nil {
-			log.Fatal(posted[0].Err) // this posting was refused, and why
+			log.Fatal(posted[0].Err) // this posting was refused; Err is the reason
 		}
 		fmt.Println(posted[0].Job.Name, posted[0].Job.State, posted[0].Existed)
 	}
@@ -244,8 +244,8 @@ func ExampleClient_Post() {
 	// trip of Ann 1
 }
 
-// Boards whose names begin with "mail/" are in a cluster of their own. The program follows the
-// file of the topology, and calls the cluster of each board.
+// Boards whose names begin with "mail/" are in a separate cluster. The program reads the topology
+// file, and calls the cluster of each board.
 func ExampleOpenRouted() {
 	ctx := context.Background()
 	main, stopMain := startOne()
@@ -268,11 +268,11 @@ servers = [%q]
 	defer clusters.Close()
 	posted := value(clusters.Post(ctx, jobs.Posting{Board: "mail/eu", Name: "n", Kind: "k"}, jobs.Posting{Board: "orders", Name: "n", Kind: "k"}))
 	for _, one := range posted {
-		must(one.Err) // each has a verdict of its own
+		must(one.Err) // each posting has its own result
 	}
 	client := value(clusters.For(ctx, "mail/eu"))
 	fmt.Println("in the cluster of its board:", len(value(client.Jobs(ctx, jobs.Query{})).Items))
-	client = value(clusters.Find(ctx, posted[1].Job.ID)) // a job's id does not say where it is
+	client = value(clusters.Find(ctx, posted[1].Job.ID)) // a job's id does not tell its cluster
 	fmt.Println("found:", value(client.Job(ctx, posted[1].Job.ID)).Board)
 	// Output:
 	// in the cluster of its board: 1
@@ -367,7 +367,7 @@ func ExampleClient_ClaimNext() {
 	for _, name := range []string{"shed", "fence", "gate"} {
 		value(jobs.PostOne(ctx, client, jobs.Posting{Name: name, Kind: "paint"}))
 	}
-	must(client.KeepAlive(ctx, session.ID)) // a program sends one every fifth of the TTL
+	must(client.KeepAlive(ctx, session.ID)) // a real program sends one every fifth of the TTL
 	claimed := value(client.ClaimNext(ctx, jobs.ClaimRequest{
 		Session: session.ID, Nonce: jobs.NewNonce(), Kinds: []string{"paint"}, Max: 2, Wait: 10 * time.Second,
 	}))
@@ -429,7 +429,7 @@ func ExampleClient_Bulk() {
 	// b <nil>
 }
 
-// A conductor that is drained gets no more jobs, and hands over what it holds.
+// A drained conductor gets no more jobs, and hands over its jobs.
 func ExampleClient_DrainConductor() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -446,7 +446,7 @@ func ExampleClient_DrainConductor() {
 	// 0
 }
 
-// Boards are made by their first jobs, or before.
+// A board is created by its first job, or explicitly.
 func ExampleClient_CreateBoard() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -470,7 +470,7 @@ func ExampleClient_CreateBoard() {
 	// true
 }
 
-// What steps write can be read while they run, if the conductor of a node runs them.
+// The output of steps can be read while they run, if the conductor of a node runs them.
 func ExampleClient_ReadLogs() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -484,7 +484,8 @@ func ExampleClient_ReadLogs() {
 	// Output: false kept as it is without keys
 }
 
-// A step worker in Go is conductor.RunWorker; these are its calls.
+// RunWorker in package conductor is a complete step worker in Go. This example makes its calls one
+// by one.
 func ExampleClient_PullSteps() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -501,19 +502,19 @@ func ExampleClient_PullSteps() {
 	// w
 }
 
-// On a board whose jobs age, nothing waits for ever: here an hour counts as much
-// as one step of priority.
+// On a board with ageing, no job waits forever: here one hour counts as much as one step of
+// priority.
 func ExampleClient_AgeBoard() {
 	ctx := context.Background()
 	client, done := dial(ctx)
 	defer done()
 	must(client.AgeBoard(ctx, jobs.DefaultBoard, time.Hour))
 	fmt.Println(value(client.BoardStatus(ctx, jobs.DefaultBoard)).Ageing.Step)
-	must(client.AgeBoard(ctx, jobs.DefaultBoard, 0)) // no longer
+	must(client.AgeBoard(ctx, jobs.DefaultBoard, 0)) // turns ageing off
 	// Output: 1h0m0s
 }
 
-// A schedule posts jobs by the clock.
+// A schedule posts jobs at given times.
 func ExampleClient_SaveSchedule() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -560,9 +561,9 @@ func ExampleClient_SaveBook() {
 	fmt.Println(client.Cancel(ctx, jobs.JobCommand{Job: unknown, By: "ann"}))
 	prefix := value(jobs.ParseIDPrefix(jobs.IDOfBook, book.ID.String()[:20]))
 	fmt.Println(value(client.FindIDs(ctx, prefix)).IDs[0] == book.ID.UUID)
-	stale, err := client.Stale().Book(ctx, book.ID) // as the node that is asked knows it, however old
+	stale, err := client.Stale().Book(ctx, book.ID) // the answering node's state, of any age
 	fmt.Println(stale.Name, err)
-	_, known := client.StaleAge() // since when that node has not heard the leader
+	_, known := client.StaleAge() // how long that node has not heard from the leader
 	fmt.Println(known)
 	must(client.DestroyBook(ctx, book.ID))
 	// Output:

@@ -10,35 +10,35 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// NewTransport is that of a client, over connections that dial makes.
+// NewTransport is the transport of a client, with the connections of dial.
 func NewTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	transport := newTransport(nil, nil)
 	transport.DialContext = dial
 	return transport
 }
 
-// Waiting is how many calls of updates and endings wait to be sent.
+// Waiting is the number of updates and endings that wait to be sent.
 func Waiting(c *Client) int {
 	c.ordered.mu.Lock()
 	defer c.ordered.mu.Unlock()
 	return len(c.ordered.queue)
 }
 
-// WaitingPosts is how many calls of Post wait to be sent.
+// WaitingPosts is the number of Post calls that wait to be sent.
 func WaitingPosts(c *Client) int {
 	c.posts.mu.Lock()
 	defer c.posts.mu.Unlock()
 	return len(c.posts.queue)
 }
 
-// WantStreams has a client want a stream to every node that it knows.
+// WantStreams makes a client request a stream to every known node.
 func WantStreams(c *Client) {
 	for _, p := range c.peers.known() {
 		p.stream.Want()
 	}
 }
 
-// Streams is how many of them stand.
+// Streams is the number of open streams.
 func Streams(c *Client) int {
 	n := 0
 	for _, p := range c.peers.known() {
@@ -49,7 +49,7 @@ func Streams(c *Client) int {
 	return n
 }
 
-// Encrypt encrypts a message of a call, as a client with keys does, and Decrypt decrypts it.
+// Encrypt encrypts a message of a call like a client with keys, and Decrypt decrypts it.
 func Encrypt(keys *valuekeys.Keys, message proto.Message) {
 	(&core{options: Options{ValueKeys: keys}}).encrypt(message)
 }

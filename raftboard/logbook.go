@@ -12,8 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxRereads is how often a flow that changes while it is read in parts is read
-// again.
+// maxRereads limits how often a flow is read again that changes while it is read in parts.
 const maxRereads = 8
 
 // SaveBook implements logbook.Connection.
@@ -28,8 +27,8 @@ func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
 	return err
 }
 
-// Book implements logbook.Connection, with as many calls as its flows need. A book's flows are
-// only appended to.
+// Book implements logbook.Connection, with as many calls as its flows need. Flows are only appended
+// to a book.
 func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
 	op := operation{name: "read book " + id.String(), reads: true, stale: c.stale}
 	var whole logbook.Book
@@ -112,7 +111,7 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	verdicts := make([]error, len(updates))
 	var commands []*v1.Command
-	var places []int // of the commands, in verdicts
+	var places []int // indexes of the commands in verdicts
 	for i := range updates {
 		if verdicts[i] = c.plainLimits().CheckUpdate(&updates[i]); verdicts[i] != nil {
 			continue

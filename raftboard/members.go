@@ -11,7 +11,7 @@ import (
 // Member is a node of the cluster.
 type Member struct {
 	Name        string
-	ID          string // raft's id; a node that was made again has another id
+	ID          string // raft's id; a node that was created again has another id
 	RaftAddress string
 	APIAddress  string
 	Voter       bool // false: it has the whole state, but does not count for majorities
@@ -19,9 +19,9 @@ type Member struct {
 
 // NewMember is a node that joins a cluster.
 type NewMember struct {
-	Cluster     string // its id
+	Cluster     string // the cluster's id
 	Name        string
-	Instance    uuid.UUID // drawn by the node
+	Instance    uuid.UUID // random number of the node
 	RaftAddress string
 	APIAddress  string
 	Replaces    string // name of the replaced member, which can be its own name; empty: none
@@ -30,8 +30,8 @@ type NewMember struct {
 // Admission is the cluster's answer to a new member.
 type Admission struct {
 	Generation uint64
-	Origin     string   // digest of the state that a restored cluster began with
-	Founders   []Member // the members with which the cluster began
+	Origin     string   // digest of the state with which a restored cluster started
+	Founders   []Member // the members with which the cluster started
 }
 
 // AddMember makes a node a member without a vote, before it is started. With Replaces, it first

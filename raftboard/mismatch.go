@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Reasons why Open cannot speak with a node that it reaches, in NodeFailure.Err. The client or
-// the node must be configured differently.
+// Reasons why Open cannot communicate with a node that it reaches, in NodeFailure.Err. The client
+// or the node must be configured differently.
 var (
 	ErrNodeSpeaksTLS       = errors.New("the node speaks TLS, and this client speaks plain text")
 	ErrNodeSpeaksPlainText = errors.New("the node speaks plain text, and this client speaks TLS")
@@ -24,11 +24,12 @@ var (
 
 var mismatches = []error{ErrNodeSpeaksTLS, ErrNodeSpeaksPlainText, ErrUnknownAuthority, ErrCertificateRefused}
 
-// noteMismatch replaces the error of a try by the mismatch that caused it, if one did for certain.
+// noteMismatch replaces the error of an attempt by the mismatch that caused it, if the cause is
+// certain.
 func (c *core) noteMismatch(ctx context.Context, p *peer, failed *tryError) {
 	var header tls.RecordHeaderError
 	var authority x509.UnknownAuthorityError
-	var alert *net.OpError // a node's alert has an unexported type, and says no more than that the certificate is bad
+	var alert *net.OpError // a node's alert has an unexported type, and only reports that the certificate is bad
 	switch {
 	case errors.As(failed.err, &header), errors.Is(failed.err, http.ErrSchemeMismatch):
 		failed.err = ErrNodeSpeaksPlainText
@@ -41,8 +42,8 @@ func (c *core) noteMismatch(ctx context.Context, p *peer, failed *tryError) {
 	}
 }
 
-// speaksTLS begins a TLS handshake with a node that has ended a connection in plain text. A node
-// that does not speak TLS cannot show a certificate, whether it can be verified or not.
+// speaksTLS starts a TLS handshake with a node that has ended a plain text connection. A node
+// without TLS cannot show any certificate, verifiable or not.
 func speaksTLS(ctx context.Context, p *peer) bool {
 	address, plain := strings.CutPrefix(p.url, "http://")
 	if !plain || socketOf(p.url) != "" {
@@ -57,7 +58,8 @@ func speaksTLS(ctx context.Context, p *peer) bool {
 	return err == nil || errors.As(err, new(*tls.CertificateVerificationError))
 }
 
-// mismatched reports that no known node can speak with this client, so another try is useless.
+// mismatched reports that no known node can communicate with this client, so another attempt is
+// useless.
 func (r *retry) mismatched() bool {
 	return len(r.failures) == len(r.core.peers.known()) && !slices.ContainsFunc(r.failures, func(f NodeFailure) bool {
 		return !slices.Contains(mismatches, f.Err)

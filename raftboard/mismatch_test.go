@@ -16,7 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestTLSMismatch: a client that cannot speak with its only node says so at once, and why.
+// TestTLSMismatch: a client that cannot communicate with its only node reports it at once, with the
+// reason.
 func TestTLSMismatch(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -28,11 +28,11 @@ const (
 )
 
 const (
-	// maxLearned bounds the nodes that are known from answers only.
+	// maxLearned limits the nodes that are known only from answers.
 	maxLearned = 16
-	// shunTime is how long an unreachable learned address is not tried again. Nodes may know the
-	// leader by an address that cannot be reached from here; other nodes forward to it, at the
-	// cost of a hop.
+	// shunTime is how long an unreachable learned address is skipped. Nodes may know the leader by
+	// an address that cannot be reached from here. Other nodes forward to the leader, at the cost
+	// of a hop.
 	shunTime = 10 * time.Second
 )
 
@@ -49,7 +49,7 @@ type peer struct {
 	stream   *stream.Caller
 
 	configured bool
-	shunned    time.Time // until then; guarded by peers.mu
+	shunned    time.Time // end of the skip time; guarded by peers.mu
 	// The leader's address in this node's last answer, and the peer at it;
 	// guarded by peers.mu.
 	hint   string
@@ -72,10 +72,10 @@ type peers struct {
 
 	mu      sync.Mutex
 	all     map[string]*peer // by URL
-	order   []*peer          // the configured ones, as they were given
+	order   []*peer          // the configured nodes, in the given order
 	learned []*peer          // oldest first
-	current int              // in order: where to begin while no leader is known
-	spread  int              // in order: where the next stale read goes
+	current int              // index in order: the next node while no leader is known
+	spread  int              // index in order: the next node for a stale read
 	leader  *peer            // nil: unknown
 }
 
@@ -84,7 +84,7 @@ func newPeers(options Options, client connect.HTTPClient, keep func(conductordv1
 	for _, endpoint := range options.Endpoints {
 		base, err := options.baseURL(endpoint)
 		if err != nil || s.all[base] != nil {
-			continue // validated before; the same endpoint twice is one
+			continue // validated before; a repeated endpoint counts once
 		}
 		p := s.newPeer(base)
 		p.configured = true
@@ -156,8 +156,8 @@ func (o Options) baseURL(endpoint string) (string, error) {
 	return parsed.Scheme + "://" + strings.ToLower(parsed.Host), nil
 }
 
-// pick selects the node to try next; nil if all that are known have been tried.
-// The leader comes first, unless the call is spread over all nodes.
+// pick selects the next node; nil if all known nodes have been tried. The leader comes first,
+// unless the call is spread over all nodes.
 func (s *peers) pick(tried map[*peer]bool, spread bool) *peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +182,7 @@ func (s *peers) pick(tried map[*peer]bool, spread bool) *peer {
 	return nil
 }
 
-// failed records that a node gave no usable answer. Unreached: there was no
-// connection.
+// failed records that a node gave no usable answer. unreached reports that there was no connection.
 func (s *peers) failed(p *peer, unreached bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,9 +197,9 @@ func (s *peers) failed(p *peer, unreached bool) {
 	}
 }
 
-// heard records the address of the leader that an answer names, if it does.
+// heard records the address of the leader that an answer names, if any.
 func (s *peers) heard(from *peer, address string) {
-	if address == "" || socketOf(from.url) != "" { // through a socket, its node forwards
+	if address == "" || socketOf(from.url) != "" { // through a socket, the node itself forwards
 		return
 	}
 	s.mu.Lock()
@@ -210,7 +209,7 @@ func (s *peers) heard(from *peer, address string) {
 		scheme, _, _ := strings.Cut(from.url, "://")
 		base, err := Options{}.baseURL(scheme + "://" + address)
 		if err != nil {
-			return // a hint that is of no use; every node forwards
+			return // an unusable hint; every node forwards
 		}
 		if p = s.all[base]; p == nil {
 			p = s.learnLocked(base)

@@ -62,8 +62,8 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// ownToken is the token of the claims that a node of the test grants, and
-// ownSession the session of those that name none.
+// ownToken is the token of the claims that a node of the test grants, and ownSession the session of
+// claims without a session.
 var (
 	ownToken   = jobs.Token{Generation: 1, Index: 7}
 	ownSession = jobs.NewSessionID()
@@ -77,7 +77,7 @@ func held(id, session string, ofJob, ofClaim jobs.Token) *v1.Job {
 	return claimed
 }
 
-// A claim that is not the caller's own is not handed to it.
+// The client does not return a claim that does not belong to the caller.
 func TestClaimOfAnotherIsRefused(t *testing.T) {
 	session, id := jobs.NewSessionID(), jobs.NewJobID().String()
 	for _, row := range []struct {
@@ -144,8 +144,8 @@ func TestClaimNextWithoutWaitAsksOnce(t *testing.T) {
 	})
 }
 
-// A call that is lost while it waits is followed by one that waits for the rest
-// of the time only, so that it is settled when the time is up.
+// After a lost ClaimNext call, the next call waits only for the remaining time, so that the result
+// is settled when the time is over.
 func TestClaimNextWaitsForTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{faults: []fault{dropAfter, dropAfter, dropAfter, refuses, answers}}
@@ -165,7 +165,7 @@ func TestClaimNextWaitsForTheRest(t *testing.T) {
 				t.Errorf("try %d was to wait for %s, after %v", i+1, asked, waits[:i])
 			}
 		}
-		// When the time is up, one more call settles the result of the lost call.
+		// When the time is over, one more call settles the result of the lost call.
 		s = &script{faults: []fault{unsure, answers}}
 		s.poll = func(string, int) any { return &v1.ClaimNextResponse{} }
 		client = open(t, time.Minute, start(t, s, "b")...)
@@ -176,8 +176,8 @@ func TestClaimNextWaitsForTheRest(t *testing.T) {
 	})
 }
 
-// A write to a node that takes it and says nothing is settled at another one
-// while the session of its writer lives.
+// A write to a node that accepts it and does not answer is settled at another node while the
+// session of its writer lives.
 func TestWriteThatHangsCostsNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{faults: []fault{hangs, answers}}
@@ -259,8 +259,8 @@ func TestFlowThatChangesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// TestAgeOfStaleAnswers: the oldest one counts, one of unknown age makes all unknown, and other
-// answers have none.
+// TestAgeOfStaleAnswers: the age of several answers is the largest age. If one age is unknown, the
+// result is unknown. Other answers have no age.
 func TestAgeOfStaleAnswers(t *testing.T) {
 	onBothPaths(t, func(t *testing.T, streams bool) {
 		age := ""
@@ -325,7 +325,7 @@ func TestStatus(t *testing.T) {
 	if _, err := client.Status(t.Context(), "?"); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("no endpoint: %v", err)
 	}
-	// A node that is a member under another address than the given one.
+	// A member under an address that differs from the configured one.
 	another := openHere(t, startHere(t, &script{members: []*v1.Member{{Name: "b", ApiAddress: addresses[1]}}}, "a")[0], strings.Replace(addresses[1], "127.0.0.1", "localhost", 1))
 	if nodes := another.Cluster(t.Context()); len(nodes) != 2 || nodes[1].Status.Node != "b" || !strings.HasPrefix(nodes[1].Endpoint, "localhost") {
 		t.Errorf("two nodes, one of them by two addresses: %+v", nodes)
@@ -336,7 +336,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// tape is a node's events: one at each index from 1 on.
+// tape streams a node's events: one at each index from 1.
 func tape(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], from uint64, events int) error {
 	if after := request.GetAfter(); after != nil {
 		from = after.GetIndex() + 1

@@ -68,8 +68,8 @@ type Options struct {
 	// TLS is the configuration for https endpoints. With TLS, an endpoint without a scheme is an
 	// https endpoint. Nil: the system's roots.
 	TLS *tls.Config
-	// Credentials are files for TLS, instead of the field TLS. Changed files are used from the
-	// next connection on.
+	// Credentials are files for TLS, instead of the field TLS. Changed files are used from the next
+	// connection on.
 	Credentials *credentials.Store
 	// Token is sent with every call. It requires https endpoints: in plain text, the token could
 	// be read on the way.
@@ -78,8 +78,8 @@ type Options struct {
 	// values of answers. Values that it cannot decrypt stay encrypted; see valuekeys.KeyID. Nil:
 	// values are sent unencrypted.
 	ValueKeys *valuekeys.Keys
-	// HTTPClient replaces the default client, which speaks HTTP/2 with and without TLS. TLS then
-	// only decides about schemes.
+	// HTTPClient replaces the default client, which uses HTTP/2 with and without TLS. TLS then only
+	// determines the schemes.
 	HTTPClient connect.HTTPClient
 	// Logger logs nodes that fail to answer. Nil: none.
 	Logger hclog.Logger
@@ -127,7 +127,7 @@ func (o Options) validate() error {
 // is no longer needed.
 type Client struct {
 	*core
-	stale bool // reads may be answered by any node
+	stale bool // any node may answer reads
 }
 
 var (
@@ -141,14 +141,13 @@ type core struct {
 	log     hclog.Logger
 	http    connect.HTTPClient
 	peers   *peers
-	// index is the highest log index that an answer to this client included.
-	// A stale read is never older.
+	// index is the highest log index in an answer to this client. A stale read is never older.
 	index atomic.Uint64
 	// ages records the ages of the stale answers to this client.
 	ages struct {
 		sync.Mutex
 		oldest  time.Duration
-		unknown bool // of one of them
+		unknown bool // the age of one answer is unknown
 	}
 
 	posts   *batcher[*v1.Posting, *v1.PostedJob]
@@ -196,7 +195,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	return client, nil
 }
 
-// newClient makes a client that has heard of no node yet.
+// newClient makes a client that has not called any node yet.
 func newClient(options Options) (*Client, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open a client: %w", err)
@@ -219,8 +218,8 @@ func newClient(options Options) (*Client, error) {
 	return &Client{core: c}, nil
 }
 
-// newTransport makes connections of HTTP/2 only: one to each node, which all long
-// polls share. Pings find within seconds a node that has died silently.
+// newTransport makes HTTP/2 connections only: one to each node, which all long polls share. Pings
+// detect a silently failed node within seconds.
 func newTransport(secure *tls.Config, files *credentials.Store) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)

@@ -12,8 +12,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Pauses between rounds. In a round every known node is tried once, without a
-// pause.
+// Pauses between rounds. In a round every known node is tried once, without a pause.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
@@ -23,19 +22,19 @@ const (
 // goroutine uses it.
 type retry struct {
 	core      *core
-	spread    bool // over all nodes, rather than the leader first
+	spread    bool // over all nodes, instead of the leader first
 	pauses    *backoff.ExponentialBackOff
-	tried     map[*peer]bool // in this round; nil until something has failed
+	tried     map[*peer]bool // in this round; nil until the first failure
 	failures  []NodeFailure
-	ambiguous bool      // an attempt may have happened
-	crowded   bool      // the last attempt met an overloaded node
-	since     time.Time // of the first failure
+	ambiguous bool      // an attempt may have taken effect
+	crowded   bool      // the node of the last attempt was overloaded
+	since     time.Time // time of the first failure
 }
 
 func (c *core) newRetry(spread bool) *retry { return &retry{core: c, spread: spread} }
 
-// next selects the node to try. It pauses first if all nodes have been tried, or if the last one
-// was overloaded: another node would only ask the same leader. The only error is the context's.
+// next selects the next node. It pauses first if all nodes have been tried, or if the last one was
+// overloaded: another node would only call the same leader. The only error is the context's.
 func (r *retry) next(ctx context.Context) (*peer, error) {
 	p := r.core.peers.pick(r.tried, r.spread)
 	if p == nil || r.crowded {
@@ -65,7 +64,7 @@ func (r *retry) pause(ctx context.Context) error {
 	}
 }
 
-// failed records an attempt that settled nothing. If the context has ended, the failure proves
+// failed records an attempt that settled nothing. If the context has ended, the failure says
 // nothing about the node.
 func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 	if ctx.Err() == nil {
@@ -89,7 +88,7 @@ func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 	r.failures = append(r.failures, last)
 }
 
-// settled forgets the failures, for the next call.
+// settled clears the failures for the next call.
 func (r *retry) settled() {
 	*r = retry{core: r.core, spread: r.spread}
 }
@@ -111,7 +110,7 @@ func giveUp(op operation, ctx context.Context, why error, ambiguous bool, failur
 	return fmt.Errorf("cannot %s: %w", op.name, unsettled(ambiguous && !op.reads, why, failures))
 }
 
-// unsettled makes the error of an unsettled call: whether the call may have happened, and the
+// unsettled makes the error of an unsettled call: whether the call may have taken effect, and the
 // answer of each node.
 func unsettled(ambiguous bool, why error, failures []NodeFailure) error {
 	kind := jobs.ErrUnavailable

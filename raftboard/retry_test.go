@@ -44,15 +44,14 @@ var writes = map[string]func(context.Context, *raftboard.Client) error{
 	"keep alive": func(ctx context.Context, c *raftboard.Client) error { return c.KeepAlive(ctx, jobs.NewSessionID()) },
 }
 
-// onBothPaths runs a test with plain calls, and with calls on streams to nodes
-// that take them.
+// onBothPaths runs a test with plain calls, and with calls on streams.
 func onBothPaths(t *testing.T, test func(t *testing.T, streams bool)) {
 	for name, streams := range map[string]bool{"plain": false, "stream": true} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, streams) }) })
 	}
 }
 
-// openOn makes a client, and waits until its streams stand if it is to use them.
+// openOn makes a client, and waits until its streams are open if it must use them.
 func openOn(t *testing.T, streams bool, o raftboard.Options) *raftboard.Client {
 	t.Helper()
 	client := openWith(t, o)
@@ -72,8 +71,8 @@ func TestWritesTellWhatHappened(t *testing.T) {
 		name     string
 		faults   []fault
 		patience time.Duration
-		ends     int     // the caller's context, with the call of this number
-		want     []error // of kinds
+		ends     int     // cancels the caller's context at the call with this number
+		want     []error // error kinds
 		applied  int     // -1: any number
 	}{
 		{"at once", []fault{answers}, never, 0, nil, 1},
@@ -119,7 +118,7 @@ func TestWritesTellWhatHappened(t *testing.T) {
 	}
 }
 
-// logger calls a function for each failed try, after it and before the next.
+// logger calls a function after each failed attempt, before the next one.
 type logger struct {
 	hclog.Logger
 	failed func()
@@ -127,7 +126,7 @@ type logger struct {
 
 func (l logger) Debug(string, ...any) { l.failed() }
 
-// A context that ends between tries makes nothing ambiguous.
+// A context that ends between attempts makes no result ambiguous.
 func TestRefusedUntilTheContextEnds(t *testing.T) {
 	for name, write := range writes {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +203,7 @@ func TestNobodyThere(t *testing.T) {
 	if !strings.Contains(err.Error(), address) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("the error does not say what was tried: %v", err)
 	}
-	ctx := newEnding(t.Context()) // it ends after a node was called
+	ctx := newEnding(t.Context()) // the context ends after a node was called
 	_, err = raftboard.Open(ctx, raftboard.Options{Endpoints: []string{address}, Logger: logger{hclog.NewNullLogger(), ctx.end}})
 	checkKinds(t, err, []error{jobs.ErrUnavailable, context.DeadlineExceeded})
 }
@@ -239,7 +238,7 @@ func TestNothingSentIsUnavailable(t *testing.T) {
 	})
 }
 
-// After an overloaded node a call pauses at once: another node would only ask the same leader.
+// After an overloaded node, a call pauses at once: another node would only call the same leader.
 func TestOverloadedNodesGetAPause(t *testing.T) {
 	for _, row := range []struct {
 		faults []fault
@@ -294,8 +293,8 @@ func TestFollowsTheLeader(t *testing.T) {
 	})
 }
 
-// TestOneEndpointIsEnough: a client with one endpoint continues when that node is gone, with
-// the nodes that it learned from that node.
+// TestOneEndpointIsEnough: a client with one endpoint continues after the loss of that node, with
+// the nodes that it learned from it.
 func TestOneEndpointIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		others := &script{}

@@ -24,8 +24,8 @@ type Routed struct {
 	closed  bool
 }
 
-// OpenRouted makes no connection yet. The options are those of each client; the topology supplies
-// the endpoints. Close it when it is no longer needed.
+// OpenRouted makes no connection yet. The options apply to each client; the topology supplies the
+// endpoints. Close it after use.
 func OpenRouted(source *topology.Source, options Options) (*Routed, error) {
 	if len(options.Endpoints) > 0 {
 		return nil, fmt.Errorf("cannot open clients: %w", &logbook.InvalidError{Field: "endpoints", Reason: "set beside a topology, which has them"})
@@ -58,7 +58,7 @@ func (r *Routed) Client(ctx context.Context, cluster string) (*Client, error) {
 			if !schemed {
 				address = server
 			}
-			open.peers.learn(address) // the topology may name others than before
+			open.peers.learn(address) // the topology can name other nodes than before
 		}
 		return open, nil
 	}

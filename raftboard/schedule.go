@@ -34,7 +34,7 @@ func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) 
 	if err != nil {
 		return schedules.Schedule{}, err
 	}
-	saved.Posting = schedule.Posting // which no answer repeats
+	saved.Posting = schedule.Posting // no answer repeats the posting
 	return saved, nil
 }
 

@@ -51,28 +51,28 @@ type script struct {
 	mu      sync.Mutex
 	faults  []fault
 	calls   []string            // "node method", in order
-	applied map[string]int      // how often each command came into effect
-	order   []string            // the commands, as they came into effect
+	applied map[string]int      // number of times each command took effect
+	order   []string            // the commands in the order of their effects
 	headers map[string][]string // Conductord-Min-Index of calls, by method
-	waits   []time.Duration     // that ClaimNext was asked for
-	index   uint64              // of Conductord-Index
+	waits   []time.Duration     // requested waits of ClaimNext
+	index   uint64              // value of Conductord-Index
 	carried int                 // calls that were answered on streams
 
-	// What follows is set before the first call, and stays.
+	// These fields are set before the first call, and do not change.
 
 	hold    chan struct{}  // if set, Execute and Post wait for it
-	entered chan struct{}  // gets one for each of these that has begun
-	begun   func(call int) // if set, it is told of each call that has begun
-	members []*v1.Member   // of Status, besides the node itself
-	streams bool           // the nodes take calls on streams
+	entered chan struct{}  // gets a value when Execute or Post starts
+	begun   func(call int) // if set, called with each started call
+	members []*v1.Member   // additional members in the answer to Status
+	streams bool           // the nodes accept calls on streams
 	poll    func(method string, n int) any
-	claimed *v1.Job // if set, of the answer to Claim
+	claimed *v1.Job // if set, the job in the answer to Claim
 	refuses func(*v1.Command) error
-	age     func() string // if set, Conductord-Age of answers
+	age     func() string // if set, the Conductord-Age of answers
 	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
 
-// begin notes a call and gives its fault.
+// begin records a call and returns its fault.
 func (s *script) begin(node, method string, header http.Header) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,35 +134,35 @@ func (s *script) commands() map[string]int {
 
 func (s *script) total() int { return len(s.ordered()) }
 
-// ordered are the commands, as they came into effect.
+// ordered are the commands in the order of their effects.
 func (s *script) ordered() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.order)
 }
 
-// waited is for how long each ClaimNext was asked to wait.
+// waited are the requested waits of all ClaimNext calls.
 func (s *script) waited() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.waits)
 }
 
-// indexes gives the Conductord-Min-Index of the calls of a method.
+// indexes returns the Conductord-Min-Index of the calls of a method.
 func (s *script) indexes(method string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.headers[method])
 }
 
-// streamed notes a call that has been answered on a stream.
+// streamed counts a call that was answered on a stream.
 func (s *script) streamed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.carried++
 }
 
-// onStreams is how many calls have been answered on streams.
+// onStreams is the number of calls that were answered on streams.
 func (s *script) onStreams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *script) at(index uint64) {
 	s.index = index
 }
 
-// answered is the index of an answer.
+// answered returns the index for an answer.
 func (s *script) answered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +195,8 @@ type node struct {
 	leader  func() string
 }
 
-// board, sessions and logbook are the same node under the names of the services: several
-// services have methods of one name, such as Close.
+// board, sessions and logbook are the same node as separate services: several services have methods
+// of the same name, such as Close.
 type (
 	boardService   struct{ *node }
 	sessionService struct{ *node }
@@ -204,7 +204,7 @@ type (
 	clusterService struct{ *node }
 )
 
-// start runs nodes that follow a script, and gives their addresses.
+// start runs nodes that follow a script, and returns their addresses.
 func start(t *testing.T, s *script, names ...string) []string {
 	t.Helper()
 	var addresses []string
@@ -242,7 +242,7 @@ func serve(t *testing.T, listener net.Listener, s *script, name string, leader f
 	return n.address
 }
 
-// streams takes the calls that a node takes on streams.
+// streams accepts a node's calls on streams.
 func (n *node) streams() *stream.Server {
 	return stream.NewServer(stream.ServerOptions{
 		Offers: []stream.Offer{
@@ -327,7 +327,7 @@ func (l *memoryListener) Addr() net.Addr  { return l }
 func (l *memoryListener) Network() string { return "memory" }
 func (l *memoryListener) String() string  { return l.address }
 
-// listen gives a port of this machine.
+// listen listens on a port of this machine.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -350,7 +350,7 @@ func startHere(t *testing.T, s *script, names ...string) []string {
 // nobody is an address without a listener.
 func nobody() string { return "in-memory:65535" }
 
-// nobodyHere is one of this machine.
+// nobodyHere is an address of this machine without a listener.
 func nobodyHere(t *testing.T) string {
 	t.Helper()
 	listener := listen(t)
@@ -397,8 +397,8 @@ func settled(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// ending is a context whose deadline comes when the test says so: a call can
-// be on its way by then for certain.
+// ending is a context whose deadline is controlled by the test, for example while a call is in
+// flight.
 type ending struct {
 	context.Context
 	over chan struct{}
@@ -419,7 +419,7 @@ func (e *ending) Err() error {
 	}
 }
 
-// handle applies the script to a call. act applies its commands and makes the answer.
+// handle applies the script to a call. act applies the call's commands and makes the answer.
 func handle[Req, Res any](ctx context.Context, n *node, method string, request *connect.Request[Req], act func() *Res) (*connect.Response[Res], error) {
 	what := n.script.begin(n.name, method, request.Header())
 	fail := func(err error) (*connect.Response[Res], error) {
@@ -498,8 +498,7 @@ func (n boardService) Execute(ctx context.Context, request *connect.Request[v1.E
 	})
 }
 
-// execute answers a command like a state machine that knows only how often
-// each has come.
+// execute answers a command like a state machine that only counts how often each command arrived.
 func (n *node) execute(c *v1.Command) *v1.Result {
 	if n.script.refuses != nil {
 		if err := n.script.refuses(c); err != nil {
@@ -529,7 +528,7 @@ func (n boardService) GetJob(ctx context.Context, request *connect.Request[v1.Ge
 	})
 }
 
-// polled makes a call whose answer the test's poll function gives.
+// polled makes a call that the test's poll function answers.
 func polled[Req, Res any](ctx context.Context, n *node, method string, request *connect.Request[Req]) (*connect.Response[Res], error) {
 	var failure error
 	answer, err := handle(ctx, n, method, request, func() *Res {

@@ -27,8 +27,8 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 	return decoded(op, answer.GetSession(), command.SessionFromProto)
 }
 
-// KeepAlive implements jobs.Attendant. It waits behind no other call, and a try takes at most a
-// second, so that a hanging node costs no session.
+// KeepAlive implements jobs.Attendant. It does not wait for other calls, and an attempt takes at
+// most a second, so that a hanging node costs no session.
 func (c *Client) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime, over: conductordv1connect.SessionServiceKeepAliveProcedure}
 	request := &v1.KeepAliveRequest{Session: id.String()}
@@ -77,7 +77,7 @@ func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, erro
 		})
 		return paged(op, answer.GetEntities(), answer.GetNext(), command.EntityFromProto, err)
 	})
-	slices.SortStableFunc(entities, func(a, b jobs.Entity) int { // each page is in this order, and not the pages
+	slices.SortStableFunc(entities, func(a, b jobs.Entity) int { // each page is in this order, but not the list of pages
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	return entities, err

@@ -9,8 +9,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestEveryCallIsShown: every method of a client stands in an example, which is
-// compiled and run.
+// TestEveryCallIsShown: every method of a client is used in an example, which is compiled and run.
 func TestEveryCallIsShown(t *testing.T) {
 	examples, err := os.ReadFile("example_test.go")
 	if err != nil {

@@ -43,10 +43,11 @@ func (c *core) decrypt(message proto.Message) {
 	}
 }
 
-// textPlace is the place of all texts: nodes copy them between a job, its flow and their records.
+// textPlace is the place of all texts, because nodes copy them between a job, its flow and their
+// records.
 var textPlace = valuekeys.Place{Field: "text"}
 
-// inside returns the place of a message's values, given the place of the message around it.
+// inside returns the place of a message's values, given the place of the containing message.
 func inside(message protoreflect.Message, at valuekeys.Place) valuekeys.Place {
 	options := command.OptionsOf(message.Descriptor())
 	stated := options.Place
@@ -73,7 +74,7 @@ func inside(message protoreflect.Message, at valuekeys.Place) valuekeys.Place {
 func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 	switch m := message.Interface().(type) {
 	case *v1.Entity:
-		return // its metadata is of a conductor, and of no job
+		return // its metadata belongs to a conductor, not to a job
 	case *v1.Definition:
 		w.definition(m, at)
 		return
@@ -99,7 +100,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 	})
 }
 
-// field is a field that is a message, or one of a list.
+// field returns a field's message, or an element of a list of messages.
 func (w valueWalk) field(field protoreflect.FieldDescriptor, message protoreflect.Message, at valuekeys.Place) {
 	at.Field = string(field.Name())
 	switch m := message.Interface().(type) {
@@ -168,7 +169,7 @@ func keepBeginning(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// cutStderr keeps as much of the end of stderr as fits when it is encrypted.
+// cutStderr shortens stderr to the longest end that fits when it is encrypted.
 func cutStderr(attempt *v1.Attempt) {
 	most := valuekeys.PlainSize(logbook.MaxStderr)
 	if text := attempt.GetStderr(); len(text) > most {

@@ -31,19 +31,19 @@ func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Eve
 	}
 }
 
-// watcher is one Watch, over all of its streams.
+// watcher is one Watch, with all its streams.
 type watcher struct {
 	client  *Client
 	yield   func(jobs.Event, error) bool
 	request *v1.WatchRequest // its After is the watch's position
-	begin   bool             // EventBegun is yet to be yielded
+	begin   bool             // EventBegun has not been yielded yet
 }
 
-// errEnough says that the reader wants no more.
+// errEnough reports that the reader wants no more events.
 var errEnough = errors.New("the reader has stopped")
 
-// run follows streams until one of them ends permanently. The error is nil when the reader wants
-// no more.
+// run follows streams until one of them ends permanently. The error is nil when the reader wants no
+// more.
 func (w *watcher) run(ctx context.Context) error {
 	op := operation{name: "watch", reads: true}
 	tries := w.client.newRetry(w.client.stale)
@@ -63,8 +63,8 @@ func (w *watcher) run(ctx context.Context) error {
 			return cannot("watch", failed.err)
 		}
 		if heard {
-			// The patience counts from the last sign of life. A stream that
-			// breaks at once leaves the pauses as they are.
+			// The patience counts from the last message. A stream that breaks at once does not
+			// reset the pauses.
 			cancel(nil)
 			bounded, cancel = w.client.bounded(ctx, w.client.options.Patience)
 			if time.Since(began) > lastPause {
@@ -75,7 +75,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// follow reads one stream to its end. Heard: the node has sent something.
+// follow reads one stream to its end. heard reports that the node has sent a message.
 func (w *watcher) follow(ctx context.Context, p *peer) (heard bool, failed *tryError) {
 	c := w.client
 	ctx, cancel := context.WithCancel(ctx)
@@ -138,7 +138,7 @@ func (w *watcher) pass(message *v1.WatchResponse) error {
 	return nil
 }
 
-// advance records the watch's position, and reports whether it is further than before.
+// advance records the watch's position, and reports whether it has increased.
 func (w *watcher) advance(to jobs.Position) bool {
 	if w.request.After != nil {
 		from := command.PositionFromProto(w.request.After)
@@ -147,6 +147,6 @@ func (w *watcher) advance(to jobs.Position) bool {
 		}
 	}
 	w.request.After = command.PositionToProto(to)
-	w.client.saw(to.Index) // a read about an event is at least that new
+	w.client.saw(to.Index) // a read about an event is at least as new
 	return true
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 )
 
-// pollOperation is the operation of a call that waits at the leader and may be repeated.
+// pollOperation is the operation of a call that waits at the leader and can be repeated.
 func pollOperation(name, procedure string, wait time.Duration) operation {
 	return operation{name: name, over: procedure, reads: true, try: wait + pollGrace}
 }

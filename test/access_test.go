@@ -114,7 +114,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// dialAs is a client with the token of a principal.
+// dialAs is a client with a principal's token.
 func dialAs(t *testing.T, endpoints []string, file func(string) string, name string) *raftboard.Client {
 	t.Helper()
 	store, err := credentials.Open(credentials.Files{CA: file("ca.pem")}, func(err error) { t.Error(err) })
@@ -144,7 +144,7 @@ func postsAFlow(t *testing.T, endpoints []string, file func(string) string) {
 	}
 }
 
-// worksAsPacker is a Go program that claims and ends the jobs of its boards, and no others.
+// worksAsPacker is a Go program that claims and ends only the jobs of its boards.
 func worksAsPacker(t *testing.T, endpoints []string, file func(string) string) {
 	t.Helper()
 	client := dialAs(t, endpoints, file, "packing")
@@ -171,7 +171,7 @@ func worksAsPacker(t *testing.T, endpoints []string, file func(string) string) {
 	}
 }
 
-// conducts runs a conductor of a principal that works for one board, and a flow by it.
+// conducts runs a principal's conductor for one board, and a flow on it.
 func conducts(t *testing.T, client *raftboard.Client) {
 	t.Helper()
 	registry := flow.NewRegistry()
@@ -200,7 +200,7 @@ func conducts(t *testing.T, client *raftboard.Client) {
 	})
 }
 
-// firstToken is the id of the first token of a principal in the list of all.
+// firstToken is the id of a principal's first token in the list of all tokens.
 func firstToken(t *testing.T, text, principal string) string {
 	t.Helper()
 	var listed struct {

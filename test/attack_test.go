@@ -28,10 +28,10 @@ import (
 )
 
 const (
-	// warmTime is enough for each attack on each node, so that the nodes have all metrics then.
+	// warmTime is enough for each attack on each node. Afterwards the nodes have all metrics.
 	warmTime, attackTime = 2 * time.Second, 8 * time.Second
-	attackRate           = 60 // tries a second
-	// The permitted growth of a node's figures by an attack.
+	attackRate           = 60 // tries per second
+	// The permitted growth of a node's figures during an attack.
 	moreGoroutines, moreDescriptors, moreSeries, moreMemory = 60, 40, 120, 96 << 20
 )
 
@@ -78,12 +78,12 @@ func TestAttack(t *testing.T) {
 	}
 	t.Logf("%d jobs were posted", posted)
 	after := settled(t, c, before)
-	logIsHonest(t, c, before, after, posted+1) // one to begin with
+	logIsHonest(t, c, before, after, posted+1) // the first posting
 	logsAreClean(t, c)
 	filesArePrivate(t, c)
 }
 
-// postsWhile has honest clients post until do returns, and counts their jobs.
+// postsWhile lets honest clients post until do returns, and counts their jobs.
 func postsWhile(t *testing.T, c *attack.Cluster, do func()) int64 {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -107,12 +107,12 @@ func postsWhile(t *testing.T, c *attack.Cluster, do func()) int64 {
 	return posted.Load()
 }
 
-// nodeState is what an attack must not change, or not for long.
+// nodeState is the state of a node that an attack must not change permanently.
 type nodeState struct {
 	pid, series, descriptors int
 	goroutines               int
 	memory                   int64
-	commands                 map[string]float64 // that it has proposed, by name
+	commands                 map[string]float64 // proposed commands, by name
 	refused, entries         float64
 	commit, term             uint64
 }
@@ -171,7 +171,7 @@ func metricsBySocket(t *testing.T, node *local.Node) string {
 	return string(text)
 }
 
-// settled waits until the nodes have no more than before.
+// settled waits until the figures of the nodes are no higher than before.
 func settled(t *testing.T, c *attack.Cluster, before []nodeState) (after []nodeState) {
 	t.Helper()
 	defer func() { t.Logf("before %+v, after %+v", before, after) }()
@@ -207,13 +207,13 @@ func logIsHonest(t *testing.T, c *attack.Cluster, before, after []nodeState, pos
 		entries += is.entries - was.entries
 		commit, committed, terms = max(commit, is.commit), max(committed, was.commit), max(terms, is.term-was.term)
 		for name, value := range is.commands {
-			// The nodes note once a minute that the honest clients' token is used.
+			// The nodes record the use of the honest clients' token once a minute.
 			if more := value - was.commands[name]; more != 0 && !strings.Contains(name, "{post}") && !strings.Contains(name, "{note_token_uses}") {
 				t.Errorf("node %d has proposed %v times more: %s", i+1, more, name)
 			}
 		}
 	}
-	if indexes := commit - committed; indexes > uint64(entries)+terms { // each leadership begins with an entry of raft
+	if indexes := commit - committed; indexes > uint64(entries)+terms { // each leadership starts with an entry of raft
 		t.Errorf("the log grew by %d entries, and the nodes proposed %v in %d terms more", indexes, entries, terms)
 	}
 	boards, err := c.Operator.BoardList(within(t), "", 0)
@@ -228,7 +228,7 @@ func logIsHonest(t *testing.T, c *attack.Cluster, before, after []nodeState, pos
 	}
 }
 
-// gauge is a metric that is a whole number.
+// gauge is a metric with a whole number.
 func gauge(t *testing.T, text, name string) int {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -244,8 +244,8 @@ func gauge(t *testing.T, text, name string) int {
 	return 0
 }
 
-// logsAreClean checks that no node has panicked, that attackers are in the log at a bounded rate,
-// and that nothing of theirs reaches a terminal raw.
+// logsAreClean checks that no node has panicked, that attackers appear in the log at a limited
+// rate, and that none of their text reaches a terminal raw.
 func logsAreClean(t *testing.T, c *attack.Cluster) {
 	t.Helper()
 	const enough = 256 << 10
@@ -266,7 +266,7 @@ func logsAreClean(t *testing.T, c *attack.Cluster) {
 	}
 }
 
-// filesArePrivate checks that nobody but a node's user can read what it keeps.
+// filesArePrivate checks that only a node's user can read its files.
 func filesArePrivate(t *testing.T, c *attack.Cluster) {
 	t.Helper()
 	for _, node := range c.Nodes {

@@ -17,9 +17,9 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestBackupAndRestore is the runbook "Back up and restore": a backup is made while jobs
-// are posted, all three machines are lost, and a new cluster begins with the backup. Every
-// job that was acknowledged before the backup is there.
+// TestBackupAndRestore is the runbook "Back up and restore": a backup is made while jobs are
+// posted, all three machines are lost, and a new cluster starts from the backup. It has every job
+// that was acknowledged before the backup.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })

@@ -35,7 +35,7 @@ func command(t *testing.T, stdin string, args ...string) said {
 	var out, err bytes.Buffer
 	run := exec.CommandContext(within(t), binary, args...)
 	run.Stdin, run.Stdout, run.Stderr = strings.NewReader(stdin), &out, &err
-	_ = run.Run() // the exit code says it
+	_ = run.Run() // the exit code has the result
 	return said{out.String(), err.String(), run.ProcessState.ExitCode()}
 }
 
@@ -48,7 +48,7 @@ func TestBadInput(t *testing.T) {
 	installBadHandlers(t, handlers)
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Handlers = []string{handlers} })
 	leader := leaderOf(t, cluster, client)
-	eventually(t, "all conductors are there", func() bool { // each has written to the log until then
+	eventually(t, "all conductors are there", func() bool { // each has written to the log by then
 		present, err := client.Entities(t.Context(), jobs.EntityConductor)
 		return err == nil && len(present) == len(cluster.Nodes)
 	})
@@ -98,7 +98,7 @@ func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node)
 	}
 	const id = "01890000-0000-7000-8000-000000000001"
 	text := func(bytes int) string { return `"` + strings.Repeat("x", bytes-2) + `"` }
-	// Of a document, the store counts towards its own size; a job's does not.
+	// The store of a document counts towards the document's size; a job's store does not.
 	sets := []string{"job", "post", "--kind", "k", "--details", "@" + file(text(200_000))}
 	for i := range 9 {
 		sets = append(sets, "--set", fmt.Sprintf("v%d=%s", i, text(100_000)))
@@ -156,7 +156,7 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 		name, call, body string
 		status           int
 		want             string
-		logged           bool // it depends on the state, so that the log has it
+		logged           bool // the refusal depends on the state, so the call is in the log
 	}{
 		{"half a request", "BoardService/Post", `{"postings":[`, 400, "request is invalid: not JSON, at byte 13", false},
 		{"nothing", "BoardService/Post", "", 400, "request is invalid: empty", false},
@@ -196,7 +196,7 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	}
 }
 
-// callHTTP is what curl does.
+// callHTTP makes a call like curl.
 func callHTTP(t *testing.T, node *local.Node, call, body string) (int, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://"+node.API+"/conductord.v1."+call, strings.NewReader(body))
@@ -216,8 +216,7 @@ func callHTTP(t *testing.T, node *local.Node, call, body string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// largestAccepted checks that input just within the limits is accepted, and read back
-// unchanged.
+// largestAccepted checks that input just within the limits is accepted and read back unchanged.
 func largestAccepted(t *testing.T, leader *local.Node) {
 	name := strings.Repeat("ä", 127) + "!"
 	details := `"` + strings.Repeat("x", 256<<10-2) + `"`
@@ -235,15 +234,15 @@ func largestAccepted(t *testing.T, leader *local.Node) {
 // badHandler is a faulty handler, with the expected end of its job.
 type badHandler struct {
 	name, script string
-	want         string // a pattern: what job get says, on one line after another
-	timeout      string // of the step; empty: so long that only an endless handler reaches it
+	want         string // a regular expression for the output of job get
+	timeout      string // timeout of the step; empty: a long one that only an endless handler reaches
 }
 
-// patiently is the timeout of the handlers that come to their end by
-// themselves, which may take a while on a busy machine.
+// patiently is the timeout of handlers that end by themselves, which can take long on a busy
+// machine.
 const patiently = "60s"
 
-// badHandlerRows: where there is no script, the handler is missing or made in
+// badHandlerRows are the faulty handlers. Rows without a script have no handler, or create it in
 // another way.
 var badHandlerRows = []badHandler{
 	{"garbage", "echo debugging >&2; echo 'not json'", `outcome: reverted.*failed step: bad.*result: .*not a JSON value.*it begins "not json".*stderr: debugging`, ""},
@@ -281,7 +280,7 @@ func installBadHandlers(t *testing.T, directory string) {
 	}
 }
 
-// badDocument is a flow of a step that goes well and the one with the handler.
+// badDocument is a flow of a step that succeeds and a step with the handler.
 func badDocument(handler, timeout string) string {
 	return fmt.Sprintf("name = %q\npattern = \"linear\"\n[[steps]]\nname = \"good\"\nhandler = \"ok\"\n"+
 		"[[steps]]\nname = \"bad\"\nhandler = %q\ntimeout = %q\n", handler, handler, cmp.Or(timeout, patiently))
@@ -323,8 +322,8 @@ func badHandlers(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	}
 }
 
-// waitingInVain checks that a job that outlasts the caller's wait is a timeout, and not an
-// unavailable cluster.
+// waitingInVain checks that a job that outlasts the caller's wait is reported as a timeout, not as
+// an unavailable cluster.
 func waitingInVain(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	job, err := jobs.PostOne(within(t), client, jobs.Posting{ID: jobs.NewJobID(), Name: "human", Kind: "human"})
 	if err != nil {
@@ -338,8 +337,8 @@ func waitingInVain(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	}
 }
 
-// leaderDiesUnderWait: a command that knows one node only, and watches a flow through it,
-// sees the end of the flow although that node dies.
+// leaderDiesUnderWait: a command watches a flow through the only node that it knows. It sees the
+// end of the flow although that node dies.
 func leaderDiesUnderWait(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	var text strings.Builder
 	text.WriteString("name = \"long\"\npattern = \"linear\"\n")

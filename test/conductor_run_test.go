@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// alone runs a conductor as a process that is in no node.
+// alone runs a conductor as a process outside the nodes.
 func (f *field) alone(name string) *following {
 	f.Helper()
 	return follow(f.T, "conductor", "run", "--name", name, "--labels", "here", "--handlers", f.handlers, f.all)
@@ -32,7 +32,7 @@ func (f *field) holder(job string) string {
 }
 
 // TestConductorAlone: conductors outside nodes run flows. If one is killed, another continues its
-// flow; after SIGTERM, at once. job logs names the place of the lines.
+// flow; after SIGTERM, without delay. job logs names the place of the lines.
 func TestConductorAlone(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

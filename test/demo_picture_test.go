@@ -22,8 +22,8 @@ const (
 	fontSize              = 13
 )
 
-// TestDemoPicture checks that the README's picture shows a run of the demo in which nothing
-// was lost. With -rewrite, it runs the demo and draws what it prints, each line at its time.
+// TestDemoPicture checks that the README's picture shows a run of the demo in which nothing was
+// lost. With -rewrite, it runs the demo and draws its output, each line at its time.
 func TestDemoPicture(t *testing.T) {
 	if *rewrite {
 		recordDemo(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// devGreeting is what dev prints with -o json.
+// devGreeting is the output of dev with -o json.
 type devGreeting struct {
 	Version string
 	DataDir string `json:"data_dir"`
@@ -54,8 +54,8 @@ func startDevNodes(t *testing.T, address, data string, more ...string) (*exec.Cm
 	return dev, greeting
 }
 
-// portsInARow finds the first of three free ports, with three more a hundred above. The
-// other tests of this process have lower ports, those of package local higher ones.
+// portsInARow finds the first of three free ports, with three more a hundred above. The other tests
+// of this process use lower ports, and those of package local higher ones.
 func portsInARow(t *testing.T) string {
 	t.Helper()
 	const from, to, apart = 12_000, 21_000, 100
@@ -76,8 +76,8 @@ func portsInARow(t *testing.T) string {
 	return ""
 }
 
-// TestDevNodes checks that dev runs three processes, starts one again that is killed, ends
-// all of them when it is interrupted, and finds its data again.
+// TestDevNodes checks that dev runs three processes, restarts a killed one, ends all of them when
+// it is interrupted, and uses its data again.
 func TestDevNodes(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

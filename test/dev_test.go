@@ -17,10 +17,10 @@ import (
 type devProcess struct {
 	address string
 	command *exec.Cmd
-	log     *bytes.Buffer // to be read when it has ended
+	log     *bytes.Buffer // to be read after its end
 }
 
-// runDev starts dev, waits until it is ready, and ends it with the test.
+// runDev starts dev, waits until it is ready, and ends it at the end of the test.
 func runDev(t *testing.T, address string, more ...string) *devProcess {
 	t.Helper()
 	return runDevAs(t, nil, address, more...)
@@ -51,7 +51,7 @@ func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
 	if err := d.command.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-	_ = d.command.Wait() // how it ends is the signal's business
+	_ = d.command.Wait() // the signal determines its status
 	if said := d.log.String(); strings.Contains(said, "starting election") {
 		t.Errorf("the only node warns of its own election:\n%s", said)
 	}
@@ -67,7 +67,7 @@ func TestDevRestarted(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	writeHandler(t, handlers, "first", "echo 1")
 	writeHandler(t, handlers, "second", "while [ ! -e '"+gate+"' ]; do sleep 0.05; done; echo 2")
-	// A first start that is killed before it writes anything leaves this.
+	// Left behind by a first start that is killed before it writes anything.
 	if err := os.Mkdir(filepath.Join(data, "dev"), 0o700); err != nil {
 		t.Fatal(err)
 	}

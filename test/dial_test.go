@@ -39,7 +39,7 @@ func TestDialByEnvironment(t *testing.T) {
 		name string
 		set  map[string]string
 		with map[string]string
-		want string // of the error
+		want string // part of the error
 	}{
 		{"certificates and a list", nil, certificates, ""},
 		{"a missing file", map[string]string{"CONDUCTORD_CA_FILE": file("none")}, certificates, "no such file"},

@@ -35,7 +35,7 @@ const anything = "…"
 // block is one fenced block of a document.
 type block struct {
 	file     string
-	line     int // of its first line of text
+	line     int // line number of its first line of text
 	language string
 	quotes   string // the file named in a comment right above it; empty: none
 	text     string
@@ -495,7 +495,7 @@ func givingHandlers(t *testing.T, document *spec.Document) *handler.Set {
 	return handlers
 }
 
-// TestQuotedCode checks that code that is shown as part of a file is in that file.
+// TestQuotedCode checks that code that is quoted from a file is in that file.
 func TestQuotedCode(t *testing.T) {
 	quoted := 0
 	for file, text := range documents(t) {
@@ -548,7 +548,7 @@ func TestConfigurationIsDocumented(t *testing.T) {
 // requiredKeys are the keys of a node that have no default and must have a value.
 var requiredKeys = []string{"node", "data_dir", "cluster.id", "cluster.members"}
 
-// settingsTable is every key as a table, a section of the file at a time.
+// settingsTable is the table of all keys, in the order of the file's sections.
 func settingsTable() string {
 	var table strings.Builder
 	section := "-"

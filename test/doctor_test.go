@@ -107,7 +107,7 @@ func TestClusterCheck(t *testing.T) {
 	for _, name := range []string{"failover", "disk"} {
 		var health clustercmd.Health
 		said, err := exec.CommandContext(within(t), binary, "cluster", "check", "--"+name, server, "-o", "json").Output()
-		// How long a write takes is the machine's affair, and so is the verdict.
+		// The time of a write depends on the machine, and so does the verdict.
 		jsonErr := json.Unmarshal(said, &health)
 		if tested := health.Tests; jsonErr != nil || health.Healthy != (err == nil) || len(tested) != 1 || tested[0].Verdict == "" || tested[0].Test != name {
 			t.Errorf("%s: %s, %v, %v", name, said, err, jsonErr)

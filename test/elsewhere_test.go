@@ -48,8 +48,8 @@ func TestHandlersElsewhere(t *testing.T) {
 	}
 }
 
-// TestHandlersAreFollowed: a running daemon names a handler that is installed, and no longer
-// names one that is removed or not executable. An unchanged list is not logged again.
+// TestHandlersAreFollowed: a running daemon announces a newly installed handler, and no longer
+// announces a handler that is removed or not executable. An unchanged list is not logged again.
 func TestHandlersAreFollowed(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -65,8 +65,8 @@ func runExample(t *testing.T, endpoints []string, workerFolder, postFolder strin
 	}
 }
 
-// TestExampleFlow runs the travel flow of the README: once well, and once
-// with a card that is declined, after which all is cancelled.
+// TestExampleFlow runs the travel flow of the README: once successfully, and once with a declined
+// card, after which everything is cancelled.
 func TestExampleFlow(t *testing.T) {
 	t.Parallel()
 	dev := startDev(t)
@@ -97,7 +97,7 @@ func TestExampleFlow(t *testing.T) {
 	}
 }
 
-// demoTime bounds the demo, which gives itself less.
+// demoTime limits the demo, whose own limit is shorter.
 const demoTime = 5 * time.Minute
 
 // TestDemo runs the demo as it is, and with chaos: it ends with status 0 only if
@@ -135,7 +135,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// TestHelloSaysHello: the result is all that stdout has.
+// TestHelloSaysHello: stdout has only the result.
 func TestHelloSaysHello(t *testing.T) {
 	t.Parallel()
 	dev := startDev(t)

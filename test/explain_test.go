@@ -17,30 +17,30 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// reasons is a person at the command line of a server, who brings jobs into
-// every situation in which they do not run.
+// reasons is an operator at the command line of a server, who brings jobs into every situation in
+// which they do not run.
 type reasons struct {
 	*desk
 	client  *raftboard.Client
-	gate    string // the handler "guarded" waits until this file is there
-	mended  string // the handlers "broken" and "stuck" fail until this file is there
-	fixed   string // and the handler "fixable" until this one is
-	settled string // and the handler "unsettled" until this one is
+	gate    string // handler "guarded" waits until this file exists
+	mended  string // handlers "broken" and "stuck" fail until this file exists
+	fixed   string // handler "fixable" fails until this file exists
+	settled string // handler "unsettled" fails until this file exists
 }
 
-// reason is one cause, and how to come by it.
+// reason is one cause, with the way to produce it.
 type reason struct {
 	name    string
 	cause   jobs.Cause
 	arrange func(r *reasons) (job string)
-	remedy  string // a pattern of it; empty: there is none
+	remedy  string // a regular expression; empty: no remedy
 	// then checks the job after the remedy, with the remedy's output. Nil: the cause must have
 	// changed.
 	then func(r *reasons, job, out string)
 }
 
-// TestReasons brings a job of a server process into each situation in which it does not run,
-// asks the command line for the reason, and carries out its advice.
+// TestReasons brings a job of a server process into each situation in which it does not run, asks
+// the command line for the reason, and follows its advice.
 func TestReasons(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// of gives the same to a subtest.
+// of returns the same reasons for a subtest.
 func (r *reasons) of(t *testing.T) *reasons {
 	again := *r
 	again.desk = &desk{t, r.address}
@@ -140,7 +140,7 @@ func (r *reasons) becomes(job string, cause jobs.Cause) {
 	eventually(r.T, "the job is "+string(cause), func() bool { return r.explain(job).Cause == cause })
 }
 
-// shell runs a line as a person would, who copies it.
+// shell runs a line like an operator who copies it.
 func (r *reasons) shell(line string) string {
 	r.Helper()
 	run := exec.CommandContext(within(r.T), "sh", "-c", line)
@@ -172,7 +172,7 @@ func document(steps ...string) string {
 	return document
 }
 
-// worker opens a session without keep-alives, and claims a job under it.
+// worker opens a session without keep-alives, and claims a job in it.
 func (r *reasons) worker(ttl time.Duration, job string) jobs.SessionID {
 	r.Helper()
 	session := jobs.NewSessionID()
@@ -192,7 +192,7 @@ func (r *reasons) worker(ttl time.Duration, job string) jobs.SessionID {
 	return session
 }
 
-// conductor registers a conductor for a board, which claims nothing.
+// conductor registers a conductor for a board. It claims nothing.
 func (r *reasons) conductor(board string, most int, labels ...string) {
 	r.Helper()
 	r.conducts(r.worker(jobs.MaxTTL, ""), board, most, labels...)
@@ -235,7 +235,7 @@ func reasonsOfTheEnd() []reason {
 		{"failed", jobs.CauseFinished, func(r *reasons) string {
 			return r.flow("name = \"done\"\nrevert = \"stuck\"", `name = "broken"`)
 		}, "conductord flow retry-revert .*", func(r *reasons, job, _ string) {
-			r.outcome(job, jobs.OutcomeFailed) // again: nothing was mended
+			r.outcome(job, jobs.OutcomeFailed) // again, because nothing was repaired
 			flow := r.says("", "flow", "show", job)
 			r.open(r.mended)
 			for line := range strings.Lines(flow) {
@@ -289,7 +289,7 @@ func reasonsOfTheEnd() []reason {
 	}
 }
 
-// reasonsOfTheJob are the reasons in one job itself.
+// reasonsOfTheJob are the reasons in the job itself.
 func reasonsOfTheJob() []reason {
 	return []reason{
 		{"suspended", jobs.CauseSuspended, func(r *reasons) string {
@@ -301,7 +301,7 @@ func reasonsOfTheJob() []reason {
 		{"parked", jobs.CauseParked, func(r *reasons) string {
 			return r.says(document(`name = "fixable"`), "job", "post", "--flow", "-", "--attempts", "2", "--on-failure", "park")
 		}, "conductord job release ID", func(r *reasons, job, _ string) {
-			r.becomes(job, jobs.CauseParked) // again: nothing was mended
+			r.becomes(job, jobs.CauseParked) // again, because nothing was repaired
 			r.open(r.fixed)
 			r.says("", "job", "release", job)
 			r.outcome(job, jobs.OutcomeSuccess)
@@ -309,7 +309,7 @@ func reasonsOfTheJob() []reason {
 		{"parked, and not reverted", jobs.CauseParked, func(r *reasons) string {
 			return r.says(document("name = \"done\"\nrevert = \"unsettled\"", `name = "stopper"`), "job", "post", "--flow", "-", "--on-failure", "park")
 		}, "conductord flow retry-revert .*", func(r *reasons, job, _ string) {
-			r.becomes(job, jobs.CauseParked) // again: nothing was mended
+			r.becomes(job, jobs.CauseParked) // again, because nothing was repaired
 			r.open(r.settled)
 			r.shell("conductord flow retry-revert " + job)
 			eventually(r.T, "the remedy is to release the job", func() bool { return r.explain(job).Remedy.Verb == jobs.RemedyRelease })

@@ -13,8 +13,8 @@ import (
 
 const modulePath = "github.com/conductord/conductord"
 
-// floors is the order of the packages: imports go down only. A package that is
-// not listed is on its parent's floor.
+// floors is the order of the packages: imports only go down. A package that is not listed is on its
+// parent's floor.
 var floors = map[string]int{
 	"logbook": 0, "config": 0, "api": 0, "docs": 0, "internal": 0,
 	"jobs": 1, "flow": 1, "valuekeys": 1, "topology": 1,
@@ -24,8 +24,8 @@ var floors = map[string]int{
 	"cmd":            5, "test": 5, "examples": 5, "deploy": 5,
 }
 
-// rooms is the order of the packages below raftboard/node, as floors is; raftboard/node itself,
-// which wires them, is above them all.
+// rooms is the order of the packages below raftboard/node, like floors. raftboard/node itself,
+// which connects them, is above them all.
 var rooms = map[string]int{
 	"raftboard/node/raftlog/logstore": 0, "raftboard/node/raftlog/transport": 0, "raftboard/node/backup": 0, "raftboard/node/replication": 0,
 	"raftboard/node/raftlog": 1, "raftboard/node/memorylog": 1, "raftboard/node/sums": 1,
@@ -37,8 +37,9 @@ var rooms = map[string]int{
 	"raftboard/node/nodetest": 7,
 }
 
-// nouns is the order of the packages below cmd/conductord/cli, as rooms is: a noun imports only packages
-// below it. cli itself is below them all; package commands, which adds them to the root, is above.
+// nouns is the order of the packages below cmd/conductord/cli, like rooms: a noun imports only
+// packages below it. cli itself is below them all; package commands, which adds them to the root,
+// is above.
 var nouns = map[string]int{
 	"cmd/conductord/cli": 0, "cmd/conductord/cli/bench/workload": 0,
 	"cmd/conductord/cli/document": 1, "cmd/conductord/cli/tree": 1,
@@ -52,10 +53,10 @@ var nouns = map[string]int{
 // is below it. Another log must change nothing above the seam.
 var knowRaft = []string{"raftboard/node/raftlog", "raftboard/node/raftlog/logstore", "raftboard/node/raftlog/membership", "raftboard/node/raftlog/transport"}
 
-// forbidden are imports that the floors would allow, and the design does not.
+// forbidden are imports that the floors would allow, but the design does not.
 var forbidden = []struct {
-	importer string // with everything below it
-	imported string // a prefix; of our own packages without the module's path
+	importer string // including packages below it
+	imported string // a prefix; our own packages are without the module's path
 	why      string
 }{
 	{"conductor", "raftboard", "a conductor works on any board"},
@@ -68,7 +69,7 @@ var forbidden = []struct {
 
 // allowed are the exceptions to forbidden.
 var allowed = map[[2]string]bool{
-	{"raftboard", "fsm/command"}:                                  true, // the vocabulary alone
+	{"raftboard", "fsm/command"}:                                  true, // only the vocabulary
 	{"raftboard/wire", "fsm/command"}:                             true,
 	{"raftboard/node", "fsm"}:                                     true, // the daemon's half
 	{"raftboard/node", "fsm/command"}:                             true,
@@ -146,7 +147,7 @@ func floorOf(name string) (int, bool) {
 	}
 }
 
-// TestFloors checks the layout of the design: what a package may import.
+// TestFloors checks which packages each package imports.
 func TestFloors(t *testing.T) {
 	t.Parallel()
 	packages := listPackages(t)

@@ -23,9 +23,9 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// hostileRow is a step of testdata/hostile.mjs or hostile.py, and the failure that is recorded of it.
+// hostileRow is a step of testdata/hostile.mjs or hostile.py, with its recorded failure.
 type hostileRow struct {
-	name, kind, message string // message is a regular expression; without a kind, it is of the result
+	name, kind, message string // message is a regular expression; without a kind, it matches the result
 }
 
 // hostileScripts are the rows for TypeScript.
@@ -141,8 +141,8 @@ var hostileSnakes = []hostileRow{
 	{"log-odd", "error", `^ValueError: a trap$`},
 }
 
-// TestHostileValues: no value that a step throws, returns or reports ends its worker. Each
-// attempt has a failure that describes the value, and the worker ends cleanly.
+// TestHostileValues: no value that a step throws, returns or reports ends its worker. Each attempt
+// has a failure that describes the value, and the worker ends cleanly.
 func TestHostileValues(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestHostileValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		script := filepath.Join(s.dir, "dist", "hostile.mjs") // where it finds the client
+		script := filepath.Join(s.dir, "dist", "hostile.mjs") // a place where it finds the client
 		if err := os.WriteFile(script, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestHostileValues(t *testing.T) {
 		s.hostile(hostileSnakes)
 		s.stops(worker)
 	})
-	t.Run("Go", func(t *testing.T) { // in this process: a panic ends it
+	t.Run("Go", func(t *testing.T) { // in this process, which a panic would end
 		t.Parallel()
 		s := &scripts{T: t}
 		startOne(t, s)
@@ -304,8 +304,8 @@ func (hostileTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	return hostileGo(call, name)
 }
 
-// TestUnclearValues: a value that programs read differently is refused at each entry point, with the
-// name of the field, and not only in a handler's output.
+// TestUnclearValues: a value that programs read differently is refused at each entry point with the
+// name of the field, not only in a handler's output.
 func TestUnclearValues(t *testing.T) {
 	t.Parallel()
 	s := &scripts{T: t}
@@ -361,7 +361,7 @@ func reportOf(session, outcome string) string {
 	return `{` + session + `,"outcome":{"id":{"flow":"01890000-0000-7000-8000-000000000002","step":"s","action":"execute","attempt":1},` + outcome + `}}`
 }
 
-// startOne gives a test a cluster of one node.
+// startOne starts a cluster of one node for a test.
 func startOne(t *testing.T, s *scripts) {
 	t.Helper()
 	s.cluster = newClusterOf(t, 1, func(*config.Config) {})

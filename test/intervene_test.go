@@ -57,7 +57,7 @@ handler = "ship"
 provides = "parcel"
 `
 
-// mark makes or removes one of the files that decide what works.
+// mark creates or removes one of the files that control the handlers.
 func (w *warehouse) mark(name string, there bool) {
 	w.Helper()
 	path := filepath.Join(w.dir, name)
@@ -70,7 +70,7 @@ func (w *warehouse) mark(name string, there bool) {
 	}
 }
 
-// stuck brings an order into a state in which it can be neither shipped nor undone.
+// stuck brings an order into a state in which it can be neither shipped nor reverted.
 func (w *warehouse) stuck() jobs.Job {
 	w.Helper()
 	w.mark("shut", true)
@@ -119,7 +119,7 @@ func (w *warehouse) diary(job jobs.JobID) map[string]int {
 	return counts
 }
 
-// says runs a command of the program, as a person would.
+// says runs a command of the program, like an operator.
 func (w *warehouse) says(args ...string) string {
 	w.Helper()
 	command := exec.CommandContext(within(w.T), binary, append([]string{"--server", strings.Join(w.cluster.Endpoints(), ",")}, args...)...)
@@ -130,18 +130,18 @@ func (w *warehouse) says(args ...string) string {
 	return string(said)
 }
 
-// TestPersonGetsAFailedFlowOn: each of the four commands brings a stuck flow to its intended
-// end, and finished work is not repeated.
+// TestPersonGetsAFailedFlowOn: each of the four commands brings a stuck flow to its intended end,
+// and finished work is not repeated.
 func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
 	for _, row := range []struct {
 		name    string
-		mend    []string // the files that go away before
+		mend    []string // files that are removed before
 		say     []string // the commands
 		outcome jobs.Outcome
 		state   logbook.FlowState
-		done    map[string]int // in addition to the actions until the flow was stuck
+		done    map[string]int // additional actions after the flow was stuck
 		results map[string]string
 	}{
 		{
@@ -203,8 +203,8 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	}
 }
 
-// TestPersonGetsAHeldFlowOn: a flow that is held at its failure has undone nothing, and each command
-// continues it from there.
+// TestPersonGetsAHeldFlowOn: a flow that is held at its failure has reverted nothing, and each
+// command continues it from there.
 func TestPersonGetsAHeldFlowOn(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
@@ -368,8 +368,8 @@ func TestInterventionOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// TestCancelledFlowIsUndoneFurther: a job that was cancelled, and could not be
-// undone, is cancelled in the end.
+// TestCancelledFlowIsUndoneFurther: a job whose revert failed after a cancel is cancelled at the
+// end.
 func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
@@ -384,7 +384,7 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 		return err == nil && strings.Contains(string(text), "ship execute")
 	})
 	w.says("job", "cancel", job.ID.String())
-	eventually(t, "the owner has heard that the job is cancelled", func() bool {
+	eventually(t, "the owner knows that the job is cancelled", func() bool {
 		return slices.ContainsFunc(w.cluster.Nodes, func(node *local.Node) bool {
 			log, err := os.ReadFile(node.Log)
 			return err == nil && strings.Contains(string(log), "stop request received")

@@ -26,12 +26,12 @@ var killRounds = flag.Int("handler-kills", 1, "how often TestKilledHandlersDie k
 type ledger struct {
 	*testing.T
 	handlers, dir string
-	longest       time.Duration // from a kill until all children were gone
+	longest       time.Duration // longest time from a kill to the end of all children
 	rounds        int
 }
 
-// children are the processes that a run of the handler starts: in its group, as a child, a grandchild, an
-// orphan and with an empty environment; and outside of its group.
+// children is the number of processes that a run of the handler starts: in its group, as a child, a
+// grandchild, an orphan and with an empty environment; and outside of its group.
 const children = 5
 
 // newLedger installs the handler. Each child appends the name of its run to the ledger every 50 ms.
@@ -81,8 +81,9 @@ func (l *ledger) gone(killed time.Time, pids []int) {
 	l.longest = max(l.longest, time.Since(killed))
 }
 
-// round posts a job, kills the process that runs its handler, which victim finds, and lets the next attempt end. It
-// holds that the attempts do not overlap. Without next, it ends when all children are gone.
+// round posts a job, kills the process that runs its handler, which victim returns, and lets the
+// next attempt end. It checks that the attempts do not overlap. Without next, it ends when all
+// children are gone.
 func (l *ledger) round(f *field, post func() string, victim func(jobs.Job) int, next func()) {
 	l.Helper()
 	id, err := jobs.ParseJobID(post())
@@ -126,7 +127,7 @@ func (l *ledger) round(f *field, post func() string, victim func(jobs.Job) int, 
 	l.rounds++
 }
 
-// repeat runs a round as often as the flag says, and reports.
+// repeat runs a number of rounds, set by a flag, and reports.
 func (l *ledger) repeat(t *testing.T, f *field, kind string, round func()) {
 	t.Helper()
 	l.longest, l.rounds = 0, 0
@@ -138,8 +139,8 @@ func (l *ledger) repeat(t *testing.T, f *field, kind string, round func()) {
 	t.Logf("%s killed %d times without overlap: the children of its handlers were gone after %s at most", kind, l.rounds, l.longest.Round(time.Millisecond))
 }
 
-// TestKilledHandlersDie checks that all that a handler has started ends with the process that runs the handler,
-// before another one runs it again: with a node, a worker, and a conductor in no node.
+// TestKilledHandlersDie kills a node, a worker, or a conductor outside the nodes. All processes
+// that its handler has started must end before another process runs the handler again.
 func TestKilledHandlersDie(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -177,8 +178,8 @@ func TestKilledHandlersDie(t *testing.T) {
 	})
 }
 
-// TestKilledHandlersOfDevDie checks the same for dev with one node and with three, and when the dev dies that has
-// started the three.
+// TestKilledHandlersOfDevDie checks the same for dev with one node, for dev with three nodes, and
+// for a killed dev that has started three nodes.
 func TestKilledHandlersOfDevDie(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -221,7 +222,7 @@ func TestKilledHandlersOfDevDie(t *testing.T) {
 	})
 }
 
-// devField is a field with the cluster of a dev.
+// devField is a field on the cluster of a dev.
 func devField(t *testing.T, servers ...string) *field {
 	t.Helper()
 	client, err := raftboard.Dial(within(t), servers...)

@@ -16,12 +16,12 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// trips is a node, and the workers in four languages of the trip in examples/languages.
+// trips is a node with workers in four languages, for the trip in examples/languages.
 type trips struct {
 	*testing.T
 	client  *raftboard.Client
 	servers string
-	workers map[string]worker // by the step that it does
+	workers map[string]worker // by the step that it runs
 }
 
 // worker is a command, and the process that runs it.
@@ -174,8 +174,8 @@ func TestFourLanguages(t *testing.T) {
 	}
 }
 
-// checkAtom checks that the effects of a step are those of its attempts: each begins with the same
-// key, all but the last have lost their worker, and only the last one books.
+// checkAtom checks that the effects of a step match its attempts: each starts with the same key,
+// all except the last have lost their worker, and only the last one books.
 func (f *trips) checkAtom(dir string, flow *logbook.FlowDetail, atom *logbook.AtomDetail, killed bool) {
 	f.Helper()
 	var got, want []string
@@ -188,7 +188,7 @@ func (f *trips) checkAtom(dir string, flow *logbook.FlowDetail, atom *logbook.At
 	for i := range atom.Attempts {
 		attempt, last := &atom.Attempts[i], i == len(atom.Attempts)-1
 		if begins := fmt.Sprintf("execute %d %s begins", attempt.Number, key); last || slices.Contains(got, begins) {
-			want = append(want, begins) // a worker may be lost before it begins
+			want = append(want, begins) // a worker can be lost before it starts
 		}
 		if !last && (attempt.Failure == nil || attempt.Failure.Kind != logbook.FailureWorkerLost) {
 			f.Errorf("attempt %d at %s is not the last, and its failure is %v", attempt.Number, atom.Name, attempt.Failure)

@@ -22,7 +22,7 @@ func zombies(t *testing.T, parent int) int {
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just gone
+			continue // it has just ended
 		}
 		if strings.Contains(string(stat), fmt.Sprintf(") Z %d ", parent)) {
 			count++
@@ -78,8 +78,8 @@ func TestHandlersLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestDevRemovesWhatAKilledOneLeft checks that the temporary data directory of a
-// dev that was killed goes when the next one starts, and that of a living one does not.
+// TestDevRemovesWhatAKilledOneLeft checks that the next dev removes the temporary data directory of
+// a killed dev, but not of a live one.
 func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)

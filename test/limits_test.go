@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// TestSpentConductorEndsItsNode checks that a node whose conductor has reached a limit sees its
-// jobs through, takes no other, and ends with exit code 0.
+// TestSpentConductorEndsItsNode checks that a node whose conductor has reached a limit finishes its
+// jobs, takes no others, and ends with exit code 0.
 func TestSpentConductorEndsItsNode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

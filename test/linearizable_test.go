@@ -80,8 +80,7 @@ func hire(t *testing.T, cluster *local.Cluster, patient *raftboard.Client, histo
 	}
 }
 
-// timeOf is how long a test lasts: what an environment variable says, or else
-// so long.
+// timeOf is the duration of a test: the value of an environment variable, or a default.
 func timeOf(t *testing.T, name string, otherwise time.Duration) time.Duration {
 	t.Helper()
 	text := os.Getenv(name)

@@ -32,7 +32,7 @@ func (f *following) said() string {
 	return f.text.String()
 }
 
-// follow runs a command, and ends it with the test.
+// follow runs a command until the end of the test.
 func follow(t *testing.T, args ...string) *following {
 	t.Helper()
 	f := &following{Cmd: exec.CommandContext(within(t), binary, args...)}
@@ -103,7 +103,7 @@ echo "bye $line" >&2; echo 1`)
 	}
 
 	holder.Kill()
-	eventually(t, "it goes on with the next owner", func() bool { return strings.Contains(reader.said(), "line 3 of 2: it knows [secret db]") })
+	eventually(t, "the next owner continues it", func() bool { return strings.Contains(reader.said(), "line 3 of 2: it knows [secret db]") })
 	if err := os.WriteFile(free, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestLogStores(t *testing.T) {
 	for _, node := range cluster.Nodes {
 		load.wait(t, 50)
 		node.Kill()
-		load.wait(t, 50) // by the two others
+		load.wait(t, 50) // by the two other nodes
 		restart(t, node)
 	}
 	changing := cluster.Nodes[0]
@@ -81,7 +81,7 @@ func TestLogStores(t *testing.T) {
 	t.Logf("%d jobs were acknowledged", len(acknowledged))
 }
 
-// sayWAL changes the log store in a configuration that has the default.
+// sayWAL sets the log store in a configuration with the default.
 func sayWAL(t *testing.T, path string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -93,7 +93,7 @@ func sayWAL(t *testing.T, path string) {
 	}
 }
 
-// posting posts jobs, one after the other, and remembers which were acknowledged.
+// posting posts jobs, one after the other, and records the acknowledged ones.
 type posting struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
@@ -112,7 +112,7 @@ func startPosting(t *testing.T, client *raftboard.Client) *posting {
 			for ctx.Err() == nil {
 				job, err := jobs.PostOne(ctx, client, jobs.Posting{Name: "kept", Kind: "none"})
 				if err != nil {
-					continue // it did not happen, or it is unknown
+					continue // no effect, or an ambiguous result
 				}
 				p.mu.Lock()
 				p.acknowledged = append(p.acknowledged, job.ID)

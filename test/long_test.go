@@ -11,13 +11,14 @@ import (
 // promisesPage lists the tests of each promise.
 const promisesPage = "docs/guarantee-tests.md"
 
-// longTest is a test that skips itself in a plain `go test ./...`, and longMark its mark on the page.
+// longTest matches a test that skips itself in a plain `go test ./...`, and longMark is its mark on
+// the page.
 var longTest = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n\tlongtest\.Skip\(t\)`)
 
 const longMark = " (long)"
 
-// marked marks the long tests in the rows of the page that have a claim and its tests, and returns
-// the claims that no quick test holds.
+// marked marks the long tests in the rows of the page with a claim and its tests. It returns the
+// claims without a quick test.
 func marked(page string, long map[string]bool) (text string, unheld []string) {
 	lines := strings.Split(page, "\n")
 	for i, line := range lines {
@@ -79,7 +80,8 @@ func TestPromisesHaveQuickTests(t *testing.T) {
 	}
 }
 
-// TestMarksOfLongTests checks that marks are set and removed, and that a claim with long tests alone is found.
+// TestMarksOfLongTests checks that marks are set and removed, and that a claim with only long tests
+// is found.
 func TestMarksOfLongTests(t *testing.T) {
 	long := map[string]bool{"test TestSlow": true}
 	const head = "| Claim | Tests |\n|---|---|\n"

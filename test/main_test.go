@@ -23,14 +23,13 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// patience is how long a test waits for what must happen on a busy machine.
+// patience is the limit for waits on a busy machine.
 const patience = 90 * time.Second
 
 // binary is the conductord executable that all tests run.
 var binary string
 
-// atOnce is how many tests run at the same time. They wait for processes, clocks and
-// disks far more than they compute.
+// atOnce is the number of parallel tests. They mostly wait for processes, clocks and disks.
 const atOnce = 4
 
 func TestMain(m *testing.M) {
@@ -52,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// startCluster runs three nodes as processes, and ends them with the test.
+// startCluster runs three nodes as processes until the end of the test.
 func startCluster(t *testing.T, configure func(*config.Config)) (*local.Cluster, *raftboard.Client) {
 	t.Helper()
 	cluster := newCluster(t, configure)
@@ -92,7 +91,7 @@ func newClusterOf(t *testing.T, nodes int, configure func(*config.Config)) *loca
 	return cluster
 }
 
-// showLogs puts the end of each node's log into the test's output.
+// showLogs writes the end of each node's log to the test's output.
 func showLogs(t *testing.T, cluster *local.Cluster) {
 	const enough = 4 << 10
 	for _, node := range cluster.Nodes {
@@ -104,7 +103,7 @@ func showLogs(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// within gives a context that ends with the test, or when patience does.
+// within returns a context that ends with the test, or after patience.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -124,7 +123,7 @@ func writeHandler(t *testing.T, dir, name, script string) {
 	}
 }
 
-// leaderOf asks the nodes which of them leads.
+// leaderOf asks the nodes for the leader.
 func leaderOf(t *testing.T, cluster *local.Cluster, client *raftboard.Client) *local.Node {
 	t.Helper()
 	var leader *local.Node
@@ -147,7 +146,7 @@ func leaderOf(t *testing.T, cluster *local.Cluster, client *raftboard.Client) *l
 	return leader
 }
 
-// eventually waits for a condition that must come true.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -163,8 +162,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// startDev runs a cluster of one node, as `conductord dev` does for people,
-// and gives its address.
+// startDev runs a cluster of one node with `conductord dev`, and returns its address.
 func startDev(t *testing.T) string {
 	t.Helper()
 	address := freeAddress(t)
@@ -184,8 +182,8 @@ func startDev(t *testing.T) string {
 	return address
 }
 
-// devReady waits until the node of dev is ready, and its conductor, which starts after it and
-// is known by its metrics, has called the node.
+// devReady waits until the node of dev is ready, and until its conductor, which starts later, has
+// called the node. The metrics show this.
 func devReady(t *testing.T, address string) {
 	t.Helper()
 	eventually(t, "dev is ready", func() bool {
@@ -212,15 +210,15 @@ func freeAddress(t *testing.T) string {
 	return addresses[0]
 }
 
-// The ports of these tests lie below those of packages nodetest, node and local, whose tests
-// run at the same time.
+// The ports of these tests are below the ports of packages nodetest, node and local, whose tests
+// run in parallel.
 const (
 	firstPort = 7_000
 	portCount = 3_000
 )
 
-// ports gives the tests of this process ports in turn. No port is given twice: nodes of a test
-// can be down for seconds, and another test must not take their ports.
+// ports assigns ports to the tests of this process in turn. No port is assigned twice: nodes of a
+// test can be down for seconds, and another test must not take their ports.
 var (
 	ports     atomic.Int64
 	portsFrom = rand.Int64N(portCount)

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// startGrowing starts three nodes, and writes the configurations of more that may join.
+// startGrowing starts three nodes, and writes the configurations of further nodes that can join.
 func startGrowing(t *testing.T, nodes int) (*local.Cluster, *raftboard.Client) {
 	t.Helper()
 	cluster := newClusterOf(t, nodes, func(c *config.Config) {
@@ -81,7 +81,7 @@ func awaitVoters(t *testing.T, node *local.Node, voters string) (health clusterc
 	return health
 }
 
-// allThere expects the jobs that were acknowledged.
+// allThere expects the acknowledged jobs.
 func allThere(t *testing.T, client *raftboard.Client, acknowledged []jobs.JobID) {
 	t.Helper()
 	for _, id := range acknowledged {
@@ -92,8 +92,8 @@ func allThere(t *testing.T, client *raftboard.Client, acknowledged []jobs.JobID)
 	t.Logf("%d jobs were acknowledged", len(acknowledged))
 }
 
-// TestWipedDiskIsReplaced is the runbook "When a node's disk is gone", while jobs are
-// posted. Promise 1: nothing is lost.
+// TestWipedDiskIsReplaced is the runbook "When a node's disk is gone", while jobs are posted.
+// Promise 1: nothing is lost.
 func TestWipedDiskIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster, client := startGrowing(t, 3)
@@ -117,7 +117,7 @@ func TestWipedDiskIsReplaced(t *testing.T) {
 		t.Errorf("health: %+v", health)
 	}
 	load.wait(t, 50)
-	other.Kill() // the new one counts
+	other.Kill() // the new node counts
 	load.wait(t, 50)
 	allThere(t, client, load.stop())
 }
@@ -195,7 +195,7 @@ func TestMachineMoves(t *testing.T) {
 	if err := moving.WaitReady(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	other.Kill() // the one that has moved counts
+	other.Kill() // the moved node counts
 	load.wait(t, 50)
 	allThere(t, client, load.stop())
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 )
 
-// TestNodeInit checks that a service can start a node that node init has made, and ask for
-// its health: never with --init, and with no other program.
+// TestNodeInit checks that a service can start a node created by node init, and check its health,
+// without --init and without another program.
 func TestNodeInit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -33,7 +33,7 @@ func TestNodeInit(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	for _, how := range [][]string{nil, {"--ready"}} {
-		eventually(t, "the node is well", func() bool {
+		eventually(t, "the node is healthy", func() bool {
 			return exec.Command(binary, append(append([]string{"node", "check"}, node...), how...)...).Run() == nil
 		})
 	}

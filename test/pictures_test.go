@@ -115,8 +115,7 @@ func draw(t *testing.T, name string) *picture {
 	return p
 }
 
-// TestPictures checks that the pictures of the documents are drawn from their texts.
-// -rewrite draws them.
+// TestPictures checks that the pictures of the documents match their texts. -rewrite draws them.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"job-states", "write-path"} {

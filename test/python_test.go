@@ -31,7 +31,7 @@ func needPython(t *testing.T) (folder string) {
 		t.Fatalf("there is no Python in %s: %v", folder, err)
 	}
 	for _, file := range files {
-		if _, err := os.Stat(file); err != nil { // so that go test runs again when one changes
+		if _, err := os.Stat(file); err != nil { // go test runs again when the file changes
 			t.Fatal(err)
 		}
 	}
@@ -55,8 +55,8 @@ func TestPythonConformance(t *testing.T) {
 	keepsRules(t, "python3", "-B", filepath.Join(needPython(t), "examples", "conformance.py"))
 }
 
-// hands is a worker in Python with the steps of the conformance tests, and with steps that note
-// their starts as the handlers of a field do.
+// hands is a worker in Python with the steps of the conformance tests, and with steps that record
+// their starts like the handlers of a field.
 const hands = `
 import os, sys, logging
 from conformance import worker
@@ -208,7 +208,7 @@ func TestPythonSteps(t *testing.T) {
 		}
 	}
 
-	// A step that checks its event, and a step in its own loop.
+	// A step that checks its event, and a step that loops without checking.
 	for _, step := range []string{"slow", "deaf"} {
 		job := f.run("name = \"" + step + "\"\nhandler = \"" + step + "\"")
 		eventually(t, step+" runs", func() bool { return strings.Contains(f.started(), step+" execute 1") })
@@ -273,8 +273,8 @@ func TestPythonOutlivesConductors(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
-// TestPythonSpeaksTLS checks that client and worker take their certificates from the variables of
-// the command line, and that a call which waits is cut short on such a connection too.
+// TestPythonSpeaksTLS checks that client and worker get their certificates from the variables of
+// the command line, and that a waiting call on such a connection can be interrupted.
 func TestPythonSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	folder, dir := needPython(t), t.TempDir()

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// longestSentence is the number of words that a reader takes in at the first reading.
+	// longestSentence is the maximum number of words of a sentence.
 	longestSentence = 30
-	// longestPage is the number of lines of a page that is no reference.
+	// longestPage is the maximum number of lines of a page, except references.
 	longestPage = 250
 	readingFile = "testdata/reading.txt"
 )

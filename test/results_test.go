@@ -29,8 +29,9 @@ console.log(encode(await Promise.all(process.argv.slice(2).map((job) => client.r
 client.close();
 `
 
-// TestResultsBySymbol checks that the clients in Python and TypeScript give the results that Go gives,
-// by the names that steps provide: whole, by field, gathered, of retries, and of steps that did not run.
+// TestResultsBySymbol checks that the clients in Python and TypeScript return the same results as
+// Go, by the names that steps provide: whole, by field, gathered, of retries, and of steps that did
+// not run.
 func TestResultsBySymbol(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// retried posts an order with a policy for its failures.
+// retried posts an order with a retry policy.
 func (w *warehouse) retried(policy jobs.RetryPolicy) jobs.Job {
 	w.Helper()
 	posting := documentPosting(w.T, "order", orderDocument)
@@ -21,8 +21,8 @@ func (w *warehouse) retried(policy jobs.RetryPolicy) jobs.Job {
 	return job
 }
 
-// TestOrderIsTriedAgain: an order that cannot be shipped is undone and tried again until it
-// can, although the leader dies in between, and the job's owner with it.
+// TestOrderIsTriedAgain: an order that cannot be shipped is reverted and retried until it succeeds,
+// although the leader and the job's owner die in between.
 func TestOrderIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)

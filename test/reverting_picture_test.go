@@ -13,10 +13,10 @@ import (
 
 const (
 	revertingPath = "docs/reverting.svg"
-	// Sizes in pixels: of a step's box, and between the middles of two.
+	// Sizes in pixels: of a step's box, and between the centres of two boxes.
 	boxWidth, boxHeight   = 148, 32
 	columnPitch, rowPitch = 200, 44
-	forwardsY, backY      = 116, 312 // the middles of the two halves
+	forwardsY, backY      = 116, 312 // the centres of the two halves
 )
 
 // TestRevertingPicture checks that the picture of docs/failure.md shows examples/travel.toml,
@@ -41,11 +41,11 @@ func TestRevertingPicture(t *testing.T) {
 	}
 }
 
-// drawnStep is a step in the picture. Its x and y are the middle of its box.
+// drawnStep is a step in the picture. Its x and y are the centre of its box.
 type drawnStep struct {
 	*spec.Step
 	column, x, y int
-	from         []*drawnStep // whose values it requires
+	from         []*drawnStep // steps whose values it requires
 }
 
 // drawReverting draws the steps of a flow twice: as they run until the last one fails, and as
@@ -87,7 +87,8 @@ func drawReverting(document *spec.Document) string {
 	return svg.String()
 }
 
-// placed gives each step a column behind the steps whose values it requires, and a place in it.
+// placed gives each step a column after the steps whose values it requires, and a place in the
+// column.
 func placed(document *spec.Document) []*drawnStep {
 	var steps []*drawnStep
 	columns := map[int][]*drawnStep{}

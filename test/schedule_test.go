@@ -35,7 +35,7 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 	}
 	killed := killLeaders(t, cluster, client, lasts, pace)
 	least := int(lasts/time.Second) / 2
-	eventually(t, "enough slots are posted, be it after the last leader", func() bool {
+	eventually(t, "enough slots are posted, even if after the last leader", func() bool {
 		now, err := client.Schedule(within(t), name, schedules.Look{})
 		return err == nil && now.Schedule.Posted >= uint64(least)
 	})
@@ -60,8 +60,7 @@ func TestScheduleSurvivesLeaders(t *testing.T) {
 	}
 }
 
-// killLeaders kills the leader at a pace, and starts it again when the next one
-// is killed.
+// killLeaders kills the leader at intervals, and restarts it when the next one is killed.
 func killLeaders(t *testing.T, cluster *local.Cluster, client *raftboard.Client, lasts, pace time.Duration) int {
 	t.Helper()
 	over := time.NewTimer(lasts)
@@ -88,8 +87,8 @@ func killLeaders(t *testing.T, cluster *local.Cluster, client *raftboard.Client,
 	}
 }
 
-// accountForSlots walks the seconds from the first slot on, and finds the record
-// of each. It gives the number of those that are posted.
+// accountForSlots checks each second from the first slot, and finds its record. It returns the
+// number of posted slots.
 func accountForSlots(t *testing.T, saved *schedules.Schedule, report *schedules.Report) (posted int) {
 	t.Helper()
 	next := saved.Decided.Truncate(time.Second).Add(time.Second)
@@ -135,7 +134,7 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 	}
 }
 
-// TestScheduleCommands goes through the verbs of `conductord schedule`.
+// TestScheduleCommands runs the verbs of `conductord schedule`.
 func TestScheduleCommands(t *testing.T) {
 	t.Parallel()
 	address := startDev(t)
@@ -144,7 +143,7 @@ func TestScheduleCommands(t *testing.T) {
 		stdin string
 		line  string
 		code  int
-		says  string // a pattern, of what is said on stdout and stderr
+		says  string // a regular expression for stdout and stderr
 	}{
 		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next \d{4}-12-31T23:00:00Z`},
 		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next`},

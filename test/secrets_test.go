@@ -20,8 +20,8 @@ import (
 )
 
 // TestSecretsStayOutOfTheCluster follows docs/secrets.md: handlers get secrets from a file, the
-// environment and a command, and print them wherever they can. No file of the cluster may
-// contain a secret (data directory, log, backup), and no command may print one.
+// environment and a command, and print them in every output. No file of the cluster may contain a
+// secret (data directory, log, backup), and no command may print one.
 func TestSecretsStayOutOfTheCluster(t *testing.T) {
 	t.Parallel()
 	handlers, outside := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
@@ -35,7 +35,7 @@ func TestSecretsStayOutOfTheCluster(t *testing.T) {
 	}
 	write("db", canaries["db"]+"\n", 0o600)
 	vault := write("vault", "#!/bin/sh\n[ \"$1 $2\" = \"default api\" ] && echo "+canaries["api"]+"\nexit 0\n", 0o700)
-	// It fails once, says "not yet" once, and says all it knows each time.
+	// It fails once, answers "not yet" once, and prints everything that it knows each time.
 	writeHandler(t, handlers, "talker", `read -r line
 echo "stderr: $line" >&2
 echo '{"done":1,"details":'"$line"'}' >&3
@@ -102,9 +102,9 @@ requires = ["account"]
 	}
 }
 
-// TestHandlersThatPrintTheirSecrets: in whatever form a handler prints its secret, no part of eight
-// bytes is recorded in results, failures, progress, stderr or lines. The secrets are documents, and
-// texts that quoting changes.
+// TestHandlersThatPrintTheirSecrets: for any form in which a handler prints its secret, no eight
+// bytes of it are recorded in results, failures, progress, stderr or lines. The secrets are
+// documents, and texts that quoting changes.
 func TestHandlersThatPrintTheirSecrets(t *testing.T) {
 	t.Parallel()
 	const document, odd = `{"user":"joe-of-shop","pass":"hunter2hunter2"}`, "k\"9\\x\"7\\q\"5\\z\"3\t\u200b\\w\"1"
@@ -151,7 +151,7 @@ func TestHandlersThatPrintTheirSecrets(t *testing.T) {
 			if !strings.Contains(record.String(), "[secret db]") {
 				t.Errorf("it shows no secret: %s", record.String())
 			}
-			for depth := range 5 { // the record is JSON, and so may be the texts in it
+			for depth := range 5 { // the record is JSON, and its texts can be JSON too
 				for at := range len(row.secret) - 8 + 1 {
 					if part := row.secret[at : at+8]; utf8.ValidString(part) && strings.Contains(shown, part) {
 						t.Fatalf("quoted %d times, the record has %q: %s", depth, part, record.String())
@@ -165,7 +165,7 @@ func TestHandlersThatPrintTheirSecrets(t *testing.T) {
 
 var escaped = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 
-// unescaped is a text with one level of escapes less.
+// unescaped removes one level of escapes from a text.
 func unescaped(text string) string {
 	return escaped.ReplaceAllStringFunc(text, func(s string) string {
 		if plain, err := strconv.Unquote(`"` + s + `"`); err == nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// refuses runs a command that must end by itself, and checks that it says why
-// in one line.
+// refuses runs a command that must end by itself, and checks that it prints the reason in one line.
 func refuses(t *testing.T, status int, why string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -38,8 +37,8 @@ func refuses(t *testing.T, status int, why string, args ...string) {
 	}
 }
 
-// TestRefusals checks that a node that would do harm does not start, and prints the reason in
-// one line.
+// TestRefusals checks that a node with a dangerous configuration does not start, and prints the
+// reason in one line.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	cluster, _ := startCluster(t, nil)
@@ -116,8 +115,8 @@ func restart(t *testing.T, node *local.Node) {
 	}
 }
 
-// TestOneOfThreeAnswersOnlyStaleReads: a single node of three answers no write and no
-// linearizable read, but it answers stale reads.
+// TestOneOfThreeAnswersOnlyStaleReads: a single node of three answers stale reads, but no write and
+// no linearizable read.
 func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 	t.Parallel()
 	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
@@ -132,8 +131,7 @@ func TestOneOfThreeAnswersOnlyStaleReads(t *testing.T) {
 	})
 	cluster.Nodes[0].Kill()
 	cluster.Nodes[1].Kill()
-	// A post that is on its way when the time is over may still happen, for all
-	// that its sender knows; a read cannot.
+	// A post in flight at the timeout has an ambiguous result; a read does not.
 	const unknown, noLeader = 5, 6
 	var calls sync.WaitGroup
 	for _, row := range []struct {

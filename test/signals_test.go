@@ -21,8 +21,8 @@ import (
 // lasting is a command that runs until a signal ends it.
 type lasting struct{ *exec.Cmd }
 
-// startLasting starts a command without a reader of its log, and waits until ready returns true; without
-// ready, until the command prints something.
+// startLasting starts a command whose log has no reader, and waits until ready returns true;
+// without ready, until the command prints something.
 func startLasting(t *testing.T, ready func() bool, name string, args ...string) lasting {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -45,7 +45,7 @@ func startLasting(t *testing.T, ready func() bool, name string, args ...string) 
 	return l
 }
 
-// ends sends a signal, and holds that the command ends orderly, with status 0.
+// ends sends a signal, and checks that the command ends orderly, with status 0.
 func (l lasting) ends(t *testing.T, with syscall.Signal) {
 	t.Helper()
 	if err := l.Process.Signal(with); err != nil {
@@ -56,12 +56,13 @@ func (l lasting) ends(t *testing.T, with syscall.Signal) {
 	}
 }
 
-// TestLastingCommands holds for each command that runs until a signal ends it: it outlives the reader of its log,
-// and SIGHUP ends it as SIGTERM does.
+// TestLastingCommands checks each command that runs until a signal: it continues after the reader
+// of its log has ended, and SIGHUP ends it like SIGTERM.
 func TestLastingCommands(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	// A program that handles SIGHUP starts its children with the default, also where the tests run under nohup.
+	// A program that handles SIGHUP starts its children with the default, even if the tests run
+	// under nohup.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })

@@ -16,11 +16,11 @@ var (
 	elections = flag.Int("elections", 1, "elections with and without them")
 )
 
-// slowElection is more than an election and a start take on a busy machine.
+// slowElection is longer than an election and a start on a busy machine.
 const slowElection = 15 * time.Second
 
-// TestSilentConnections: strangers that connect to the raft ports and say nothing delay neither an
-// election nor the start of a node. "-silent N -elections N -v" measures both.
+// TestSilentConnections: unknown callers that connect to the raft ports and send nothing delay
+// neither an election nor the start of a node. "-silent N -elections N -v" measures both.
 func TestSilentConnections(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// leaderAmong finds the node that leads.
+// leaderAmong finds the leading node.
 func leaderAmong(t *testing.T, c *attack.Cluster) (leader *local.Node) {
 	t.Helper()
 	eventually(t, "a node leads", func() bool {

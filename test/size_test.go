@@ -21,7 +21,7 @@ const (
 	longestFunction  = 70
 	longestFile      = 700
 	longestTestFile  = 1000
-	largestInterface = 8 // methods of its own: larger ones are composed
+	largestInterface = 8 // own methods: larger interfaces are composed
 	sizesFile        = "testdata/sizes.txt"
 )
 
@@ -34,7 +34,7 @@ type size struct {
 	limit int
 }
 
-// sizesOf returns what exceeds a limit in one file of Go. Generated code has no limits.
+// sizesOf returns the parts of a Go file that exceed a limit. Generated code has no limits.
 func sizesOf(name string, source []byte) ([]size, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution|parser.ParseComments)
@@ -74,7 +74,7 @@ func lines(files *token.FileSet, node ast.Node) int {
 	return files.Position(node.End()).Line - files.Position(node.Pos()).Line
 }
 
-// tables returns how many lines of a function are rows of lists and maps: they are data.
+// tables returns the number of lines of a function that are rows of lists and maps: they are data.
 func tables(files *token.FileSet, function ast.Node) int {
 	sum := 0
 	ast.Inspect(function, func(node ast.Node) bool {

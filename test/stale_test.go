@@ -29,7 +29,7 @@ func TestStaleReads(t *testing.T) {
 			node.Kill()
 		}
 	}
-	eventually(t, "the last node leads no more", func() bool {
+	eventually(t, "the last node no longer leads", func() bool {
 		status, err := client.Status(t.Context(), leader.API)
 		return err == nil && status.State != "leader"
 	})

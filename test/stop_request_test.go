@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// desk is the command line of a person at a cluster of one node.
+// desk is the command line of an operator of a cluster of one node.
 type desk struct {
 	*testing.T
 	address string
@@ -56,7 +56,7 @@ func (d *desk) job(id string) jobs.Job {
 	return job
 }
 
-// waits waits for the end of a job, however it goes.
+// waits waits for any end of a job.
 func (d *desk) waits(id string) jobs.Job {
 	d.Helper()
 	command(d.T, "", "job", "wait", id, "--server", d.address)
@@ -65,8 +65,8 @@ func (d *desk) waits(id string) jobs.Job {
 
 func (d *desk) shows(id string) string { return d.says("", "flow", "show", id) }
 
-// TestTrashedJobsAreStopped checks that the handler of a running job is killed as soon as
-// another caller ends the job. It must not wait for the next record, which here never comes.
+// TestTrashedJobsAreStopped checks that the handler of a running job is killed when another caller
+// ends the job. It must not wait for the next record, which never happens here.
 func TestTrashedJobsAreStopped(t *testing.T) {
 	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
@@ -86,7 +86,7 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 	began := time.Now()
 	d.says("", "job", "trash", id, "--token", d.job(id).Token.String())
 	eventually(t, "the handler is gone", func() bool { return syscall.Kill(pid, 0) != nil })
-	const promptly = 30 * time.Second // of a busy machine; alone it takes a moment
+	const promptly = 30 * time.Second // on a busy machine; usually it takes a moment
 	if took := time.Since(began); took > promptly {
 		t.Errorf("the handler was killed after %s", took)
 	}
@@ -183,7 +183,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := atDesk(t, handlers)
-	// So slow that it is still booking when a busy machine has heard of the end.
+	// Slow enough to be still booking when a busy machine has processed the cancel.
 	id := d.says("", "flow", "run", filepath.Join("..", "examples", "travel.toml"), "--set", "pace=4")
 	eventually(t, "the flight is being booked", func() bool {
 		return strings.Contains(squeezed(d.shows(id)), "book-flight running")
@@ -216,12 +216,12 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	handlers, gate, marks := filepath.Join(dir, "handlers"), filepath.Join(dir, "gate"), filepath.Join(dir, "marks")
-	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // until then the request has arrived
+	writeHandler(t, handlers, "first", "echo first >> '"+marks+"'; while [ ! -e '"+gate+"' ]; do sleep 0.05; done; sleep 3; echo 1") // by then the request has arrived
 	writeHandler(t, handlers, "second", "echo second >> '"+marks+"'; echo 2")
 	d := atDesk(t, handlers)
 	id := d.says("name = \"two\"\npattern = \"linear\"\n[[steps]]\nname = \"first\"\n[[steps]]\nname = \"second\"\n", "flow", "run", "-")
 	done := func() string {
-		text, _ := os.ReadFile(marks) // not there: nothing was done
+		text, _ := os.ReadFile(marks) // missing: nothing ran
 		return string(text)
 	}
 	eventually(t, "the first step runs", func() bool { return done() != "" })
@@ -229,7 +229,7 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job is let go of", func() bool { return d.job(id).State != jobs.StateClaimed })
+	eventually(t, "the job is released", func() bool { return d.job(id).State != jobs.StateClaimed })
 	if job := d.job(id); job.State != jobs.StateSuspended || done() != "first\n" {
 		t.Errorf("the job is %s after:\n%s", job.State, done())
 	}
@@ -242,8 +242,8 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	}
 }
 
-// TestWaitingJobIsUndoneAtOnce cancels a job that has no owner, because its step said "not
-// yet" for an hour.
+// TestWaitingJobIsUndoneAtOnce cancels a job without an owner, because its step answered "not yet"
+// for an hour.
 func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 	t.Parallel()
 	handlers := filepath.Join(t.TempDir(), "handlers")
@@ -269,11 +269,11 @@ func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 	}
 }
 
-// squeezed has one blank where there were several.
+// squeezed replaces several blanks by one.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// TestNothingIsUndoneThatNeverBegan cancels a flow of many quick steps. No conductor has died, so the undo of a
-// step is called only if the step's handler has been started. A handler can be stopped before its first line.
+// TestNothingIsUndoneThatNeverBegan cancels a flow of many quick steps. No conductor dies, so a
+// step is reverted only if its handler was started. A handler can be killed before its first line.
 func TestNothingIsUndoneThatNeverBegan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

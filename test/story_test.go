@@ -34,7 +34,7 @@ type story struct {
 	job     jobs.Job
 }
 
-// upTo lets the first steps end, up to a number.
+// upTo lets the steps up to a number end.
 func (s *story) upTo(step int) {
 	s.Helper()
 	if err := os.WriteFile(s.limit+".new", []byte(strconv.Itoa(step)), 0o600); err != nil {
@@ -134,7 +134,7 @@ func (s *story) progress(steps int) (map[string]logbook.Attempt, jobs.Job) {
 	return results, job
 }
 
-// owner waits until the job is held under a higher token.
+// nextOwner waits until the job is claimed under a higher token.
 func (s *story) nextOwner(after jobs.Token) jobs.Job {
 	s.Helper()
 	var job jobs.Job
@@ -215,7 +215,7 @@ func TestStoryOfKills(t *testing.T) {
 	s.endsWell()
 }
 
-// endsWell waits for the end, and compares the record with the diary.
+// endsWell waits for a successful end, and compares the record with the diary.
 func (s *story) endsWell() {
 	s.Helper()
 	s.upTo(storySteps)
@@ -240,8 +240,8 @@ func (s *story) endsWell() {
 	}
 }
 
-// TestStoryOfStops checks the second half of promise 4: a node that gets a stop signal hands
-// its job to another node without a crash, and ends with status 0.
+// TestStoryOfStops checks the second half of promise 4: a node that gets a stop signal hands its
+// job over to another node without a crash, and ends with status 0.
 func TestStoryOfStops(t *testing.T) {
 	t.Parallel()
 	s := beginStory(t, 100*time.Millisecond)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestSystemd checks that a daemon tells systemd when it serves, that it is alive, and
-// that it is stopping.
+// TestSystemd checks that a daemon notifies systemd when it serves, while it is alive, and when it
+// stops.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -72,8 +72,8 @@ func TestSystemd(t *testing.T) {
 	eventually(t, "systemd is told that the daemon is stopping", func() bool { return count("STOPPING=1") == 1 })
 }
 
-// TestUnit checks that systemd starts a node again that a signal has ended: it takes SIGHUP, SIGINT, SIGPIPE and
-// SIGTERM for no failure.
+// TestUnit checks that systemd restarts a node that a signal has ended. For systemd, SIGHUP,
+// SIGINT, SIGPIPE and SIGTERM are no failures.
 func TestUnit(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join("..", "deploy", "conductord.service"))
 	if err != nil || !strings.Contains(string(unit), "\nRestart=always\n") {

@@ -18,12 +18,12 @@ import (
 
 const threeMachinesPath = "docs/three-machines.md"
 
-// machine is where the page's ssh and scp go: a process that holds namespaces, or only an address
-// of this machine.
+// machine is the target of the page's ssh and scp: a process that holds namespaces, or only an
+// address of this machine.
 type machine struct {
-	enter   string // what runs a command there; empty: nothing
+	enter   string // prefix of commands on this machine; empty: none
 	address string
-	root    string // of its files; empty: /
+	root    string // root of its files; empty: /
 }
 
 // linesMark precedes a block whose lines each run until they are interrupted.
@@ -73,7 +73,7 @@ func TestThreeMachines(t *testing.T) {
 			}
 			continue
 		}
-		// A node that has just started is not ready. The reader looks again.
+		// A node that has just started is not ready, so the block can be repeated.
 		again := strings.Contains(text, "access save") || strings.HasSuffix(text, "cluster status\n") || text == "./conductord cluster check\n"
 		for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 			said, status := shell.types(t, b, text)
@@ -125,7 +125,7 @@ func looksLike(got, want string) bool {
 	return want == "" || regexp.MustCompile("^"+pattern+"$").MatchString(squeeze(got))
 }
 
-// machinesOfNamespaces makes three machines, and a network for the reader, which enter enters. They
+// machinesOfNamespaces makes three machines, and a network for the reader, which enter joins. They
 // end with the test; nil: they cannot be made.
 func machinesOfNamespaces(t *testing.T, dir string) (machines []machine, enter string) {
 	if _, err := exec.LookPath("ip"); err != nil || os.Geteuid() != 0 {
@@ -142,7 +142,7 @@ func machinesOfNamespaces(t *testing.T, dir string) (machines []machine, enter s
 			t.Logf("no namespaces: %v", err)
 			return ""
 		}
-		t.Cleanup(func() { _ = stdin.Close(); _ = holder.Wait() }) // and all processes in it end
+		t.Cleanup(func() { _ = stdin.Close(); _ = holder.Wait() }) // which ends all processes in it
 		return fmt.Sprintf("nsenter --target %d --net ", holder.Process.Pid)
 	}
 	reader := hold()
@@ -172,8 +172,8 @@ func works(t *testing.T, script string) bool {
 	return err == nil
 }
 
-// machinesOfLoopback are three addresses of this machine, with a directory for the files of each;
-// nil: something listens there, or nothing can.
+// machinesOfLoopback are three addresses of this machine, each with a directory for files; nil: a
+// port is in use, or the addresses do not work.
 func machinesOfLoopback(t *testing.T, dir string) (machines []machine) {
 	for i := range 3 {
 		m := machine{address: fmt.Sprintf("127.0.0.%d", i+2), root: filepath.Join(dir, fmt.Sprintf("machine%d", i+1))}

@@ -172,7 +172,7 @@ func TestNodesThatAreNoMembers(t *testing.T) {
 	})
 	var left membersDocument
 	printed(t, &left, append([]string{"cluster", "remove", "node4"}, as("node1")...)...)
-	eventually(t, "node4 is nobody", func() bool {
+	eventually(t, "node4 is not a member", func() bool {
 		err := prints(t, &left, append([]string{"cluster", "members"}, as("node4")...)...)
 		return err != nil && strings.Contains(err.Error(), "is not a member of cluster")
 	})

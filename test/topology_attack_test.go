@@ -31,13 +31,13 @@ import (
 // secureFederation is clusters with TLS and access control.
 type secureFederation struct {
 	*federation
-	dir     string // of the certificates
+	dir     string // directory of the certificates
 	plain   *http.Client
 	touched atomic.Int64 // connections to the address of the cluster without TLS
 }
 
-// startSecure starts the clusters a and b. A third one, "open", has an address that begins with
-// http://, where nothing may arrive.
+// startSecure starts the clusters a and b. The address of a third one, "open", starts with http://.
+// No call may reach it.
 func startSecure(t *testing.T) *secureFederation {
 	t.Helper()
 	f := &secureFederation{dir: t.TempDir()}
@@ -89,7 +89,7 @@ func startSecure(t *testing.T) *secureFederation {
 	return f
 }
 
-// operator calls a cluster by the socket of its node.
+// operator calls a cluster through the socket of its node.
 func (f *secureFederation) operator(name string) *raftboard.Client {
 	f.t.Helper()
 	socket := "unix://" + filepath.Join(f.clusters[name].Nodes[0].DataDir, "api.sock")
@@ -101,7 +101,7 @@ func (f *secureFederation) operator(name string) *raftboard.Client {
 	return client
 }
 
-// know makes a principal of a token in a cluster.
+// know adds a token for a principal to a cluster.
 func (f *secureFederation) know(cluster, name string, token *access.Token, role access.Role, boards string) {
 	f.t.Helper()
 	client := f.operator(cluster)
@@ -119,7 +119,7 @@ type answered struct {
 	status        int
 	text          string
 	id            string
-	code, message string // of the verdict
+	code, message string // of the result
 }
 
 // post sends one posting to the node of a cluster, with any headers.
@@ -161,7 +161,8 @@ func (f *secureFederation) send(cluster, id, body string, headers ...string) (an
 }
 
 // TestForwardingAsAnAttacker posts through the wrong node: with tokens that one or both clusters
-// know, with forged headers, with a certificate, and with nothing. Then the other cluster hangs.
+// know, with forged headers, with a certificate, and without credentials. Then the other cluster
+// hangs.
 func TestForwardingAsAnAttacker(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -174,9 +175,9 @@ func TestForwardingAsAnAttacker(t *testing.T) {
 	}
 	shop := draw("shop")
 	f.know("a", "shop", shop, access.Poster, "*")
-	f.know("b", "shop-of-b", shop, access.Poster, "away/*") // another name: the other cluster's counts
+	f.know("b", "shop-of-b", shop, access.Poster, "away/*") // another principal in b, whose name counts there
 	f.know("a", "local", draw("local"), access.Poster, "*")
-	reader := draw("reader") // may not post in a, and may in b
+	reader := draw("reader") // may post in b, but not in a
 	f.know("a", "reader", reader, access.Poster, "here/*")
 	f.know("b", "reader", reader, access.Poster, "*")
 	f.know("a", "ann", nil, access.Administrator, "*")
@@ -239,7 +240,7 @@ func TestForwardingAsAnAttacker(t *testing.T) {
 	f.hangs(texts["shop"])
 }
 
-// refusesCertificates checks that callers with a certificate or by the socket learn what to do.
+// refusesCertificates checks the advice for callers with a certificate or through the socket.
 func (f *secureFederation) refusesCertificates(address string) {
 	f.t.Helper()
 	store, err := credentials.Open(credentials.Files{
@@ -261,8 +262,8 @@ func (f *secureFederation) refusesCertificates(address string) {
 	}
 }
 
-// hangs stops the other cluster's process. Calls to it are bounded in number and time, and
-// this cluster's own postings continue meanwhile.
+// hangs stops the other cluster's process. Calls to it are limited in number and time, and this
+// cluster's own postings continue.
 func (f *secureFederation) hangs(token string) {
 	t := f.t
 	t.Helper()
@@ -317,7 +318,7 @@ func (f *secureFederation) hangs(token string) {
 	})
 }
 
-// boundsBytes sends large postings to a cluster that hangs: two fit, and more are overloaded.
+// boundsBytes sends large postings to a hanging cluster: two fit, and further ones are overloaded.
 func (f *secureFederation) boundsBytes(show []string) {
 	f.t.Helper()
 	const calls = 4

@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// federation is clusters of one node each, whose nodes have a file each of a topology.
+// federation is clusters of one node each. Each node has its own topology file.
 type federation struct {
 	t        *testing.T
 	names    []string
@@ -26,7 +26,7 @@ type federation struct {
 	files    map[string]string // by cluster
 }
 
-// startFederation starts clusters under the rules of a topology.
+// startFederation starts clusters with the rules of a topology.
 func startFederation(t *testing.T, rules string, names ...string) *federation {
 	t.Helper()
 	return startFederationOf(t, rules, func(*config.Config) {}, names...)
@@ -56,7 +56,7 @@ func startFederationOf(t *testing.T, rules string, configure func(*config.Config
 	return f
 }
 
-// write gives the nodes of some clusters a file.
+// write gives the nodes of some clusters a topology file.
 func (f *federation) write(rules string, to ...string) {
 	f.t.Helper()
 	text := "default = \"" + f.names[0] + "\"\n"
@@ -178,7 +178,7 @@ func TestPostingsAreForwarded(t *testing.T) {
 	f.withoutCluster("c", posted)
 }
 
-// withoutCluster kills a cluster: its boards are unavailable, and others do not notice.
+// withoutCluster kills a cluster: its boards are unavailable, and other boards are not affected.
 func (f *federation) withoutCluster(down string, posted map[jobs.JobID]string) {
 	t, now := f.t, f.source("a").Current()
 	f.clusters[down].Kill()
@@ -271,7 +271,7 @@ func (f *federation) awaitDigest(name, digest string) {
 	}
 }
 
-// TestBoardChangesClusters does what docs/topology.md says, while jobs are posted.
+// TestBoardChangesClusters follows docs/topology.md while jobs are posted.
 func TestBoardChangesClusters(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

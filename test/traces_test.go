@@ -28,7 +28,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// collector takes OTLP over HTTP, and keeps the spans.
+// collector accepts OTLP over HTTP, and stores the spans.
 type collector struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -58,7 +58,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// of finds the spans of a job by their names.
+// of returns the spans of a job by name.
 func (c *collector) of(job jobs.JobID) map[string][]*tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +82,8 @@ provides = ["seen"]
 name = "hang"
 `
 
-// tracedCluster is three servers that send their spans to a collector. The step hang of
-// tracedFlow hangs once for each job, with a file of the job's id in dir, and fails then.
+// tracedCluster is three servers that send their spans to a collector. The step hang of tracedFlow
+// hangs once for each job, with a file of the job's id in dir, and then fails.
 func tracedCluster(t *testing.T, dir string) (*local.Cluster, *raftboard.Client, *collector) {
 	t.Helper()
 	sink := newCollector(t)
@@ -110,8 +110,8 @@ func tracedPosting(t *testing.T) jobs.Posting {
 	return jobs.Posting{ID: jobs.NewJobID(), Name: "traced", Book: book}
 }
 
-// TestTraceOverAKill: a job is one trace also where its owner is killed, whether its poster had
-// a span or not. The spans of the first owner that had ended are there, and all of the next.
+// TestTraceOverAKill: a job has one trace even if its owner is killed, with and without a span of
+// its poster. The trace has all ended spans of the first owner, and all spans of the next one.
 func TestTraceOverAKill(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestTraceOverAKill(t *testing.T) {
 	}
 }
 
-// traceOf is the trace to which a job belongs that is posted in a context, and the parent of its runs.
+// traceOf returns the trace of a job that is posted in a context, and the parent of the job's runs.
 func traceOf(ctx context.Context, job jobs.JobID) (trace.TraceID, trace.SpanID) {
 	if poster := trace.SpanContextFromContext(ctx); poster.IsValid() {
 		return poster.TraceID(), poster.SpanID()

@@ -24,14 +24,14 @@ var tutorialPaths = []string{"docs/tutorial.md", "docs/tutorial-repair.md"}
 const (
 	// elsewhereMark precedes a block whose last command runs until it is interrupted.
 	elsewhereMark = "<!-- in another terminal -->"
-	// lookTime bounds how long a read-only block is repeated until its output matches the
+	// lookTime limits the time for which a read-only block is repeated until its output matches the
 	// page.
 	lookTime = 30 * time.Second
 	// The page uses the ports of `conductord dev`; the test cannot.
 	devHost, devPort = "127.0.0.1", 7070
 )
 
-// looking matches blocks that change nothing: a reader may look again.
+// looking matches blocks that change nothing, and can therefore be repeated.
 var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
 
 // TestTutorial runs the blocks of the tutorial's pages in an empty directory, in order, and
@@ -64,7 +64,7 @@ func TestTutorial(t *testing.T) {
 type tutorialReader struct {
 	dir   string
 	shell *terminal
-	moved string // the address of the first node
+	moved string // address of the first node
 	typed int    // blocks
 }
 
@@ -74,7 +74,7 @@ func (r *tutorialReader) types(t *testing.T, path, page string) string {
 	lines, blocks, shown := strings.Split(page, "\n"), blocksOf(path, page), page
 	patient := lookTime
 	if *rewrite {
-		patient = lookTime / 10 // nothing is known yet that it should look for
+		patient = lookTime / 10 // the expected output is not known yet
 	}
 	for i, b := range blocks {
 		if b.language != "sh" {
@@ -127,7 +127,7 @@ var (
 	}
 )
 
-// plain is an answer without what differs from run to run.
+// plain replaces the varying parts of an answer.
 func plain(text, moved string) string {
 	text = progress.ReplaceAllString(backPorts(text, moved), "")
 	for _, v := range varying {
@@ -176,7 +176,7 @@ func portReplacer(moved string, back bool) *strings.Replacer {
 type terminal struct {
 	dir   string
 	stdin io.Writer
-	lines chan string // closed when it ends
+	lines chan string // closed at its end
 }
 
 // startTerminal starts a shell in a directory, which runs a script or later commands. It is
@@ -217,7 +217,7 @@ func startShell(t *testing.T, dir string, command *exec.Cmd, script string) *ter
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGINT)
 		_ = stdin.Close()
-		for range s.lines { // to its end
+		for range s.lines { // until its end
 		}
 		if err := command.Wait(); err != nil && script != "" {
 			t.Errorf("%q, interrupted: %v", script, err)
@@ -236,7 +236,7 @@ func (s *terminal) run(t *testing.T, b block, text string) string {
 	return said
 }
 
-// types is run with the status, which may be another than 0.
+// types is run for any expected status.
 func (s *terminal) types(t *testing.T, b block, text string) (string, int) {
 	t.Helper()
 	const mark = "=== end of block: "

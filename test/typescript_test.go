@@ -30,8 +30,8 @@ type scripts struct {
 	servers string
 }
 
-// openScripts gives the compiled client. The compiler runs once for all tests: on a busy
-// machine it takes half a minute.
+// openScripts returns the compiled client. The compiler runs once for all tests, because it can
+// take half a minute on a busy machine.
 func openScripts(t *testing.T) *scripts {
 	t.Helper()
 	_, err := os.Stat(typescriptCompiler)
@@ -86,7 +86,7 @@ func (s *scripts) worker() *following {
 	return s.node("dist/examples/conformance.js")
 }
 
-// run posts a flow whose steps a worker does; each step is TOML, and so is the store.
+// run posts a flow whose steps a worker runs. Each step is TOML, and so is the store.
 func (s *scripts) run(store string, steps ...string) (job string) {
 	s.Helper()
 	text := "name = \"f\"\npattern = \"linear\"\n[store]\n" + store + "\n"
@@ -101,7 +101,7 @@ func (s *scripts) run(store string, steps ...string) (job string) {
 	return job
 }
 
-// last waits for the end of a job, and gives the latest attempt at a step of its flow.
+// last waits for the end of a job, and returns the latest attempt at a step of its flow.
 func (s *scripts) last(job string, outcome jobs.Outcome, step string) logbook.Attempt {
 	s.Helper()
 	id, err := jobs.ParseJobID(job)
@@ -137,7 +137,7 @@ func (s *scripts) gives(job, step, want string) {
 	}
 }
 
-// fails checks that a step has failed in the given way, and that the flow was undone.
+// fails checks that a step has failed in the given way, and that the flow was reverted.
 func (s *scripts) fails(job, step, kind, message string, permanent bool) {
 	s.Helper()
 	id, err := jobs.ParseJobID(job)
@@ -200,7 +200,7 @@ func TestTypeScript(t *testing.T) {
 	s.answers()
 	s.cancels()
 
-	// A worker that is killed: another one gets its step. One that is stopped finishes it.
+	// If a worker is killed, another one gets its step. A stopped worker finishes its step.
 	lost := s.run("seconds = 3", "name = \"sleep\"\nhandler = \"test.sleep\"\nrequires = [\"seconds\"]")
 	s.runs(lost, "sleep")
 	_ = first.Process.Kill()
@@ -247,7 +247,7 @@ func (s *scripts) answers() {
 		"name = \"keep\"\nhandler = \"test.keep\"\nrevert = \"test.unkeep\"\nrequires = [\"value\"]",
 		"name = \"broken\"\nhandler = \"test.fail\"\nrequires = [\"message\", \"kind\", \"permanent\"]")
 	progress := s.run("pause = 3000", "name = \"progress\"\nhandler = \"test.progress\"\nrequires = [\"pause\"]")
-	eventually(s.T, "the lines are there", func() bool { // while the step runs: until 3 s after its last line
+	eventually(s.T, "the lines are there", func() bool { // while the step runs: it continues for 3 s after its last line
 		return strings.Contains(ran(s.T, "job", "logs", progress, "--server", s.servers), "line 3")
 	})
 	later := s.run("times = 2", "name = \"later\"\nhandler = \"test.later\"\nrequires = [\"times\"]")

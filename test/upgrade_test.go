@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// builtWith builds the program with other texts of some files; an empty path removes a file.
+// builtWith builds the program with replaced files; an empty path removes a file.
 func builtWith(t *testing.T, replace map[string]string) (program string) {
 	t.Helper()
 	list, err := json.Marshal(map[string]any{"Replace": replace})
@@ -47,8 +47,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return strings.TrimSuffix(string(said), "\n")
 }
 
-// newerProgram builds the program as a later release would be: it knows version 2 of the
-// log's commands, and age_board needs that.
+// newerProgram builds the program of a later release: it knows version 2 of the log's commands, and
+// age_board requires that version.
 func newerProgram(t *testing.T) string {
 	t.Helper()
 	root, dir := output(t, "go", "list", "-m", "-f", "{{.Dir}}"), t.TempDir()
@@ -70,7 +70,7 @@ func newerProgram(t *testing.T) string {
 	return builtWith(t, replace)
 }
 
-// formats is where the numbers of the formats stand.
+// formats are the places in the source with the numbers of the formats.
 var formats = map[string]*regexp.Regexp{
 	"fsm/command/entry.go":            regexp.MustCompile(`(?m)^const Version = \d+$`),
 	"fsm/keys.go":                     regexp.MustCompile(`(?m)^const schemaVersion = \d+$`),
@@ -78,7 +78,7 @@ var formats = map[string]*regexp.Regexp{
 	"raftboard/node/backup/backup.go": regexp.MustCompile(`(?m)^const Format = \d+$`),
 }
 
-// previousProgram builds the program of the commit before, from what differs.
+// previousProgram builds the program of the previous commit, from its changed files.
 func previousProgram(t *testing.T) string {
 	t.Helper()
 	if err := exec.Command("git", "rev-parse", "--verify", "-q", "HEAD~1").Run(); err != nil {
@@ -116,8 +116,8 @@ func previousProgram(t *testing.T) string {
 	return builtWith(t, replace)
 }
 
-// upgraded gives a node another program as the runbook "Upgrading" says, and waits for its
-// share of the load.
+// upgraded gives a node another program as in the runbook "Upgrading", and waits until it takes
+// part in the load.
 func upgraded(t *testing.T, node *local.Node, program string, load *posting) {
 	t.Helper()
 	if status, err := node.Terminate(within(t)); err != nil || status != 0 {
@@ -158,7 +158,7 @@ func TestPreviousCommit(t *testing.T) {
 	previous := previousProgram(t)
 	cluster, client := startCluster(t, func(c *config.Config) {
 		c.Conductor.Enabled, c.Cluster.VerifyInterval = false, time.Second
-		c.Raft.SnapshotThreshold, c.Raft.TrailingLogs, c.Raft.SnapshotInterval = 16, 32, 100*time.Millisecond // each start reads a snapshot
+		c.Raft.SnapshotThreshold, c.Raft.TrailingLogs, c.Raft.SnapshotInterval = 16, 32, 100*time.Millisecond // so that each start reads a snapshot
 	})
 	load := startPosting(t, client)
 	load.wait(t, 50)
@@ -196,7 +196,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if now := status(); now.ClusterVersion != 1 || now.CanUse != 1 {
 		t.Errorf("a mixed cluster: %+v", now)
 	}
-	// The leader may be of either program.
+	// The leader can run either program.
 	for _, node := range cluster.Nodes {
 		if _, err := client.TransferLeader(within(t), node.Name); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	refuses(t, 4, "needs version 2 of the cluster, which is 1", age...)
 	refuses(t, 4, "node3 knows up to 1", "cluster", "upgrade", server)
-	change(cluster.Nodes[1], binary) // it goes back
+	change(cluster.Nodes[1], binary) // back to the old program
 	change(cluster.Nodes[1], newer)
 	change(cluster.Nodes[2], newer)
 	if now := status(); now.ClusterVersion != 1 || now.CanUse != 2 || now.Next != "conductord cluster upgrade" {

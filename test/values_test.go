@@ -36,8 +36,8 @@ name = "refuse"
 requires = ["receipt"]
 `
 
-// TestEncryptedValues is the runbook "Set up" of docs/value-keys.md: keys for the nodes and
-// for readers, no plain value on any disk, the exchange of the key, and a conductor without it.
+// TestEncryptedValues is the runbook "Set up" of docs/value-keys.md: keys for the nodes and for
+// readers, no plain value on any disk, the replacement of the key, and a conductor without it.
 func TestEncryptedValues(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,7 +100,7 @@ func TestEncryptedValues(t *testing.T) {
 		t.Errorf("the backup: %v", found)
 	}
 
-	// The exchange: all have the new key before it encrypts.
+	// The replacement: all have the new key before it encrypts.
 	ran(t, "value-key", "add", file("keys"), "second")
 	ran(t, "value-key", "use", file("keys"), "second")
 	ran(t, "value-key", "add", file("others"), "third")
@@ -113,7 +113,7 @@ func TestEncryptedValues(t *testing.T) {
 		t.Errorf("after the exchange: %s", shown)
 	}
 
-	// A conductor without the key gives the job back, until it is started with the key.
+	// A conductor without the key releases the job, until it is restarted with the key.
 	waiting := strings.TrimSpace(with("others", "flow", "run", document))
 	eventually(t, "the job says why it waits", func() bool {
 		said := ran(t, "job", "explain", waiting, server)
@@ -154,7 +154,7 @@ func startAll(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// appendKeys adds the lines of a file to another one, as a person does with an editor.
+// appendKeys appends the lines of a file to another one, like an operator with an editor.
 func appendKeys(t *testing.T, to, from string) {
 	t.Helper()
 	old, err := os.ReadFile(to)
@@ -164,7 +164,7 @@ func appendKeys(t *testing.T, to, from string) {
 	}
 }
 
-// found says which of the two texts is in a file below a path.
+// found reports which of the two texts is in a file below a path.
 func found(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestNewNodeThatWaits: one of three new nodes waits for the others and knows no time yet. Each
-// command shows it as waiting, and it warns once.
+// TestNewNodeThatWaits: one of three new nodes waits for the others and does not know the time yet.
+// Each command shows it as waiting, and it warns once.
 func TestNewNodeThatWaits(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestNewNodeThatWaits(t *testing.T) {
 	if n := bytes.Count(log, []byte("cannot open a session")); err != nil || n != 1 {
 		t.Errorf("the conductor of a node that waits warned %d times, want once (%v)", n, err)
 	}
-	// The others start: all of it ends.
+	// The others start, and the waiting ends.
 	if err := errors.Join(cluster.Nodes[1].Start(), cluster.Nodes[2].Start()); err != nil {
 		t.Fatal(err)
 	}

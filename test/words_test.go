@@ -12,8 +12,8 @@ import (
 	"unicode"
 )
 
-// TestWords checks the end of docs/glossary.md: the words that it retires are in
-// no file's name and in no name that the code declares.
+// TestWords checks the end of docs/glossary.md: no file name and no declared name contains a
+// retired word.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	retired := retiredWords(t)
@@ -77,8 +77,8 @@ func retiredWords(t *testing.T) map[string]string {
 	return retired
 }
 
-// declaredNames are the names that a file declares: of functions, types, fields,
-// constants and variables, parameters and labels included.
+// declaredNames are the names that a file declares: of functions, types, fields, constants and
+// variables, including parameters and labels.
 func declaredNames(file *ast.File) map[*ast.Ident]bool {
 	names := map[*ast.Ident]bool{}
 	add := func(identifiers ...*ast.Ident) {

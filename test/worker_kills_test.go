@@ -51,7 +51,7 @@ func TestWorkersAreKilled(t *testing.T) {
 	}
 	posted := postWorkerFlows(ctx, f, *killJobs, *killSteps)
 	kills := map[string]int{}
-	recorded := map[logbook.FlowID]map[string]string{} // results by step, as they were seen first
+	recorded := map[logbook.FlowID]map[string]string{} // results by step, as first seen
 	ticker := time.NewTicker(*killEvery)
 	defer ticker.Stop()
 	for done := 0; done < len(posted); {
@@ -63,7 +63,7 @@ func TestWorkersAreKilled(t *testing.T) {
 		seen := posted[rand.IntN(len(posted))].Flow
 		f.compare(ctx, seen, recorded)
 		switch victim := rand.IntN(len(workers) + len(f.cluster.Nodes)); {
-		case kills["workers"]+kills["nodes"] >= *killMost: // on a busy machine, all would only start again
+		case kills["workers"]+kills["nodes"] >= *killMost: // on a busy machine, workers would only restart
 		case victim < len(workers):
 			_ = workers[victim].Process.Kill()
 			_ = workers[victim].Wait()
@@ -100,7 +100,7 @@ func TestWorkersAreKilled(t *testing.T) {
 	t.Logf("%d jobs of %d steps, %d workers: killed %v; steps started again: %v", *killJobs, *killSteps, *killWorkers, kills, again)
 }
 
-// postWorkerFlows posts jobs with a flow each, nearly all together.
+// postWorkerFlows posts jobs with a flow each, almost all in parallel.
 func postWorkerFlows(ctx context.Context, f *field, count, steps int) (posted []jobs.Job) {
 	text := "name = \"killed\"\npattern = \"linear\"\n"
 	for i := range steps {
@@ -136,7 +136,7 @@ func workerFlow(f *field, text string) jobs.Posting {
 	detail := document.Detail(logbook.NewFlowID(), book, document.Store)
 	return jobs.Posting{
 		ID: jobs.NewJobID(), Name: document.Name, Book: &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}},
-		MaxCrashes: jobs.MaxMaxCrashes, // or a job is trashed that loses its conductor five times
+		MaxCrashes: jobs.MaxMaxCrashes, // otherwise a job that loses its conductor five times is trashed
 	}
 }
 
@@ -211,8 +211,8 @@ func (f *field) checkAttempts(ctx context.Context, id logbook.FlowID, starts map
 	}
 }
 
-// TestWorkersDoOneGraph: many workers do a flow of a hundred steps with up to ten dependencies each.
-// Each step starts once, with the results of its dependencies.
+// TestWorkersDoOneGraph: many workers run a flow of a hundred steps with up to ten dependencies
+// each. Each step starts once, with the results of its dependencies.
 func TestWorkersDoOneGraph(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// sameWorker runs a worker whose step fetch leaves a file in a directory of its own. Its step cut
-// needs the file, and fails for good without it; the revert of cut removes it.
+// sameWorker runs a worker whose step fetch leaves a file in the worker's directory. Its step cut
+// needs the file, and fails permanently without it; the revert of cut removes the file.
 func (f *field) sameWorker(name, dir string) *following {
 	f.Helper()
 	file := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION ` + name + `" >> '` + f.starts + `'; file='` + dir + `'/"$CONDUCTORD_FLOW"; `
@@ -25,7 +25,7 @@ func (f *field) sameWorker(name, dir string) *following {
 const fetchAndCut = "[[steps]]\nworker = true\nname = \"fetch\"\n%s[[steps]]\nworker = true\nname = \"cut\"\nrevert = \"remove\"\nsame_worker_as = \"fetch\"\n"
 
 // TestSameWorker checks that a step with same_worker_as, and its revert, run where the named step
-// ran, whatever other workers there are.
+// ran, for any other workers.
 func TestSameWorker(t *testing.T) {
 	t.Parallel()
 	f := openField(t)
@@ -64,7 +64,7 @@ func TestSameWorkerRestarts(t *testing.T) {
 	f := openField(t)
 	one := t.TempDir()
 	first := f.sameWorker("one", one)
-	f.worker() // does slow, between the two steps
+	f.worker() // runs slow, between the two steps
 	flow := strings.Replace(fetchAndCut, "%s", "[[steps]]\nworker = true\nname = \"between\"\nhandler = \"slow\"\n", 1)
 	waits, gives := f.runFlow(flow), f.runFlow(flow+"no_worker_timeout = \"1s\"\n")
 	eventually(t, "the steps between run", func() bool { return strings.Count(f.started(), "between execute 1") == 2 })

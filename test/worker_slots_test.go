@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestAbsentWorkersBlockNobody checks that jobs which wait for workers that do not exist keep no
-// conductor from other jobs, are still explained, and each go on once when a worker comes.
+// TestAbsentWorkersBlockNobody: jobs that wait for missing workers do not keep a conductor from
+// other jobs, and are still explained. Each continues once when a worker arrives.
 func TestAbsentWorkersBlockNobody(t *testing.T) {
 	t.Parallel()
 	f := openFieldWith(t, func(c *config.Config) { c.Conductor.MaxJobs, c.Conductor.Steps = 1, 1 })

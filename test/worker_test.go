@@ -24,7 +24,7 @@ type field struct {
 	*testing.T
 	cluster                *local.Cluster
 	client                 *raftboard.Client
-	all                    string // the flag that names the servers
+	all                    string // flag with the servers
 	handlers, starts, free string
 }
 
@@ -56,7 +56,7 @@ func (f *field) worker(more ...string) *following {
 	return follow(f.T, append([]string{"worker", "--handlers", f.handlers, "--ttl", "3s", f.all}, more...)...)
 }
 
-// run posts a flow of steps that workers do, one after the other.
+// run posts a flow of steps for workers, one after the other.
 func (f *field) run(steps ...string) (job string) {
 	f.Helper()
 	text := ""
@@ -112,8 +112,8 @@ func (f *field) ends(job string, outcome jobs.Outcome) {
 
 const threeSteps = "name = \"one\"\nhandler = \"quick\"\n[[steps]]\nworker = true\nname = \"two\"\nhandler = \"slow\"\nat_most_once = true\n[[steps]]\nworker = true\nname = \"three\"\nhandler = \"quick\""
 
-// TestWorkerOutlivesConductors checks that a step goes on when the node of its conductor is
-// killed, twice, though it must run at most once; and that the flow ends.
+// TestWorkerOutlivesConductors checks that a step continues when the node of its conductor is
+// killed twice, although it must run at most once, and that the flow ends.
 func TestWorkerOutlivesConductors(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -143,8 +143,8 @@ func TestWorkerOutlivesConductors(t *testing.T) {
 	}
 }
 
-// TestWorkerDies checks that another worker gets the step of one that is killed, soon after its
-// TTL; and that a step which must run at most once fails then, and the flow is undone.
+// TestWorkerDies checks that another worker gets the step of a killed worker soon after its TTL. A
+// step that must run at most once fails then, and the flow is reverted.
 func TestWorkerDies(t *testing.T) {
 	t.Parallel()
 	f := openField(t)
@@ -282,8 +282,8 @@ func TestBadWorker(t *testing.T) {
 	}
 }
 
-// TestRetryElsewhere checks that the attempt after a failed one is kept from the worker that
-// failed, and goes to another; and that without another, the same worker gets it.
+// TestRetryElsewhere checks that an attempt after a failure goes to another worker. Without another
+// worker, the same worker gets it.
 func TestRetryElsewhere(t *testing.T) {
 	t.Parallel()
 	f, ctx := openField(t), within(t)
@@ -330,8 +330,8 @@ func TestRetryElsewhere(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
-// TestWorkerIsSetAside checks that a worker on which all steps fail is set aside and shown as
-// that, and that the flow ends on another worker.
+// TestWorkerIsSetAside checks that a worker on which all steps fail is set aside and shown as such,
+// and that the flow ends on another worker.
 func TestWorkerIsSetAside(t *testing.T) {
 	t.Parallel()
 	f := openField(t)
@@ -363,8 +363,8 @@ func TestWorkerIsSetAside(t *testing.T) {
 	}
 }
 
-// TestWorkerStops checks that a worker which is told to end finishes its step, and that its lines
-// are read at any node.
+// TestWorkerStops checks that a stopping worker finishes its step, and that its lines can be read
+// at any node.
 func TestWorkerStops(t *testing.T) {
 	t.Parallel()
 	f := openField(t)

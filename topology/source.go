@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// lookInterval is how often the file is looked at, while it is used.
+	// lookInterval is the interval of checks of the file, while it is used.
 	lookInterval = time.Second
-	// freshTime is how long a DNS answer is used without another query. staleTime is how long
-	// it is used while DNS does not answer.
+	// freshTime is the time for which a DNS answer is used without another query. staleTime is the
+	// time for which it is used while DNS does not answer.
 	freshTime = 30 * time.Second
 	staleTime = 10 * time.Minute
-	// lookupTime bounds one question to DNS.
+	// lookupTime limits one DNS query.
 	lookupTime = 2 * time.Second
 )
 
-// Options say where a topology is.
+// Options configure a Source.
 type Options struct {
 	File     string
-	Cluster  string        // the id of a node's own cluster, which must be in the file; empty: any file will do
+	Cluster  string        // the id of a node's own cluster, which must be in the file; empty: not required
 	Resolver *net.Resolver // of SRV names; nil: the system's
-	// Failed is called when the file has changed and cannot be used. Nil: nothing is called.
+	// Failed is called when the file has changed and is invalid. Nil: no call.
 	Failed func(error)
 }
 
@@ -39,9 +39,9 @@ type Options struct {
 type Source struct {
 	options Options
 
-	mu     sync.Mutex // over all below
+	mu     sync.Mutex // guards the fields below
 	looked time.Time
-	tried  stamp // of the file that was read last, good or not
+	tried  stamp // of the file that was read last, valid or not
 	now    *Topology
 	found  map[string]answer // by SRV name
 }
@@ -52,7 +52,7 @@ type stamp struct {
 	size    int64
 }
 
-// answer is what DNS has said.
+// answer is an answer of DNS.
 type answer struct {
 	at      time.Time
 	servers []string
@@ -109,7 +109,7 @@ func (s *Source) Current() *Topology {
 	defer s.mu.Unlock()
 	if time.Since(s.looked) >= lookInterval {
 		if err := s.look(); err != nil {
-			s.options.Failed(fmt.Errorf("the topology in use stays: %w", err))
+			s.options.Failed(fmt.Errorf("the current topology stays in use: %w", err))
 		}
 	}
 	return s.now

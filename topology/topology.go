@@ -36,11 +36,11 @@ const (
 	MaxRules    = 4_096
 )
 
-// Cluster is where some boards are.
+// Cluster is a cluster with some boards.
 type Cluster struct {
-	ID      string   `toml:"id" json:"id"` // that its nodes have; empty in the file: its name
+	ID      string   `toml:"id" json:"id"` // id of its nodes; empty in the file: its name
 	Servers []string `toml:"servers" json:"servers,omitempty"`
-	SRV     string   `toml:"srv" json:"srv,omitempty"` // the DNS name of its servers, in their place
+	SRV     string   `toml:"srv" json:"srv,omitempty"` // the DNS name of its servers, as an alternative to a list
 }
 
 // Topology is the content of a file.
@@ -52,13 +52,13 @@ type Topology struct {
 	digest string
 }
 
-// Route says where a board is.
+// Route is the cluster of a board, with the rule.
 type Route struct {
 	Cluster string // name
-	Rule    string // of the table of boards; empty: the default
+	Rule    string // key in the table of boards; empty: the default
 }
 
-// Parse reads the text of a file, and names everything that is wrong in it.
+// Parse reads the text of a file, and returns all faults in it.
 func Parse(text []byte) (*Topology, error) {
 	if len(text) > MaxBytes {
 		return nil, &logbook.LimitError{Field: "topology", Limit: MaxBytes, Size: int64(len(text)), Unit: "bytes"}
@@ -70,12 +70,12 @@ func Parse(text []byte) (*Topology, error) {
 	}
 	meta, err := toml.NewDecoder(bytes.NewReader(text)).Decode(&file)
 	if err != nil {
-		return nil, fmt.Errorf("the topology is no TOML of its form: %w", err)
+		return nil, fmt.Errorf("the topology is not TOML of the expected form: %w", err)
 	}
 	t := &Topology{Default: file.Default, Clusters: map[string]Cluster{}, Boards: map[string][]string{}}
 	var faults []error
 	for _, key := range meta.Undecoded() {
-		faults = append(faults, invalid(key.String(), "unknown: there are default, clusters.NAME with id, servers and srv, and boards"))
+		faults = append(faults, invalid(key.String(), "unknown: the keys are default, clusters.NAME with id, servers and srv, and boards"))
 	}
 	for name, cluster := range file.Clusters {
 		cluster.ID = cmp.Or(cluster.ID, name)
@@ -120,7 +120,7 @@ func invalid(field, format string, args ...any) error {
 
 func ruleField(rule string) string { return fmt.Sprintf("boards.%.300q", rule) }
 
-// faults are all that is wrong.
+// faults are all faults of the file.
 func (t *Topology) faults() (faults []error) {
 	switch _, known := t.Clusters[t.Default]; {
 	case t.Default == "":
@@ -178,7 +178,7 @@ func (c Cluster) faults(name string, users map[string]string) (faults []error) {
 	}
 	for _, used := range append([]string{"id " + c.ID}, c.Servers...) {
 		if other, taken := users[used]; taken {
-			fault(invalid(field, "%s is that of %s too", used, other))
+			fault(invalid(field, "%s also belongs to %s", used, other))
 		}
 		users[used] = field
 	}

@@ -115,7 +115,7 @@ func TestBadTopologies(t *testing.T) {
 		want       []string
 	}{
 		{"empty", "", []string{"default is invalid: missing"}},
-		{"no TOML", "default", []string{"no TOML of its form"}},
+		{"no TOML", "default", []string{"not TOML of the expected form"}},
 		{"a rule twice", good + "x = \"a\"\nx = \"b\"\n", []string{"x"}},
 		{"an unknown default", "default = \"z\"\n", []string{`default is invalid: there is no cluster "z"`}},
 		{"unknown keys", good + "[cluster]\nx = 1\n", []string{"cluster.x is invalid: unknown"}},
@@ -123,8 +123,8 @@ func TestBadTopologies(t *testing.T) {
 		{"servers and srv", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\nsrv = \"x\"\n", []string{"both servers and srv"}},
 		{"bad addresses", "default = \"a\"\n[clusters.a]\nservers = [\"a\", \"b:0\", \":1\"]\n", []string{`"a" is not HOST:PORT`, `"b:0" is not`, `":1" is not`}},
 		{"a bad srv", "default = \"a\"\n[clusters.a]\nsrv = \"x:7\"\n", []string{"clusters.a.srv"}},
-		{"a server of two", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\n[clusters.b]\nservers = [\"a:1\"]\n", []string{"a:1 is that of clusters.a too"}},
-		{"an id of two", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\n[clusters.b]\nid = \"a\"\nservers = [\"b:1\"]\n", []string{"id a is that of clusters.a too"}},
+		{"a server of two", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\n[clusters.b]\nservers = [\"a:1\"]\n", []string{"a:1 also belongs to clusters.a"}},
+		{"an id of two", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\n[clusters.b]\nid = \"a\"\nservers = [\"b:1\"]\n", []string{"id a also belongs to clusters.a"}},
 		{"a long name", "default = \"a\"\n[clusters.a]\nservers = [\"a:1\"]\n[clusters." + strings.Repeat("x", 256) + "]\nservers = [\"b:1\"]\n", []string{"256"}},
 		{"an unknown cluster", good + "\"x\" = \"z\"\n\"y/*\" = [\"a\", \"q\"]\n", []string{`no cluster "z"`, `no cluster "q"`}},
 		{"a cluster twice", good + "\"y/*\" = [\"a\", \"a\"]\n", []string{`names cluster "a" twice`}},

@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of a file. With a new key each month, it is enough for five
-	// years.
+	// maxKeys limits the keys of a file. With a new key each month, it is enough for five years.
 	maxKeys = 64
-	// maxID bounds an id, which is part of every encrypted value.
+	// maxID limits an id, which is part of every encrypted value.
 	maxID     = 32
 	idPattern = `[A-Za-z0-9._-]{1,32}`
-	// maxFile bounds the file: as many keys as may be, with room for comments.
+	// maxFile limits the file: the maximum number of keys, with room for comments.
 	maxFile = 64 << 10
 )
 
@@ -106,7 +105,7 @@ func badID(id string) string {
 	return fmt.Sprintf("%.64q is not 1 to %d of A-Z, a-z, 0-9, dot, dash and underscore", id, maxID)
 }
 
-// add puts a key behind the others.
+// add adds a key after the others.
 func (k *Keys) add(id string, secret []byte) error {
 	if len(k.keys) == maxKeys {
 		return &logbook.LimitError{Field: "value keys", Limit: maxKeys, Size: maxKeys + 1, Unit: "keys"}
@@ -116,7 +115,7 @@ func (k *Keys) add(id string, secret []byte) error {
 		case k.keys[i].id == id:
 			return fmt.Errorf("the id %s stands twice", id)
 		case bytes.Equal(k.keys[i].secret, secret):
-			return fmt.Errorf("its key is that of %s", k.keys[i].id)
+			return fmt.Errorf("it has the same key as %s", k.keys[i].id)
 		}
 	}
 	made, err := newKey(id, secret)
@@ -152,7 +151,7 @@ func Add(path, id string) (*Keys, error) {
 	return keys, keys.write(path)
 }
 
-// Use makes a key of a file the current one: it is moved to the front.
+// Use makes a key of a file the current one, and moves it to the front.
 func Use(path, id string) (*Keys, error) {
 	keys, err := Open(path)
 	if err != nil {
@@ -178,7 +177,7 @@ func (k *Keys) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write value keys: %w", err)
 	}
-	defer os.Remove(file.Name()) // which is gone when it has got its name
+	defer os.Remove(file.Name()) // without effect after the rename
 	_, err = file.WriteString(text)
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)

@@ -40,7 +40,7 @@ import (
 var (
 	// ErrNoKey: the value was encrypted with a key that is not among the keys.
 	ErrNoKey = errors.New("there is no such key")
-	// ErrRefused: the text is none that the key has made for this place.
+	// ErrRefused: the key has not made this text for this place.
 	ErrRefused = errors.New("the encrypted value was changed or moved, or its key is another one of the same id")
 )
 
@@ -48,10 +48,10 @@ var (
 // value that is moved to another place is refused there, and equal values in different places have
 // different texts.
 type Place struct {
-	Owner string // id of the job, book or flow; empty where the value is written before there is one
+	Owner string // id of the job, book or flow; empty if the value is written before the owner exists
 	Step  string // of a flow
 	Field string // store, args, result, …
-	Name  string // of a value among several
+	Name  string // name of a value among several
 }
 
 // Keys are the keys of one file. They never change, and may be used concurrently.
@@ -103,7 +103,7 @@ func (k *Keys) IDs() []string {
 	return ids
 }
 
-// Encrypt makes the text of a value, with the current key.
+// Encrypt encrypts a value with the current key.
 func (k *Keys) Encrypt(place Place, plain []byte) string {
 	current := &k.keys[0]
 	protected := current.protected(place)
@@ -112,7 +112,7 @@ func (k *Keys) Encrypt(place Place, plain []byte) string {
 	return prefix + current.id + ":" + base64.StdEncoding.EncodeToString(text) + suffix
 }
 
-// EncryptJSON makes a JSON value of a JSON value.
+// EncryptJSON encrypts a JSON value to a JSON string.
 func (k *Keys) EncryptJSON(place Place, plain json.RawMessage) json.RawMessage {
 	return json.RawMessage(`"` + k.Encrypt(place, plain) + `"`) // nothing in the text needs an escape
 }
@@ -132,7 +132,7 @@ func (k *Keys) Decrypt(text string, places ...Place) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoKey, match[1])
 }
 
-// DecryptJSON is the opposite of EncryptJSON. ErrNoKey, ErrRefused.
+// DecryptJSON is the inverse of EncryptJSON. ErrNoKey, ErrRefused.
 func (k *Keys) DecryptJSON(value json.RawMessage, places ...Place) (json.RawMessage, error) {
 	text, ok := textOf(value)
 	if !ok {
@@ -194,7 +194,7 @@ func (k *key) nonce(protected, plain []byte) []byte {
 // pattern finds an encrypted text. It ends at the closing $, because base64 has no $.
 var pattern = regexp.MustCompile(`\$encrypted:1:(` + idPattern + `):([A-Za-z0-9+/=]+)\$`)
 
-// shortened finds one also where its end was cut off.
+// shortened also matches an encrypted text without its end.
 var shortened = regexp.MustCompile(`"?\$encrypted:1:(` + idPattern + `):[A-Za-z0-9+/=]*(\$"?|…)?`)
 
 // KeyID returns the id of the key with which a JSON value was encrypted; false for a plain
@@ -211,7 +211,7 @@ func KeyID(value json.RawMessage) (id string, encrypted bool) {
 	return match[1], true
 }
 
-// textOf is the text in a JSON string that holds nothing else.
+// textOf is the content of a JSON string without escapes.
 func textOf(value json.RawMessage) (string, bool) {
 	value = bytes.TrimSpace(value)
 	if !bytes.HasPrefix(value, []byte(`"`+prefix)) || !bytes.HasSuffix(value, []byte(suffix+`"`)) {
@@ -235,7 +235,7 @@ func Shown(text string) string {
 	})
 }
 
-// overhead is how much longer than base64 an encrypted JSON value is at most.
+// overhead is the maximum extra length of an encrypted JSON value, compared with base64.
 const overhead = len(`"`+prefix+":"+suffix+`"`) + maxID
 
 // PlainSize is the maximum size of a plain value whose encrypted text has at most the given

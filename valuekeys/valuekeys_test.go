@@ -172,7 +172,7 @@ func TestFaultyFiles(t *testing.T) {
 		"a short key":    {"\na = \"" + secret + "\"\n", "line 2 is invalid: its key is not base64 of 32 bytes"},
 		"a bad id":       {strings.Replace(keyLine("a", 1), "a", "a:b", 1), `"a:b" is not`},
 		"an id twice":    {keyLine("a", 1) + keyLine("a", 2), "the id a stands twice"},
-		"a key twice":    {keyLine("a", 1) + keyLine("b", 1), "its key is that of a"},
+		"a key twice":    {keyLine("a", 1) + keyLine("b", 1), "it has the same key as a"},
 		"several faults": {"a\nb\n", "line 2"},
 	} {
 		_, err := valuekeys.Parse([]byte(row.text))

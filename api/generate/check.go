@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ours is the package of the messages that are checked, and of their options.
+// ours is the package of the checked messages and their options.
 const ours = "conductord.v1"
 
 // checker finds messages that do not state their role. Each fault is a separate error, so that
@@ -68,8 +68,8 @@ func (c *checker) option(of protoreflect.Descriptor, name string) protoreflect.V
 	return options.ProtoReflect().Get(kind.TypeDescriptor())
 }
 
-// rule is the rule of a call or a command: the needed permission, the applied command, and whether it
-// is audited.
+// rule is the rule of a call or a command: the needed permission, the applied command, and whether
+// it is audited.
 func (c *checker) rule(of protoreflect.Descriptor, name string) (needs protoreflect.Name, applies string, audited bool) {
 	rule := c.option(of, name).Message()
 	field := func(name protoreflect.Name) protoreflect.FieldDescriptor {
@@ -93,8 +93,7 @@ func (c *checker) call(call protoreflect.MethodDescriptor) {
 	}
 }
 
-// commands checks the commands of the log. The leader makes its own commands for calls that were
-// allowed.
+// commands checks the commands of the log. The leader makes its own commands for permitted calls.
 func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
 	for i := range kinds.Len() {
 		kind := kinds.Get(i)
@@ -106,7 +105,7 @@ func (c *checker) commands(kinds protoreflect.FieldDescriptors) {
 		if needs == "LEAD" {
 			continue
 		}
-		if kind.Name() == "post" { // each posting is allowed by itself
+		if kind.Name() == "post" { // permissions are checked per posting
 			c.scope(kind.Message().Fields().ByName("postings").Message())
 		}
 		c.scope(kind.Message())
@@ -153,7 +152,7 @@ func (c *checker) paths(message protoreflect.MessageDescriptor) {
 	}
 }
 
-// path checks that a path leads to a field that is no message.
+// path checks that a path leads to a scalar field.
 func (c *checker) path(message protoreflect.MessageDescriptor, text string) {
 	at := message
 	for name := range strings.SplitSeq(text, ".") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTextsAreClassified takes a part of a message's role away, and generates: it fails before it writes a
-// file, and names the message, the field and the option.
+// TestTextsAreClassified removes part of a message's role and generates: the generator fails before
+// it writes a file, and names the message, the field and the option.
 func TestTextsAreClassified(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "generate")

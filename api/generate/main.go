@@ -82,7 +82,7 @@ func generate(root string) error {
 	return writeFinders(root, only(request, []string{"Entry"}))
 }
 
-// only is the request for some messages of ours, and all that they hold.
+// only is the request for some of our messages, with all messages that they contain.
 func only(request *pluginpb.CodeGeneratorRequest, names []string) *pluginpb.CodeGeneratorRequest {
 	known, held := map[string]*descriptorpb.DescriptorProto{}, map[string]bool{}
 	for _, file := range request.ProtoFile {
@@ -123,7 +123,7 @@ func only(request *pluginpb.CodeGeneratorRequest, names []string) *pluginpb.Code
 	return kept
 }
 
-// appendWithImports puts a file behind everything it imports, as plugins ask.
+// appendWithImports puts a file after all its imports, as plugins require.
 func appendWithImports(to []*descriptorpb.FileDescriptorProto, file protoreflect.FileDescriptor, seen map[string]bool) []*descriptorpb.FileDescriptorProto {
 	if seen[file.Path()] {
 		return to

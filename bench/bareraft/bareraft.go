@@ -38,7 +38,7 @@ type Options struct {
 	Address string   `json:"address"` // its raft port, host:port; one of Members
 	Members []string `json:"members"`
 	Dir     string   `json:"dir"`
-	// LogStore is bolt or wal, as the daemon's; empty: bolt.
+	// LogStore is bolt or wal, as in the daemon; empty: bolt.
 	LogStore string `json:"log_store,omitempty"`
 
 	Heartbeat         time.Duration `json:"heartbeat"`

@@ -45,14 +45,14 @@ func startGroup(t *testing.T, store string) *group {
 	return g
 }
 
-// start runs a member until the test ends, by the end of its input.
+// start runs a member until its input ends, at the end of the test.
 func (g *group) start(options bareraft.Options) {
 	requests, input := io.Pipe()
 	output, answers := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
 		err := bareraft.Serve(g.Context(), requests, answers)
-		_ = requests.CloseWithError(io.ErrClosedPipe) // no member writes without end to a member that is gone
+		_ = requests.CloseWithError(io.ErrClosedPipe) // so no writer blocks on a member that has ended
 		_ = answers.Close()
 		done <- err
 	}()
@@ -124,7 +124,7 @@ func testGroup(t *testing.T, store string) {
 	if calls := uint64(answer.Run.Operations / load.PerCall); answer.Entries == 0 || answer.Entries > calls+uint64(load.Callers) {
 		t.Errorf("%d calls made %d entries", calls, answer.Entries)
 	}
-	// An entry is written once, or with the one before it.
+	// An entry is written on its own, or together with the previous entry.
 	if spent := answer.Usage; spent.CPU <= 0 || spent.Allocations <= 0 || spent.LogWrites <= 0 || spent.LogWrites > float64(answer.Entries)+2 {
 		t.Errorf("%d entries have used %+v", answer.Entries, spent)
 	}

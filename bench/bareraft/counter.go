@@ -54,7 +54,7 @@ func (c counted) Persist(sink raft.SnapshotSink) error {
 // Release does nothing: the snapshot holds no resources.
 func (counted) Release() {}
 
-// appendCommand adds a command to an entry, behind its length.
+// appendCommand appends a command, with its length first, to an entry.
 func appendCommand(entry, command []byte) []byte {
 	return append(binary.AppendUvarint(entry, uint64(len(command))), command...)
 }

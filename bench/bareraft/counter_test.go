@@ -6,8 +6,8 @@ import (
 	"github.com/conductord/conductord/bench/bareraft"
 )
 
-// TestCommandsIn checks that every command of an entry is counted once: a fair comparison
-// depends on it.
+// TestCommandsIn checks that every command of an entry is counted once. A fair comparison depends
+// on this count.
 func TestCommandsIn(t *testing.T) {
 	whole := bareraft.AppendCommand(bareraft.AppendCommand(nil, make([]byte, 600)), nil)
 	for _, row := range []struct {

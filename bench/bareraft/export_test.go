@@ -1,6 +1,6 @@
 package bareraft
 
-// The coding of an entry, for its tests.
+// Tests use the encoding of entries.
 var (
 	AppendCommand = appendCommand
 	CommandsIn    = commandsIn

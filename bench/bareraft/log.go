@@ -63,7 +63,7 @@ func (c *countedLog) StoreLog(log *raft.Log) error { return c.count(c.logStore.S
 // StoreLogs stores entries durably.
 func (c *countedLog) StoreLogs(logs []*raft.Log) error { return c.count(c.logStore.StoreLogs(logs)) }
 
-// DeleteRange drops entries behind a snapshot.
+// DeleteRange drops entries that a snapshot covers.
 func (c *countedLog) DeleteRange(first, last uint64) error {
 	return c.count(c.logStore.DeleteRange(first, last))
 }

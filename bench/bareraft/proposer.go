@@ -26,7 +26,7 @@ var errStopping = errors.New("the bare raft node is stopping")
 // flight go into the next one, as in the daemon's proposer.
 type proposer struct {
 	raft    *raft.Raft
-	entries atomic.Uint64 // proposed so far
+	entries atomic.Uint64 // number of proposed entries
 
 	queue    chan *proposal
 	inFlight chan struct{}
@@ -77,7 +77,7 @@ func (p *proposer) close() {
 }
 
 func (p *proposer) run() {
-	var held *proposal // did not fit into the last entry
+	var held *proposal // a proposal that did not fit into the last entry
 	for {
 		select {
 		case p.inFlight <- struct{}{}:

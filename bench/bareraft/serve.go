@@ -15,10 +15,10 @@ import (
 
 // Request is a line of a process's standard input.
 type Request struct {
-	// Load, if set, is driven now, by the leader only. Without a load, the process answers at
-	// once with its usage so far.
+	// Load, if set, is driven by this process, which must be the leader. Without a load, the
+	// process answers at once with its usage so far.
 	Load *measure.Load `json:"load,omitempty"`
-	// Bytes is the size of a command: what one call proposes.
+	// Bytes is the command size of one call.
 	Bytes int `json:"bytes,omitempty"`
 }
 
@@ -31,7 +31,7 @@ type Answer struct {
 	Error   string        `json:"error,omitempty"`
 }
 
-// maxCommand bounds Request.Bytes: an entry takes no more.
+// maxCommand bounds Request.Bytes: a command must fit into an entry.
 const maxCommand = maxEntryBytes
 
 // headroomBytes is the daemon's ballast, which makes garbage collection less frequent

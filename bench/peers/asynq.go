@@ -32,7 +32,7 @@ func (p *asynqPeer) open(ctx context.Context, s *servers) (string, error) {
 	if err := s.until(ctx, "redis-server", func(context.Context) error { return p.client.Ping() }); err != nil {
 		return "", err
 	}
-	const check = time.Millisecond // of an empty queue; the default of 1 s is the time of a lone job
+	const check = time.Millisecond // interval at which an empty queue is polled; with the default of 1 s, a single job waits that long
 	server := asynq.NewServer(redis, asynq.Config{Concurrency: maxCallers, TaskCheckInterval: check, LogLevel: asynq.FatalLevel})
 	if err := server.Start(asynq.HandlerFunc(p.work)); err != nil {
 		return "", err

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	postBoard = "peers-post" // no conductor looks here
+	postBoard = "peers-post" // a board without conductors
 	flowBoard = "peers-flow"
 )
 
@@ -31,7 +31,7 @@ type conductord struct {
 	cluster *local.Cluster
 	client  *raftboard.Client
 	payload json.RawMessage
-	stop    func() // of the conductor
+	stop    func() // stops the conductor
 }
 
 func (c *conductord) open(ctx context.Context, s *servers) (string, error) {

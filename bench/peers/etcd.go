@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdPeer is etcd. It stores keys, and has no jobs: a post is a put of a new key.
+// etcdPeer is etcd, a key-value store without jobs: a post puts a new key.
 type etcdPeer struct {
 	members int
 	client  *clientv3.Client

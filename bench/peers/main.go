@@ -36,9 +36,9 @@ import (
 const (
 	maxPairs  = 100
 	maxWindow = time.Minute
-	// openPatience is how long the servers of one side may take to start.
+	// openPatience is the maximum time for the servers of one side to start.
 	openPatience = 3 * time.Minute
-	// callPatience is the time beyond the window that the calls of a run may take.
+	// callPatience is the maximum time of a run's calls after the end of the window.
 	callPatience = time.Minute
 )
 

@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 			if p.postsOnly {
 				only = p.name + "/post-1"
 			}
-			// Long enough for one flow on a busy machine.
+			// The time is enough for one flow on a busy machine.
 			err := run(t.Context(), []string{"-pairs", "1", "-warm", "100ms", "-window", "3s", "-only", only, "-dir", dir, "-binary", binary}, &out)
 			if err != nil {
 				t.Fatal(err)

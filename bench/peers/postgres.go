@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgresConnections are enough for one for each caller.
+// postgresConnections allows more than one connection for each caller.
 const postgresConnections = 2 * maxCallers
 
 // startPostgres makes a database, and starts its server. Every commit waits for an fsync, as by

@@ -69,7 +69,7 @@ func (p *restatePeer) open(ctx context.Context, s *servers) (string, error) {
 	return fmt.Sprintf("%s, one node; SDK %s; %s", strings.TrimSpace(string(version)), moduleVersion("github.com/restatedev/sdk-go"), strings.Join(settings, ", ")), err
 }
 
-// register tells the server where the service is.
+// register registers the service's address with the server.
 func register(ctx context.Context, admin, service string) error {
 	body := bytes.NewBufferString(fmt.Sprintf(`{"uri": "http://%s"}`, service))
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/deployments", body)

@@ -21,7 +21,7 @@ import (
 type servers struct {
 	dir     string
 	started []*exec.Cmd
-	pids    []int // whose processor time counts, including descendants
+	pids    []int // processes whose time counts, with their descendants
 }
 
 // makeDir makes the directory, for the user of the servers.
@@ -81,7 +81,7 @@ func (s *servers) prepare(ctx context.Context, env []string, program string, arg
 	return c, nil
 }
 
-// do runs a program to its end.
+// do runs a program and waits for its end.
 func (s *servers) do(ctx context.Context, env []string, program string, args ...string) error {
 	c, err := s.prepare(ctx, env, program, args...)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *servers) tail(program string) string {
 	return strings.TrimSpace(string(data[max(0, len(data)-enough):]))
 }
 
-// until tries again until it works, for as long as the context allows.
+// until repeats a call until it succeeds or the context ends.
 func (s *servers) until(ctx context.Context, program string, try func(context.Context) error) error {
 	const pause = 50 * time.Millisecond
 	ticker := time.NewTicker(pause)
@@ -176,7 +176,7 @@ func (s *servers) cpu() (time.Duration, error) {
 		text, err := os.ReadFile(path)
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if err != nil || len(fields) < 2 {
-			continue // it has ended
+			continue // the process has ended
 		}
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		parent, _ := strconv.Atoi(fields[1])

@@ -66,7 +66,7 @@ func (p peer) missing() string {
 type work struct {
 	name    string
 	callers int
-	steps   int // of a flow; 0: a job is posted
+	steps   int // steps of a flow; 0: the work posts a job
 }
 
 func works() []work {
@@ -90,14 +90,14 @@ type chain struct {
 	Data string
 }
 
-// waiters are the callers that wait for the end of their chains.
+// waiters are callers that wait for the ends of their chains.
 type waiters struct {
 	mu   sync.Mutex
 	last int64
 	by   map[int64]chan struct{}
 }
 
-// run starts a chain, and waits until end was called with it.
+// run starts a chain, and waits until end is called with its id.
 func (w *waiters) run(ctx context.Context, steps int, start func(chain) error) error {
 	ended := make(chan struct{})
 	w.mu.Lock()
@@ -141,7 +141,7 @@ func moduleVersion(path string) string {
 	return path + " of an unknown version"
 }
 
-// firstWords is the beginning of a program's output.
+// firstWords returns the first words of a program's output.
 func firstWords(text []byte, count int) string {
 	words := strings.Fields(string(text))
 	return strings.Join(words[:min(count, len(words))], " ")

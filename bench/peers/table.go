@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/internal/measure"
 )
 
-// result is what one work came to on one side.
+// result is the result of one work on one side.
 type result struct {
 	measure.Run
-	cpu time.Duration // for each operation: all servers, and this program
+	cpu time.Duration // per operation: all servers, and this program
 }
 
 func (r result) String() string {
@@ -36,7 +36,7 @@ func (r *row) median(side int, figure func(result) float64) float64 {
 	return measure.SpreadOf(values).Median
 }
 
-// ratio is a side's rate for each operation of the peer's, round by round.
+// ratio compares a side's rate with the peer's rate, round by round.
 func (r *row) ratio(side int) string {
 	var values []float64
 	for _, round := range r.rounds {
@@ -107,7 +107,7 @@ func (r *report) markdown() string {
 
 func milliseconds(d time.Duration) string { return number(float64(d) / float64(time.Millisecond)) }
 
-// number has three digits that say something.
+// number formats a value with three significant digits.
 func number(value float64) string {
 	switch {
 	case value >= 100:

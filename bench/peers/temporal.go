@@ -68,7 +68,7 @@ func (p *temporalPeer) open(ctx context.Context, s *servers) (about string, err 
 	if err := p.worker.Start(); err != nil {
 		return "", err
 	}
-	if err := s.until(ctx, "temporal-server", p.post); err != nil { // it learns of the namespace after a while
+	if err := s.until(ctx, "temporal-server", p.post); err != nil { // the server sees a new namespace only after a delay
 		return "", err
 	}
 	version, err := command(ctx, find("temporal-server"), "--version").Output()
@@ -81,7 +81,7 @@ func (p *temporalPeer) serve(s *servers, database string) (address string, err e
 	if err != nil {
 		return "", err
 	}
-	dynamic := filepath.Join(s.dir, "dynamic.yaml") // the server wants one, which may be empty
+	dynamic := filepath.Join(s.dir, "dynamic.yaml") // the server needs this file, which can be empty
 	if err := os.WriteFile(dynamic, []byte("{}\n"), 0o644); err != nil {
 		return "", fmt.Errorf("cannot configure temporal-server: %w", err)
 	}

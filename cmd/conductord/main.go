@@ -1,5 +1,5 @@
-// Command conductord is the one binary: the daemon, and the commands that talk
-// to a cluster of daemons.
+// Command conductord is the single binary: the daemon, and the commands that call a cluster of
+// daemons.
 package main
 
 import (
@@ -20,11 +20,11 @@ func main() {
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Dial: cli.Dial, Zone: time.Local,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Size: func() (width, height int) {
-			width, height, _ = term.GetSize(int(os.Stderr.Fd())) // not known: any size will do
+			width, height, _ = term.GetSize(int(os.Stderr.Fd())) // unknown: any size is accepted
 			return width, height
 		},
 	}
-	program.ConfigDir, _ = os.UserConfigDir() // without one there are no profiles
+	program.ConfigDir, _ = os.UserConfigDir() // without it there are no profiles
 	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
 		program.Columns = func() int {
 			width, _, _ := term.GetSize(out)
@@ -38,10 +38,10 @@ func main() {
 func run(program *cli.Program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		var stay context.CancelFunc
 		ctx, stay = signal.NotifyContext(ctx, syscall.SIGHUP)
-		defer stay() // not before the end: a closed terminal sends the signal more than once
+		defer stay() // only at the end: a closed terminal sends the signal more than once
 	}
 	// A second signal has its default effect, so that it ends a command that is slow to stop.
 	defer context.AfterFunc(ctx, stop)()

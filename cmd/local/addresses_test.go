@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 )
 
-// The addresses differ, are free, and lie where no outgoing connection does.
+// The addresses differ, are free, and are outside the range of outgoing connections.
 func TestFreeAddresses(t *testing.T) {
 	addresses, err := local.FreeAddresses(50)
 	if err != nil || len(addresses) != 50 {

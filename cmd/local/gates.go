@@ -12,7 +12,7 @@ import (
 type gates struct {
 	mu    sync.Mutex
 	shut  map[string]bool        // nodes that are cut off
-	joins map[net.Conn][2]string // connections, and the nodes that they join
+	joins map[net.Conn][2]string // connections, with the two nodes of each
 }
 
 // serve forwards connections to a node. It ends with the listener; a connection ends when one
@@ -54,8 +54,8 @@ func (g *gates) pass(conn net.Conn, node, inner string) {
 	g.mu.Unlock()
 }
 
-// CutOff cuts a node off from the others, or joins it to them again. Clients
-// reach it as before. Only a cluster with Options.Gates can do it.
+// CutOff isolates a node from the others, or reconnects it. Clients can still reach the node.
+// CutOff needs Options.Gates.
 func (c *Cluster) CutOff(node string, off bool) {
 	c.gates.mu.Lock()
 	defer c.gates.mu.Unlock()

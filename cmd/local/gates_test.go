@@ -9,8 +9,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// A gate forwards a node's messages to another node until one of them is cut off, and again
-// afterwards.
+// A gate forwards a node's messages to another node, except while one of them is cut off.
 func TestCutOff(t *testing.T) {
 	inner := map[string]string{}
 	cluster, err := local.New(local.Options{
@@ -60,7 +59,7 @@ func TestCutOff(t *testing.T) {
 		if answered(before) || answered(dial()) {
 			t.Errorf("%s is cut off, and there is an answer", node)
 		}
-		cluster.CutOff("node3", true) // is none of them
+		cluster.CutOff("node3", true) // not a node of the cluster: no effect
 		cluster.CutOff(node, false)
 		if before = dial(); !answered(before) {
 			t.Errorf("%s is back, and there is no answer", node)

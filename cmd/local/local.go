@@ -26,10 +26,10 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// Options say what cluster is wanted.
+// Options describe a cluster.
 type Options struct {
 	Binary string // the conductord executable
-	Dir    string // for everything that the cluster writes
+	Dir    string // for all files of the cluster
 	Nodes  int    // 0: 3
 	// Configure changes the configuration of a node before it is written.
 	Configure func(*config.Config)
@@ -39,22 +39,22 @@ type Options struct {
 	Env []string
 	// Detached processes outlive the program that started them.
 	Detached bool
-	// Gates has the nodes reach each other through this program: see CutOff.
+	// Gates routes the traffic between nodes through this program: see CutOff.
 	Gates bool
 }
 
-// Cluster is some processes on this machine. Its methods are not for
-// concurrent use on one node.
+// Cluster is a cluster of processes on this machine. Its methods must not be called concurrently on
+// one node.
 type Cluster struct {
 	Nodes    []*Node
 	options  Options
 	launcher *launcher
 	gates    gates
-	doors    []net.Listener // of the gates
+	doors    []net.Listener // listeners of the gates
 	closing  sync.Once
 }
 
-// Node is one process, or the place of one.
+// Node is one process, or the place for one.
 type Node struct {
 	Name    string
 	API     string // host:port
@@ -67,7 +67,7 @@ type Node struct {
 	program  string // empty: Options.Binary
 	options  *Options
 	launcher *launcher
-	started  bool // has run before
+	started  bool // was started before
 	command  *exec.Cmd
 	ended    chan struct{} // closed when the process has ended; nil: never started
 	result   error         // of the process; set before ended is closed
@@ -130,8 +130,7 @@ func (c *Cluster) configure() error {
 	return nil
 }
 
-// Close kills the running nodes, unless they were started to outlive this program. It may be
-// called more than once.
+// Close kills the running nodes, unless they are detached. It may be called more than once.
 func (c *Cluster) Close() {
 	c.closing.Do(func() {
 		if !c.options.Detached {
@@ -173,7 +172,7 @@ func (c *Cluster) Node(name string) (*Node, bool) {
 	return nil, false
 }
 
-// WaitReady waits until every node that runs is ready.
+// WaitReady waits until every running node is ready.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	for _, node := range c.Nodes {
 		if !node.Running() {
@@ -186,15 +185,15 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Kill kills what runs. The processes write nothing more.
+// Kill kills the running processes, which then write nothing more.
 func (c *Cluster) Kill() {
 	for _, node := range c.Nodes {
 		node.Kill()
 	}
 }
 
-// Reconfigure changes the node's configuration, which its next process reads. A
-// nil change writes it as it is.
+// Reconfigure changes the node's configuration, which its next process reads. A nil change writes
+// the configuration unchanged.
 func (n *Node) Reconfigure(change func(*config.Config)) error {
 	if change != nil {
 		change(&n.settings)
@@ -208,7 +207,7 @@ func (n *Node) Reconfigure(change func(*config.Config)) error {
 // Use sets the executable of the node's next process.
 func (n *Node) Use(program string) { n.program = program }
 
-// Start runs the node's process. The first start gets the flag that makes the node's identity.
+// Start runs the node's process. The first start gets the flag that creates the node's identity.
 func (n *Node) Start() error {
 	if n.Running() {
 		return fmt.Errorf("cannot start %s: it runs already", n.Name)
@@ -265,7 +264,7 @@ func (n *Node) PID() int {
 	return n.command.Process.Pid
 }
 
-// Kill ends the process with SIGKILL, and returns when it is gone.
+// Kill ends the process with SIGKILL, and returns when it has ended.
 func (n *Node) Kill() {
 	if n.Running() {
 		n.Signal(syscall.SIGKILL)
@@ -273,7 +272,7 @@ func (n *Node) Kill() {
 	}
 }
 
-// Signal sends a signal to the process, if it lives.
+// Signal sends a signal to the process, if it runs.
 func (n *Node) Signal(signal os.Signal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -282,14 +281,13 @@ func (n *Node) Signal(signal os.Signal) {
 	}
 }
 
-// Terminate asks the process to stop, waits until it has, and gives its exit
-// status.
+// Terminate asks the process to stop, waits for its end, and returns its exit status.
 func (n *Node) Terminate(ctx context.Context) (int, error) {
 	n.Signal(syscall.SIGTERM)
 	return n.Wait(ctx)
 }
 
-// Wait waits for the end of the process, and gives its exit status.
+// Wait waits for the end of the process, and returns its exit status.
 func (n *Node) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-n.ended:
@@ -301,7 +299,7 @@ func (n *Node) Wait(ctx context.Context) (int, error) {
 	return n.command.ProcessState.ExitCode(), nil
 }
 
-// WaitReady waits until the node says that it is ready.
+// WaitReady waits until the node reports that it is ready.
 func (n *Node) WaitReady(ctx context.Context) error {
 	const look = 20 * time.Millisecond
 	ticker := time.NewTicker(look)

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// processAttributes makes a process die with the thread that started it, and
-// so with this program, however that ends.
+// processAttributes makes a process die with the thread that started it, and therefore with any end
+// of this program.
 func processAttributes(detached bool) *syscall.SysProcAttr {
 	if detached {
 		return &syscall.SysProcAttr{Setsid: true}

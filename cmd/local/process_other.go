@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// processAttributes are none: elsewhere a program that is killed leaves its
-// processes behind.
+// processAttributes are empty: on this system, a killed program leaves its processes behind.
 func processAttributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // PauseSignals returns no signals: this system has none.

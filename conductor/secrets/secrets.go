@@ -42,10 +42,9 @@ import (
 )
 
 const (
-	// commandTimeout bounds a call of the command: a step waits for it.
+	// commandTimeout limits a call of the command, because a step waits for it.
 	commandTimeout = 10 * time.Second
-	// outputDelay bounds the wait for the output of processes that a killed command has
-	// started.
+	// outputDelay limits the wait for the output of processes that a killed command has started.
 	outputDelay = time.Second
 	// readLimit is one byte more than a secret of the largest size with a line break, so that
 	// a longer secret is detected.
@@ -158,12 +157,12 @@ func (s *Source) fileOfBoard(_ context.Context, board, name string) ([]byte, err
 
 func (s *Source) file(_ context.Context, _, name string) ([]byte, error) { return s.read(name) }
 
-// read reads a file; nil: there is none, or it is a board's directory.
+// read reads a file; nil: missing, or the directory of a board.
 func (s *Source) read(path string) ([]byte, error) {
 	if s.directory == nil {
 		return nil, nil
 	}
-	info, err := s.directory.Stat(path) // before it is opened, which waits at a pipe
+	info, err := s.directory.Stat(path) // before opening it, because opening a pipe blocks
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && info.IsDir():
 		return nil, nil
@@ -208,7 +207,7 @@ func (s *Source) output(ctx context.Context, board, name string) ([]byte, error)
 	return output.kept, nil
 }
 
-// bounded keeps as much output as shows that a secret is over its limit.
+// bounded stores only as much output as is needed to detect a secret over its limit.
 type bounded struct{ kept []byte }
 
 func (b *bounded) Write(data []byte) (int, error) {

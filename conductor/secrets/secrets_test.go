@@ -27,7 +27,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// open makes a source of all three kinds, for the boards, with secrets for the tests below.
+// open makes a source of each kind for the boards, with secrets for the tests below.
 func open(t *testing.T, boards map[string][]string) *secrets.Source {
 	t.Helper()
 	directory := t.TempDir()
@@ -64,7 +64,7 @@ esac
 	return source
 }
 
-// TestSources is which source has a secret, and for which board.
+// TestSources checks which source has a secret, and for which board.
 func TestSources(t *testing.T) {
 	source := open(t, nil)
 	for _, row := range []struct{ board, name, want, err string }{
@@ -84,13 +84,13 @@ func TestSources(t *testing.T) {
 		{"shop/../packing", "key", "", "not found"},     // packing's
 		{"./packing", "key", "", "not found"},           // packing's
 		{"../" + "packing", "key", "", "not found"},     // outside
-		{"shop/file", "key", "", "not found"},           // a file is no directory
-		{"shop", "empty", "", "not found"},              // it has no secret
-		{"shop", "packing", "", "not found"},            // a directory is no file
-		{"shop", "escape", "", "cannot read its file"},  // a link that leads out
-		{"shop", "pipe", "", "is no regular file"},      // would wait without end
+		{"shop/file", "key", "", "not found"},           // a path below a file
+		{"shop", "empty", "", "not found"},              // an empty file
+		{"shop", "packing", "", "not found"},            // a directory instead of a file
+		{"shop", "escape", "", "cannot read its file"},  // a link that leads out of the directory
+		{"shop", "pipe", "", "is no regular file"},      // reading it would block without end
 		{"shop", "open", "", "mode 0644"},               // others can read it
-		{"shop", "broken", "", "failed (exit status 3"}, // and does not reveal its output
+		{"shop", "broken", "", "failed (exit status 3"}, // the error does not contain the program's output
 		{"shop", "packing/key", "", "name of a secret"},
 		{"shop", "..", "", "name of a secret"},
 		{"shop", "", "", "name of a secret"},
@@ -115,7 +115,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestSecretsOfBoards: a board's own file needs no permission, and all other sources do.
+// TestSecretsOfBoards: a board needs no permission for its own file, but for all other sources.
 func TestSecretsOfBoards(t *testing.T) {
 	source := open(t, map[string][]string{"shop*": {"db", "api-*"}, "packing": {"*"}})
 	for _, row := range []struct{ board, name, want string }{
@@ -134,7 +134,7 @@ func TestSecretsOfBoards(t *testing.T) {
 		{"other", "db", ""},
 		{"other", "api-key", ""},
 		{"other", "vault", ""},
-		{"other", "nowhere", ""}, // the refusal does not say whether there is one
+		{"other", "nowhere", ""}, // the refusal does not reveal whether the secret exists
 		{"packing/eu", "db", ""},
 		{"", "db", ""},
 	} {

@@ -35,7 +35,7 @@ func main() {
 func write(dir string) error {
 	root := commands.Of(&cli.Program{}).Root()
 	root.InitDefaultCompletionCmd()
-	// The date of the commit: pages built twice are the same.
+	// The date of the commit, so that repeated builds are identical.
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH must be the seconds of the commit: %w", err)

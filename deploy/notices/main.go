@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// licences are the names of files that say how a module may be used.
+// licences are the names of files with the terms of use of a module.
 var licences = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
 func main() {

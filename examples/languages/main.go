@@ -20,7 +20,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// booking is a step that books a flight. The type that undoes it is the same Task.
+// booking is a step that books a flight. The type that reverts it is the same Task.
 type booking struct{}
 
 func (booking) Execute(ctx context.Context, call *flow.Call) (any, error) {
@@ -56,8 +56,8 @@ func arguments(call *flow.Call) (dir, failAt string, err error) {
 	return dir, failAt, flow.Permanent(call.Arguments.Decode("fail_at", &failAt))
 }
 
-// note adds a line to the log of the trip, in one write, so that lines of other processes do
-// not mix with it.
+// note adds a line to the log of the trip, in one write, so that lines of other processes do not
+// mix with it.
 func note(dir string, call *flow.Call, what string) error {
 	file, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -68,7 +68,7 @@ func note(dir string, call *flow.Call, what string) error {
 	return err
 }
 
-// whileBusy waits while the file exists: time to kill the worker in.
+// whileBusy waits while the file exists, which leaves time to kill the worker.
 func whileBusy(ctx context.Context, file string) error {
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()

@@ -150,6 +150,6 @@ func valueText(value json.RawMessage) string {
 		return text
 	}
 	var short bytes.Buffer
-	_ = json.Compact(&short, value) // an absent one
+	_ = json.Compact(&short, value) // for a missing value
 	return short.String()
 }

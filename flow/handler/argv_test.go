@@ -29,7 +29,7 @@ func TestArgv(t *testing.T) {
 		name    string
 		argv    []string
 		want    string // input of the handler
-		kind    string // or how the step fails
+		kind    string // or kind of the step's failure
 		message string
 	}{
 		{name: "none", want: `[]`},

@@ -38,7 +38,7 @@ type Confinement struct {
 	Memory, Processes int64
 }
 
-// confined is a confinement that has been checked.
+// confined is a checked confinement.
 type confined struct {
 	Confinement
 	user    *identity            // nil: this program's
@@ -154,11 +154,11 @@ func Confine(c Confinement, directory string) (Option, error) {
 	return func(s *settings) { s.scratch, s.confined = directory, resolved }, nil
 }
 
-// traversable lets the handlers' user reach its own directory, and read nothing on the way.
+// traversable lets the handlers' user reach its own directory, without read access to the
+// directories above it.
 const traversable = 0o711
 
-// give makes the handlers' user the owner of a new working directory, and lets that user reach
-// it.
+// give makes the handlers' user the owner of a new working directory, and lets that user reach it.
 func (c *confined) give(held, directory string) error {
 	if c.user == nil {
 		return nil

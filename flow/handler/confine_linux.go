@@ -115,7 +115,7 @@ func makeCgroups(directory string, memory, processes bool) (string, error) {
 	if err := hasControllers(own, wanted); err != nil {
 		return "", err
 	}
-	name := fnv.New64a() // several programs may share a cgroup
+	name := fnv.New64a() // several programs can share a cgroup
 	_, _ = name.Write([]byte(directory))
 	runs := filepath.Join(own, fmt.Sprintf("handlers-%x", name.Sum64()))
 	if err := os.Mkdir(runs, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -190,7 +190,7 @@ func killCgroups(runs string) {
 func (c *children) killAdopted(home string) {
 	zombies := make(map[int]bool) // of an earlier look
 	guardian.KillUntilGone(func() (again bool) {
-		c.starting.RLock() // no process id is used again meanwhile
+		c.starting.RLock() // no process id is reused meanwhile
 		defer c.starting.RUnlock()
 		lists, _ := filepath.Glob("/proc/self/task/*/children")
 		for _, list := range lists {
@@ -213,11 +213,11 @@ func (c *children) killAdopted(home string) {
 	})
 }
 
-// zombie is the state of a process that has ended, and has no children any more.
+// zombie is the state of an ended process without children.
 const zombie = "Z"
 
 // statusOf reads the state of a process and the size of its memory. A process that is about to
-// become a zombie has no memory, and neither has a process that is gone.
+// become a zombie has no memory, and neither has an ended process.
 func statusOf(pid int) (state string, memory int) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on: the name may hold spaces

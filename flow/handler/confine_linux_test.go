@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// workplaces is a directory for working directories that every user can reach.
+// workplaces is a directory for working directories that every user can access.
 func workplaces(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
@@ -43,12 +43,12 @@ func confine(t *testing.T, c handler.Confinement, directory string) handler.Opti
 	return option
 }
 
-// TestConfinement is what handlers see of each part of it.
+// TestConfinement checks each part of the confinement from inside a handler.
 func TestConfinement(t *testing.T) {
 	status := func(field string) string {
 		return `printf '"%s"' "$(sed -n 's/^` + field + `:[[:space:]]*//p' /proc/self/status | tr '\t' ' ')"`
 	}
-	// The orphan has no environment by which it could be recognised.
+	// The orphan has no environment variable that could identify it.
 	leaves := `env -i setsid sleep 600 </dev/null >/dev/null 2>&1 3>&- & echo $!`
 	for _, row := range []struct {
 		name, script string
@@ -133,7 +133,7 @@ func (d confinedDaemon) command(t *testing.T, test string) *exec.Cmd {
 	return daemon
 }
 
-// isConfinedDaemon runs the handler "does" if this process is meant to.
+// isConfinedDaemon runs the handler "does" if this process is the daemon of a test.
 func isConfinedDaemon(t *testing.T) bool {
 	text := os.Getenv(confinedVariable)
 	if text == "" {
@@ -202,13 +202,13 @@ func TestLeftByAKilledDaemon(t *testing.T) {
 				}
 				confine(t, row.confinement, d.Workings)
 			}
-			waitFor(t, "what it left ends", func() bool { return dead(left) }) // once killed, it takes a moment
+			waitFor(t, "what it left ends", func() bool { return dead(left) }) // a killed process needs a moment to end
 		})
 	}
 }
 
-// isSleep reports whether a process has become the program sleep. Before that it may have no
-// environment for a moment, and cannot be known by it.
+// isSleep reports whether a process has become the program sleep. For a moment before, its
+// environment can be empty and does not identify it.
 func isSleep(pid int) bool {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return string(name) == "sleep\n"

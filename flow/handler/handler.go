@@ -127,10 +127,10 @@ func CheckName(name string) error {
 type Set struct {
 	directories []string // absolute, in the order of the search
 	children    children
-	swept       sync.Map // of the directories that a goroutine is about to sweep
+	swept       sync.Map // directories that a goroutine is about to sweep
 }
 
-// stepPrefix begins the names of working directories.
+// stepPrefix is the prefix of the names of working directories.
 const stepPrefix = "conductord-step-"
 
 // Open checks the directories and returns the set of their handlers. If two directories have a
@@ -145,7 +145,7 @@ func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
 	set := &Set{children: children{removed: make(chan struct{}, 1)}}
 	set.children.guardian = guardian.New(func(command *exec.Cmd) error { return set.children.start(command, command.Start) }, set.children.remove)
-	_ = set.Sweep("", stepPrefix) // what cannot be removed does no harm
+	_ = set.Sweep("", stepPrefix) // remaining directories are harmless
 	var faults []error
 	for _, directory := range directories {
 		absolute, err := filepath.Abs(directory)

@@ -23,7 +23,7 @@ func install(t *testing.T, directory, name, script string) string {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path, 0o755); err != nil { // whatever the umask is
+	if err := os.Chmod(path, 0o755); err != nil { // independent of the umask
 		t.Fatal(err)
 	}
 	return path
@@ -38,8 +38,7 @@ func open(t *testing.T, directories ...string) *handler.Set {
 	return set
 }
 
-// TestRefusals is the ways in which a name or a file could lead to something
-// that was never meant to be a handler.
+// TestRefusals has names and files that could start a program that is not meant as a handler.
 func TestRefusals(t *testing.T) {
 	directory, outside := t.TempDir(), t.TempDir()
 	install(t, outside, "out", "echo out")
@@ -106,7 +105,7 @@ func writeMode(mode os.FileMode) func(string) error {
 	}
 }
 
-// TestStrangersFile refuses a file of another user. Only root can give one away.
+// TestStrangersFile refuses a file of another user. Only root can change the owner of a file.
 func TestStrangersFile(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a file to another user")
@@ -142,8 +141,8 @@ func TestOpenReportsEveryDirectory(t *testing.T) {
 	}
 }
 
-// TestReplaceableDirectories refuses a handler directory that others could
-// replace, or one on the way to it, when it is opened and at each look after that.
+// TestReplaceableDirectories refuses a handler directory if other users can replace it or one of
+// its parents. The check runs at opening and at each later look.
 func TestReplaceableDirectories(t *testing.T) {
 	mode := func(mode os.FileMode, name ...string) func(string) error {
 		return func(root string) error { return os.Chmod(filepath.Join(append([]string{root}, name...)...), mode) }
@@ -212,7 +211,7 @@ func TestReplaceableDirectories(t *testing.T) {
 	}
 }
 
-// TestRoundOfLinks: links that lead to each other end in an error.
+// TestRoundOfLinks: a cycle of links is an error.
 func TestRoundOfLinks(t *testing.T) {
 	root := t.TempDir()
 	for link, target := range map[string]string{"a": "b", "b": "a"} {
@@ -225,8 +224,8 @@ func TestRoundOfLinks(t *testing.T) {
 	}
 }
 
-// TestFirstDirectoryCounts: a broken handler is not replaced in silence by
-// another of its name.
+// TestFirstDirectoryCounts: a broken handler is not silently replaced by a handler of the same
+// name.
 func TestFirstDirectoryCounts(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	install(t, second, "both", "echo 2")

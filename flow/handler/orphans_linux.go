@@ -18,7 +18,7 @@ func (s *Set) ReapOrphans(ctx context.Context) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become the parent of orphaned processes: %w", err)
 	}
-	ended := make(chan os.Signal, 1) // one signal is enough for several orphans: every look finds all
+	ended := make(chan os.Signal, 1) // one signal is enough for several orphans, because every look finds all
 	signal.Notify(ended, unix.SIGCHLD)
 	defer signal.Stop(ended)
 	for {
@@ -41,7 +41,7 @@ func (c *children) reapOrphan() bool {
 	defer c.starting.Unlock()
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
-		return false // no child at all
+		return false // no children
 	}
 	pid := int((*endedChild)(unsafe.Pointer(&info)).pid)
 	if _, own := c.pids.Load(pid); own || pid == 0 {

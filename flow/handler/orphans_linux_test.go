@@ -68,7 +68,7 @@ func TestOrphansAreReaped(t *testing.T) {
 
 // leaveOrphans runs handlers, and then waits for the end of stdin.
 func leaveOrphans(t *testing.T, directory string) {
-	if os.Getpid() == 1 { // as a container has it
+	if os.Getpid() == 1 { // as the first process of a container
 		private := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
 		if err := errors.Join(private, syscall.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func childrenOf(t *testing.T, parent int, states string) []int {
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just gone
+			continue // the process has just ended
 		}
 		var pid, of int
 		var state string

@@ -38,12 +38,12 @@ func (o *stdout) Write(p []byte) (int, error) {
 }
 
 // stderr keeps the last bytes that are written to it, in a ring: a handler that writes for hours
-// costs no more than one that writes once.
+// costs no more than a handler that writes once.
 type stderr struct {
 	mu    sync.Mutex
-	ring  []byte // grows up to logbook.MaxStderr, then turns
-	start int    // where the oldest byte is, once the ring turns
-	lost  bool   // something has been overwritten
+	ring  []byte // grows up to logbook.MaxStderr, then wraps around
+	start int    // index of the oldest byte, after the first wrap
+	lost  bool   // bytes have been overwritten
 }
 
 func (o *stderr) Write(p []byte) (int, error) {

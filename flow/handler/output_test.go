@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// written is a writer that may be read meanwhile.
+// written is a writer that can be read concurrently.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,8 +30,8 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// TestStderrIsReadMeanwhile: a handler's stderr is passed on at once, and its end is also kept
-// with the attempt.
+// TestStderrIsReadMeanwhile: a handler's stderr is passed on at once, and the last part is also
+// stored with the attempt.
 func TestStderrIsReadMeanwhile(t *testing.T) {
 	dir, free := t.TempDir(), filepath.Join(t.TempDir(), "free")
 	install(t, dir, "talker", `echo first >&2; while [ ! -e '`+free+`' ]; do sleep 0.01; done; echo second >&2; echo 1`)

@@ -19,9 +19,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// drainTime bounds the wait for the pipes of a handler that has ended. Its
-// group is dead by then; only a process that has left the group can still
-// hold them, and what it would write is not part of the answer.
+// drainTime limits the wait for the pipes of an ended handler. Its group is dead by then. Only a
+// process outside the group can still hold the pipes, and its output is not part of the answer.
 const drainTime = time.Second
 
 // process is one run of a handler.
@@ -182,9 +181,9 @@ func explained(err error) error {
 	return err
 }
 
-// begin starts the handler and waits for its end, on a thread that it keeps until then: the
-// kernel sends the parent-death signal when the *thread* that started a process ends. The
-// goroutine ends when the handler does. A thread that has given up privileges ends with it.
+// begin starts the handler and waits for its end, on a thread that it keeps until then: the kernel
+// sends the parent-death signal when the *thread* that started a process ends. The goroutine ends
+// when the handler does. If the thread has dropped privileges, it ends with the goroutine.
 func (p *process) begin(cgroup *os.File) {
 	runtime.LockOSThread()
 	if !p.confined.NoNewPrivileges {

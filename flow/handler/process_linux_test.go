@@ -20,10 +20,11 @@ import (
 // the directory that it names.
 const daemonVariable = "HANDLER_TEST_DAEMON"
 
-// guardianName is the name of a daemon's guardian, which ends what its handlers have started.
+// guardianName is the name of a daemon's guardian, which ends the processes of the daemon's
+// handlers.
 const guardianName = "handler-guard"
 
-// guardianOf is the guardian of a daemon; 0: none runs.
+// guardianOf returns the guardian of a daemon; 0: none runs.
 func guardianOf(daemon int) (pid int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -83,8 +84,9 @@ func end(t *testing.T, pid int) {
 	}
 }
 
-// startDaemon runs a daemon, in a group of its own, with one handler that waits, and gives the file with the process
-// ids of the handler and of what it has started: in its group, also with an empty environment, and outside.
+// startDaemon runs a daemon in its own process group, with one handler that waits. It returns the
+// file with the process ids of the handler and its children: a child in the handler's group, one
+// with an empty environment, and one outside.
 func startDaemon(t *testing.T, temporary string) (daemon *exec.Cmd, pid string) {
 	t.Helper()
 	directory := t.TempDir()
@@ -103,8 +105,8 @@ func startDaemon(t *testing.T, temporary string) (daemon *exec.Cmd, pid string) 
 	return daemon, pid
 }
 
-// TestWorkingDirectoryOfAKilledDaemon goes when the next one opens its
-// handlers, and not while its daemon lives.
+// TestWorkingDirectoryOfAKilledDaemon: the next daemon that opens its handlers removes the
+// directory, but not while the old daemon lives.
 func TestWorkingDirectoryOfAKilledDaemon(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
@@ -134,10 +136,10 @@ func TestWorkingDirectoryOfAKilledDaemon(t *testing.T) {
 	}
 }
 
-// TestDescriptors: a run leaves none open here, and a handler inherits none
-// but its pipes and its own file.
+// TestDescriptors: a run leaves no descriptor open in the daemon, and a handler inherits only its
+// pipes and its own file.
 func TestDescriptors(t *testing.T) {
-	// As if the daemon's own parent had left it one.
+	// An open descriptor that the daemon could have inherited.
 	inherited, err := syscall.Open("/dev/null", syscall.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +156,7 @@ func TestDescriptors(t *testing.T) {
 		text, _ := c.Stderr()
 		return text
 	}
-	// Another handler keeps the guardian, and its pipes, until the end.
+	// Another handler keeps the guardian and its pipes open until the end.
 	begun := filepath.Join(directory, "begun")
 	install(t, directory, "stays", `echo >`+begun+`; exec sleep 600`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -174,7 +176,7 @@ func TestDescriptors(t *testing.T) {
 	}
 	run()
 	run()
-	if after := descriptors(t); after > before { // fewer are open when an earlier test's end closes some
+	if after := descriptors(t); after > before { // fewer are open if the end of an earlier test closes some
 		t.Errorf("%d descriptors are open after three runs, and before there were %d", after, before)
 	}
 }

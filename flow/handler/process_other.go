@@ -15,7 +15,7 @@ const (
 	checksModes = false
 )
 
-// errPlatform: without process groups a handler could not be stopped surely.
+// errPlatform: without process groups a handler could not be stopped reliably.
 var errPlatform = errors.New("handlers run on Unix only")
 
 func commandFor(_ *os.File, path string, _ *os.File) *exec.Cmd {

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// maxProgressLine holds the largest details, and the JSON around them.
+// maxProgressLine is enough for the largest details, and the JSON around them.
 const maxProgressLine = flow.MaxDetails + 1<<10
 
 // progress is the pipe to which a handler writes its progress, and the goroutine that reads it.
@@ -19,7 +19,7 @@ const maxProgressLine = flow.MaxDetails + 1<<10
 type progress struct {
 	call         *flow.Call
 	read, write  *os.File
-	done         chan struct{} // closed when nothing more is read; nil: nothing ever was
+	done         chan struct{} // closed when reading has ended; nil: reading has not started
 	writerClosed bool
 }
 
@@ -31,8 +31,8 @@ func newProgress(call *flow.Call) (*progress, error) {
 	return &progress{call: call, read: read, write: write}, nil
 }
 
-// begin starts to read, after the handler has got its end of the pipe. The goroutine ends with
-// the handler's group, or at close.
+// begin starts to read when the handler has its end of the pipe. The goroutine ends with the
+// handler's group, or at close.
 func (p *progress) begin() {
 	p.closeWriter()
 	p.done = make(chan struct{})
@@ -42,8 +42,7 @@ func (p *progress) begin() {
 	}()
 }
 
-// closeWriter closes our copy of the handler's end, without which the pipe
-// would never end.
+// closeWriter closes our copy of the handler's end. Otherwise the pipe would never end.
 func (p *progress) closeWriter() {
 	if !p.writerClosed {
 		p.writerClosed = true
@@ -51,8 +50,8 @@ func (p *progress) closeWriter() {
 	}
 }
 
-// listen reads line by line. It skips a line that is no progress report, because such a line must
-// not fail the step.
+// listen reads line by line. It skips lines that are not progress reports, because they must not
+// fail the step.
 func (p *progress) listen() {
 	lines := bufio.NewReaderSize(p.read, maxProgressLine)
 	tooLong := false
@@ -77,7 +76,7 @@ func (p *progress) listen() {
 	}
 }
 
-// details is nil for none, and not a value that holds nothing.
+// details returns nil for missing details, and not a value without content.
 func details(text json.RawMessage) any {
 	if len(text) == 0 || string(text) == "null" {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// reporter keeps all that is said.
+// reporter records all reports.
 type reporter struct {
 	mu   sync.Mutex
 	said []string
@@ -52,8 +52,8 @@ func TestHandlersTellTheirProgress(t *testing.T) {
 	}
 }
 
-// TestProgressOfOneThatLeft: a process that has left the group holds the pipe
-// open, and the step does not wait for it for long.
+// TestProgressOfOneThatLeft: a process outside the group holds the pipe open, and the step waits
+// for it only briefly.
 func TestProgressOfOneThatLeft(t *testing.T) {
 	directory := t.TempDir()
 	install(t, directory, "leaves", `setsid sleep 3 >/dev/null 2>&1 & echo '{"done":1}' >&3`)

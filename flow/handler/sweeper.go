@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// Each sweep takes up to a second. The pause between two sweeps grows: processes that keep making files
-	// then cost at most a third of a processor.
+	// Each sweep takes up to a second. The pause between two sweeps grows, so processes that
+	// continuously create files cost at most a third of a processor.
 	sweepPause    = 100 * time.Millisecond
 	maxSweepPause = 2 * time.Second
-	// sweepTime bounds the sweeping of a directory. The next run that leaves something, and the next start, begin anew.
+	// sweepTime limits the sweeping of a directory. The next run that leaves remains, and the next
+	// start, sweep again.
 	sweepTime = time.Hour
 )
 
@@ -27,9 +28,9 @@ func (s *Set) Sweep(directory, prefix string) error {
 	return err
 }
 
-// sweepLater sweeps a directory in a goroutine. The goroutine ends when nothing is left, when sweepTime is
-// over, or when another goroutine has begun. The directory is not marked during a sweep, because the sweep
-// may miss new leftovers.
+// sweepLater sweeps a directory in a goroutine. The goroutine ends when the directory is empty,
+// when sweepTime is over, or when another goroutine has started. The directory is not marked during
+// a sweep, because the sweep may miss new remains.
 func (s *Set) sweepLater(directory, prefix string) {
 	if _, marked := s.swept.LoadOrStore(directory, nil); marked {
 		return

@@ -28,7 +28,7 @@ func TestProcessThatGoesOnMakingFiles(t *testing.T) {
 			if err := errors.Join(os.WriteFile(file, nil, 0o666), os.Chmod(file, 0o666)); err != nil {
 				t.Fatal(err)
 			}
-			// It can be found neither by its group nor by its home.
+			// The process can be found by neither its group nor its home.
 			install(t, directory, "leaves", `env -i setsid sh -c 'make() { while :; do head -c 9999 /dev/zero | split -a 4 -b 1 - $1; done; }
 				make a & make b & make c & make d' </dev/null >/dev/null 2>&1 3>&- & echo $! >`+file+`
 				for prefix in a b c d; do while [ ! -e ${prefix}aaaa ]; do :; done; done`)

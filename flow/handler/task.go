@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The exit statuses that mean something, as in sysexits.h.
+// The exit statuses with a special meaning, as in sysexits.h.
 const (
 	ExitPermanent = 65 // EX_DATAERR: another try is useless
 	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later; with not_yet on stdout: not done yet
@@ -28,8 +28,8 @@ const (
 	// of the session's TTL. With the defaults a handler is dead 5.2 s after the last keep-alive,
 	// and no other conductor can claim the job before 5.5 s.
 	DefaultGrace = 2 * time.Second
-	// DefaultTimeout ends a handler whose step sets no timeout, so that a hanging handler does
-	// not hold its job without end.
+	// DefaultTimeout limits a handler whose step sets no timeout, so that a hanging handler does
+	// not block its job forever.
 	DefaultTimeout = time.Hour
 )
 
@@ -58,13 +58,13 @@ type settings struct {
 	mayLack  []string // arguments
 }
 
-// Option configures how a handler is run.
+// Option configures a handler.
 type Option func(*settings)
 
 // Grace sets the time between SIGTERM and SIGKILL. Default: DefaultGrace.
 func Grace(grace time.Duration) Option { return func(s *settings) { s.grace = grace } }
 
-// Limits sets the size of a result. Default: logbook.MaxLimits.
+// Limits sets the maximum size of a result. Default: logbook.MaxLimits.
 func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
 
 // Scratch sets the directory for working directories. Default: os.TempDir. The caller must
@@ -113,7 +113,7 @@ func (t *task) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	return result, nil
 }
 
-// Revert runs the revert handler. Its output must be JSON too, and is not kept.
+// Revert runs the revert handler. Its output must also be JSON, and is discarded.
 func (t *reverter) Revert(ctx context.Context, call *flow.Call) error {
 	_, err := t.run(ctx, call, t.revert, revertInput(call))
 	return err
@@ -161,7 +161,8 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
-	// The outcome of the step is known, and must not be lost because a directory cannot be removed in time.
+	// The outcome of the step is known. It must not be lost because a directory cannot be removed
+	// in time.
 	defer func() {
 		if errors.Is(held.Remove(), scratch.ErrUnfinished) {
 			t.set.sweepLater(t.settings.scratch, stepPrefix)
@@ -193,8 +194,8 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	return t.outcome(ctx, name, process, end)
 }
 
-// workplace makes a working directory inside a directory that this process has locked. A
-// handler may lock its own directory, and would wait without end for our lock.
+// workplace makes a working directory inside a directory that this process has locked. A handler
+// may lock its own directory, and would otherwise wait forever for our lock.
 func (s *settings) workplace() (*scratch.Dir, string, error) {
 	held, err := scratch.Make(s.scratch, stepPrefix)
 	if err != nil {
@@ -226,8 +227,8 @@ func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-// outcome is the result of a run. The first reason counts: for a handler that we killed, the
-// reason for the kill, not the signal.
+// outcome is the result of a run. The first reason counts: for a handler that we killed, the reason
+// for the kill counts, not the signal.
 func (t *task) outcome(ctx context.Context, name string, p *process, end ending) (json.RawMessage, error) {
 	said, _ := p.stderr.text()
 	switch status, ok := end.state.Sys().(syscall.WaitStatus); {
@@ -293,7 +294,8 @@ func unrunnable(err error) *logbook.Failure {
 	return f
 }
 
-// failure makes the record of a failure; said is the evidence, the last line of it.
+// failure makes the record of a failure. said is the evidence, whose last line becomes part of the
+// message.
 func failure(kind string, code int, message, said string) *logbook.Failure {
 	if said = lastLine(said); said != "" {
 		message += ": " + said

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// soon bounds what must not take long, on a machine that may be busy.
+// soon is the limit for short operations on a busy machine.
 const soon = 20 * time.Second
 
 func call(arguments logbook.Values) *flow.Call {
@@ -54,12 +54,12 @@ func TestOutcomes(t *testing.T) {
 	full := strings.Repeat("x", logbook.MaxLimits.Value-2)
 	rows := []struct {
 		name, script string
-		result       string // if it succeeds
-		kind         string // if it fails
+		result       string // of a success
+		kind         string // of a failure
 		code         int
 		permanent    bool
-		message      string // a pattern
-		whole        string // the record; empty: any
+		message      string // a regular expression
+		whole        string // the record; empty: not checked
 	}{
 		{name: "echoes", script: `cat`, result: `{"a":1,"b":"<x> & ü"}`},
 		{name: "number", script: `echo ' 42 '`, result: `42`},
@@ -148,7 +148,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: an endless answer costs no more memory than a large one.
+// TestMemoryIsBounded: an endless answer needs no more memory than a large one.
 func TestMemoryIsBounded(t *testing.T) {
 	directory := t.TempDir()
 	install(t, directory, "flood", `yes >&2 & yes`)
@@ -206,7 +206,7 @@ func TestStderr(t *testing.T) {
 	}
 }
 
-// TestEnvironment: a handler gets the documented variables, and none of the daemon's.
+// TestEnvironment: a handler gets the documented variables, and no variable of the daemon.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_DAEMON", "hunter2")
 	directory := t.TempDir()
@@ -242,7 +242,7 @@ func TestEnvironment(t *testing.T) {
 		"PWD=" + home, // dash and bash set it themselves
 		"TMPDIR=" + home,
 		"TZ=UTC",
-		home, // pwd; then ls shows nothing
+		home, // output of pwd; ls then prints nothing
 		"args 0",
 	}
 	var got []string
@@ -300,8 +300,8 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// TestStops is how handlers that do not end are ended. A handler writes the
-// numbers of its processes into pids, so that the test can see them die.
+// TestStops checks how handlers that do not end are killed. A handler writes the ids of its
+// processes into pids, so that the test can check their end.
 func TestStops(t *testing.T) {
 	const announce = `echo $$ >>"$pids"; `
 	rows := []struct {
@@ -478,7 +478,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestCannotStart: the kernel's refusals are explained, because it reports "no such file" for
+// TestCannotStart: errors of the kernel get an explanation, because it reports "no such file" for
 // an existing file.
 func TestCannotStart(t *testing.T) {
 	directory := t.TempDir()
@@ -497,7 +497,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// TestBusy: a handler that is being written is waited for, but not for long.
+// TestBusy: a start waits briefly for a handler that is being written.
 func TestBusy(t *testing.T) {
 	directory := t.TempDir()
 	path := install(t, directory, "busy", "echo 1")
@@ -569,8 +569,8 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// dead reports whether a process is gone, or gone but for its entry: who adopts
-// it may be slow to take notice.
+// dead reports whether a process has ended, including a zombie: its new parent can be slow to reap
+// it.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// allowed is what each role may do.
+// allowed has the permissions of each role.
 var allowed = map[access.Role][]Permission{
 	access.Viewer:        {Read},
 	access.Poster:        {Read, Post},

@@ -57,13 +57,13 @@ var auditRecords = rapid.Custom(func(t *rapid.T) access.Record {
 	}
 })
 
-// ofBoards makes a quota of a principal one of boards.
+// ofBoards turns a quota of a principal into a quota of boards.
 func ofBoards(c *v1.Command) *v1.SaveQuotaCommand {
 	c.GetSaveQuota().Principal, c.GetSaveQuota().Boards = "", "orders/*"
 	return c.GetSaveQuota()
 }
 
-// TestAccessCommandsAreChecked spoils each sample in one place.
+// TestAccessCommandsAreChecked invalidates each sample in one place.
 func TestAccessCommandsAreChecked(t *testing.T) {
 	long := strings.Repeat("x", logbook.MaxLimits.Name+1)
 	for _, row := range []struct {

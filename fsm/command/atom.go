@@ -82,7 +82,7 @@ func inAtom(name string, err error) error { return fmt.Errorf("atom %.64q: %w", 
 
 func knownAtomKind(k logbook.AtomKind) bool { return k.Known() }
 
-// knownAtomState asks the table of transitions, as knownFlowState does.
+// knownAtomState uses the table of transitions, like knownFlowState.
 func knownAtomState(s logbook.AtomState) bool { return s.Move(s) == nil }
 
 func knownIntention(i logbook.Intention) bool {

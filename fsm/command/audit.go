@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxTarget bounds the target of a record, in bytes.
+	// maxTarget limits the target of a record, in bytes.
 	maxTarget = 1 << 10
-	// enoughChange is the size in bytes at which the change of a record is cut; only grants
-	// are always complete.
+	// enoughChange is the size in bytes to which the change of a record is cut; only grants are
+	// always complete.
 	enoughChange = 2 << 10
-	// maxAuditText bounds one text in a record, such as a reason, in bytes.
+	// maxAuditText limits one text in a record, such as a reason, in bytes.
 	maxAuditText = 512
-	// maxChange is the largest change: the most and longest grants of a principal fit.
+	// maxChange is the largest change: the largest possible grants of a principal fit.
 	maxChange = 128 << 10
 )
 

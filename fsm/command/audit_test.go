@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/internal/filled"
 )
 
-// TestRecordsSayWhatWasDone: the audit record of a command has its target and its parameters. No name
-// and no reason can pass for a field.
+// TestRecordsSayWhatWasDone: the audit record of a command has its target and its parameters. No
+// name and no reason can be mistaken for a field.
 func TestRecordsSayWhatWasDone(t *testing.T) {
 	steps := &v1.Value{Json: []byte(`"a value"`)}
 	many := &v1.SavePrincipalCommand{Name: "ann"}
@@ -68,8 +68,8 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 	}
 }
 
-// TestEveryRecord fills the message of every command and of every administrator's call about the cluster. The
-// file has what the audit log keeps of each: no value, no text of a program, and no secret.
+// TestEveryRecord fills the message of every command and of every administrator's call about the
+// cluster. The file has the audit log's record of each: no value, no program text, and no secret.
 func TestEveryRecord(t *testing.T) {
 	const path = "testdata/records.txt"
 	var records strings.Builder

@@ -48,7 +48,7 @@ var boardStatuses = rapid.Custom(func(t *rapid.T) jobs.BoardStatus {
 	}
 })
 
-// TestBoardCommandsAreChecked spoils each sample in one place.
+// TestBoardCommandsAreChecked invalidates each sample in one place.
 func TestBoardCommandsAreChecked(t *testing.T) {
 	long := strings.Repeat("x", logbook.MaxLimits.Name+1)
 	for _, row := range []struct {

@@ -50,7 +50,7 @@ func CheckPost(limits logbook.Limits, c *v1.Command, also func(place int, postin
 	return checkPostings(limits, c.GetPost(), also)
 }
 
-// checkFrame checks what all commands have in common.
+// checkFrame checks the common parts of all commands.
 func checkFrame(limits logbook.Limits, c *v1.Command) error {
 	if size := Size(c); size > limits.Command {
 		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
@@ -168,7 +168,7 @@ func converted[M, D any](from func(M) (D, error), check func(logbook.Limits, *D)
 
 var (
 	checkEnding     = converted(EndingFromProto, jobs.CheckEnding)
-	checkJobCommand = converted(JobCommandFromProto, jobs.CheckJobCommand) // what all commands about a job have in common
+	checkJobCommand = converted(JobCommandFromProto, jobs.CheckJobCommand) // common parts of all commands about a job
 )
 
 // checkConsume, checkAbandon and checkTrash check the common fields of the three endings. They

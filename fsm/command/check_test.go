@@ -25,7 +25,7 @@ func TestCheckAcceptsTheSamples(t *testing.T) {
 	}
 }
 
-// sample is a fresh copy of the sample of that name, for a row to spoil.
+// sample is a new copy of the sample with a name, which a row can invalidate.
 func sample(t *testing.T, name string) *v1.Command {
 	t.Helper()
 	for _, c := range samples() {

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// TestVerbs checks the table against the messages: each command has one row, and
-// the call of a row takes the command's message and nothing else.
+// TestVerbs compares the table with the messages: each command has one row, and the call of a row
+// takes only the command's message.
 func TestVerbs(t *testing.T) {
 	fields := (&v1.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
 	if rows := len(command.Verbs()); rows != fields.Len() {
@@ -98,8 +98,8 @@ func TestPostingDigest(t *testing.T) {
 	}
 }
 
-// TestPostingDigestIsPinned: digests are kept in the state of running
-// clusters. A new one for an old posting would make its repeat a conflict.
+// TestPostingDigestIsPinned: digests are stored in the state of running clusters. A changed digest
+// of an old posting would turn its repeat into a conflict.
 func TestPostingDigestIsPinned(t *testing.T) {
 	const want = "0568581b15d132aaf14b546ddb27d9484cf8d5df32acc4843e115e6ca23021de"
 	digest, _ := command.PostingDigest(nil, samplePosting())

@@ -66,8 +66,7 @@ func unknownField(message proto.Message) (name string, found bool) {
 	return unknownByReflection(message.ProtoReflect())
 }
 
-// unknownByReflection finds a message that holds an unknown field by the tables
-// of protobuf.
+// unknownByReflection finds a message with an unknown field by the tables of protobuf.
 func unknownByReflection(m protoreflect.Message) (name string, found bool) {
 	if len(m.GetUnknown()) > 0 {
 		return string(m.Descriptor().FullName()), true
@@ -132,8 +131,8 @@ func encodedFilled(t *rapid.T, kind protoreflect.MessageType) []byte {
 	return data
 }
 
-// mutated changes a few bytes: most of them become small numbers, as lengths and
-// tags are.
+// mutated changes a few bytes. Most of them become small numbers, which are frequent as lengths and
+// tags.
 func mutated(t *rapid.T, data []byte) []byte {
 	data = slices.Clone(data)
 	for range rapid.IntRange(1, 3).Draw(t, "mutations") {
@@ -160,8 +159,8 @@ func mutated(t *rapid.T, data []byte) []byte {
 	return data
 }
 
-// TestDecodeCopies: nothing of a message is a part of the bytes that it was read
-// from, which a call or a page of a file may hold.
+// TestDecodeCopies: a decoded message shares no memory with its input, which a call or a page of a
+// file may hold.
 func TestDecodeCopies(t *testing.T) {
 	want := &v1.Posting{Name: "name", Details: &v1.Value{Json: []byte(`{"a":1}`)}, Store: []*v1.NamedValue{{Name: "key", Value: &v1.Value{Json: []byte("7")}}}}
 	data := marshal(t, want)
@@ -175,13 +174,13 @@ func TestDecodeCopies(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever the bytes, nothing breaks, and what protobuf would have
-// written is read as it reads it.
+// FuzzDecode: for any bytes, decoding does not panic. Input that protobuf could have written is
+// decoded like by protobuf.
 func FuzzDecode(f *testing.F) {
 	kinds := messageKinds(f)
 	for i, kind := range kinds {
 		f.Add(i, rapid.Custom(func(t *rapid.T) []byte {
-			rapid.Bool().Draw(t, "something") // which a message without fields does not draw
+			rapid.Bool().Draw(t, "something") // a message without fields draws nothing else
 			return encodedFilled(t, kind)
 		}).Example(i))
 	}

@@ -27,7 +27,7 @@ var drainOrders = rapid.Custom(func(t *rapid.T) jobs.DrainCommand {
 	}
 })
 
-// TestDrainCommandsAreChecked spoils each sample in one place.
+// TestDrainCommandsAreChecked invalidates each sample in one place.
 func TestDrainCommandsAreChecked(t *testing.T) {
 	long := strings.Repeat("x", logbook.MaxLimits.Name+1)
 	for _, row := range []struct {

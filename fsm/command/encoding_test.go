@@ -53,8 +53,7 @@ func checkEncoding(t *testing.T, descriptor protoreflect.MessageDescriptor) {
 	})
 }
 
-// fill sets fields at random: all of them once in a while, and of each oneof
-// the last one that is drawn.
+// fill sets fields at random, sometimes all. Of each oneof, the last drawn field stays.
 func fill(t *rapid.T, m protoreflect.Message, depth int) {
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)

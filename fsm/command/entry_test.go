@@ -15,13 +15,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// withField appends a field that no message of ours has.
+// withField appends an unknown field.
 func withField(data []byte) []byte {
 	data = protowire.AppendTag(slices.Clone(data), 5000, protowire.VarintType)
 	return protowire.AppendVarint(data, 1)
 }
 
-// marshal is the message's encoding, without an entry around it.
+// marshal is the message's encoding, outside an entry.
 func marshal(t testing.TB, m proto.Message) []byte {
 	t.Helper()
 	data, err := proto.Marshal(m)
@@ -120,7 +120,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		}
 		encoded, err := command.EncodeEntry(entry)
 		if err != nil {
-			return // text that is not UTF-8, of which no node makes an entry
+			return // text that is not UTF-8, which no node writes into an entry
 		}
 		again, err := command.DecodeEntry(encoded)
 		if err != nil || !bytes.Equal(encode(t, again), encoded) {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// codeTable is what every client may rely on: a change of a row breaks them.
+// codeTable is the table that clients rely on: a changed row breaks them.
 var codeTable = []struct {
 	name     string // of the sentinel in the source
 	sentinel error
@@ -66,7 +66,7 @@ func TestEverySentinelHasACode(t *testing.T) {
 		listed[row.name] = true
 	}
 	for _, name := range []string{"ErrReverted", "ErrFailed", "ErrCancelled", "ErrTrashed", "ErrNeedsOperator"} {
-		listed[name] = true // the client makes them of a job: they cross no wire
+		listed[name] = true // created by the client from a job: not sent by nodes
 	}
 	for _, path := range []string{"../../jobs/errors.go", "../../logbook/errors.go"} {
 		for _, name := range sentinels(t, path) {

@@ -38,7 +38,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
 		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity, By: e.By,
 	}
-	if e.Position != (jobs.Position{}) { // a stored event has none: its key has the position
+	if e.Position != (jobs.Position{}) { // a stored event has no position: its key has it
 		message.Position = PositionToProto(e.Position)
 	}
 	for i, step := range e.Steps {

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The generators draw any domain value that may cross the wire. Empty lists
-// and maps are drawn as nil, since unset and empty are the same there.
+// The generators draw any domain value that can cross the wire. Empty lists and maps are drawn as
+// nil, because unset and empty are the same there.
 
 func list[T any](one *rapid.Generator[T]) *rapid.Generator[[]T] {
 	return rapid.Custom(func(t *rapid.T) []T {
@@ -29,7 +29,7 @@ func optional[T any](one *rapid.Generator[T]) *rapid.Generator[*T] {
 	return rapid.Ptr(one, true)
 }
 
-// orUnset draws the word or nothing.
+// orUnset draws one of the words or the empty string.
 func orUnset[T ~string](words ...T) *rapid.Generator[T] {
 	return rapid.SampledFrom(append([]T{""}, words...))
 }

@@ -310,8 +310,8 @@ func checkGoldenLine(t *testing.T, line string) {
 	}
 }
 
-// TestEveryCommandHasASample makes sure that a new command gets its golden
-// line, its check and its place among the leader's commands or the clients'.
+// TestEveryCommandHasASample checks that each command has a golden line, a check, and a place among
+// the leader's or the clients' commands.
 func TestEveryCommandHasASample(t *testing.T) {
 	var sampled []string
 	for _, c := range samples() {

@@ -21,7 +21,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 
 // FillJob fills a reused message with a job.
 func FillJob(message *v1.Job, j *jobs.Job) {
-	posted := timeLike(j.PostedAt, message.PostedAt) // a new job has that time three times
+	posted := timeLike(j.PostedAt, message.PostedAt) // a new job has the same time three times
 	ids := idTexts([3]uuid.UUID{j.ID.UUID, j.Book.UUID, j.Flow.UUID})
 	modified := timeLike(j.ModifiedAt, posted, message.ModifiedAt)
 	*message = v1.Job{

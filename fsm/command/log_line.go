@@ -6,7 +6,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// LogLineToProto converts a line that a step has written, without its number.
+// LogLineToProto converts a line of a step's output, without its number.
 func LogLineToProto(line *steplog.Line) *v1.LogLine {
 	return &v1.LogLine{
 		Step: text(line.Step), Action: string(line.Action), Attempt: uint32(line.Attempt),

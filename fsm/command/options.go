@@ -11,12 +11,12 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Options are the options that the .proto file of a message states. Their comments are in options.proto.
+// Options are the options of a message in its .proto file. Their comments are in options.proto.
 type Options struct {
 	IsValue bool
 	Form    v1.Form
 	Scope   *v1.Scope
-	Place   *v1.Place // nil: values have the place of the message around
+	Place   *v1.Place // nil: values have the place of the containing message
 	target  []targetField
 	classes []v1.Class // by the indexes of fields
 	untold  []bool     // by the indexes of fields; also the texts of programs

@@ -85,7 +85,7 @@ func PlanBackfill(known *schedules.Schedule, backfill *schedules.Backfill) (c *v
 	case n > schedules.MaxBackfill:
 		return nil, next, &logbook.LimitError{Field: "backfill slots", Limit: schedules.MaxBackfill, Size: int64(n), Unit: "slots or more"}
 	}
-	if known.Overlap == schedules.OverlapAllow { // else one is posted, and the others wait
+	if known.Overlap == schedules.OverlapAllow { // otherwise one is posted, and the others wait
 		if most := schedules.SlotsAtOnce(SizeOf(PostingToProto(&known.Posting))); most < len(slots) {
 			slots, next = slots[:most], slots[most]
 		}
@@ -96,7 +96,7 @@ func PlanBackfill(known *schedules.Schedule, backfill *schedules.Backfill) (c *v
 	}}}, next, nil
 }
 
-// PlanFire decides the slots of a schedule that have come. Rule is its rule.
+// PlanFire decides the due slots of a schedule. rule is its rule.
 func PlanFire(s *schedules.Schedule, rule *schedules.Rule, epoch uint64, now time.Time) *v1.Command {
 	decisions, next := rule.Decide(s.Decided, now, s.Missed)
 	c := &v1.FireScheduleCommand{TimerEpoch: epoch, Schedule: s.ID.String(), Revision: s.Revision, Next: TimeToProto(next)}

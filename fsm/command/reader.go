@@ -22,7 +22,7 @@ func (r *reader) refuse(field, format string, args ...any) {
 	}
 }
 
-// keep takes over the fault of a part that was converted apart.
+// keep records the fault of a part that was converted separately.
 func keep[T any](r *reader, value T, err error) T {
 	if r.err == nil {
 		r.err = err
@@ -70,7 +70,7 @@ func idTexts(ids [3]uuid.UUID) (texts [3]string) {
 
 // idLike is idText. It returns the given text if this is the text of the id.
 func idLike(known string, id uuid.UUID) string {
-	if len(known) != idLength { // uuid.Parse reads other forms too
+	if len(known) != idLength { // uuid.Parse accepts other forms too
 		return idText(id)
 	}
 	if same, err := uuid.Parse(known); err == nil && same == id {
@@ -79,7 +79,7 @@ func idLike(known string, id uuid.UUID) string {
 	return idText(id)
 }
 
-// word reads one of a set of words. An empty one is a word that was never set.
+// word reads one of a set of words. An empty word was never set.
 func word[T ~string](r *reader, field, text string, known func(T) bool) T {
 	if text != "" && !known(T(text)) {
 		r.refuse(field, "%.64q is not a word that this program knows", text)
@@ -100,7 +100,7 @@ func (r *reader) count(field string, n uint32) int {
 // nearest count, which the checks then refuse.
 func countOf(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
 
-// numberOf is a number that may be negative, brought into its 32 bits.
+// numberOf converts a number that can be negative, limited to 32 bits.
 func numberOf(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
 
 // The range of times that a cluster accepts: times whose nanoseconds since 1970 are not negative
@@ -173,7 +173,7 @@ func DurationFromProto(field string, d *durationpb.Duration) (time.Duration, err
 		return 0, nil
 	}
 	value := d.AsDuration()
-	// AsDuration saturates; going back reports whether it did.
+	// AsDuration saturates; the conversion back shows whether it did.
 	if back := durationpb.New(value); d.CheckValid() != nil || back.Seconds != d.Seconds || back.Nanos != d.Nanos {
 		return 0, &logbook.InvalidError{Field: field, Reason: fmt.Sprintf(
 			"%d s and %d ns is not a duration", d.Seconds, d.Nanos)}

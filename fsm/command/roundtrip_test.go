@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestEveryNounSurvivesTheWire sends each domain type there and back through
-// bytes, and makes sure that each of its fields was put to the test.
+// TestEveryNounSurvivesTheWire encodes and decodes each domain type, and checks that each of its
+// fields was tested.
 func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Job", func(t *testing.T) { roundTrip(t, boardJobs, command.JobToProto, command.JobFromProto) })
 	t.Run("Posting", func(t *testing.T) { roundTrip(t, postings, command.PostingToProto, command.PostingFromProto, "Err") })
@@ -131,12 +131,12 @@ func roundTrip[D any, M proto.Message](
 	for _, field := range elsewhere {
 		touched[field] = true
 	}
-	if !testing.Short() { // a fifth of the draws comes by not all of the fields
+	if !testing.Short() { // a fifth of the draws does not reach all fields
 		demandTouched(t, touched, "", reflect.TypeFor[D](), nil)
 	}
 }
 
-// touch notes which fields were not zero in some value that was drawn.
+// touch records the fields that were not zero in some drawn value.
 func touch(touched map[string]bool, path string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -169,7 +169,7 @@ func demandTouched(t *testing.T, touched map[string]bool, path string, typ refle
 	}
 	for _, seen := range above {
 		if seen == typ {
-			return // a failure's causes are failures
+			return // the causes of a failure are failures
 		}
 	}
 	for i := range typ.NumField() {

@@ -59,7 +59,7 @@ var slotDecisions = rapid.Custom(func(t *rapid.T) schedules.SlotDecision {
 	}
 })
 
-// commandOf finds the sample of a command, to be spoilt.
+// commandOf returns the sample of a command, for invalidation.
 func commandOf(t *testing.T, name string) *v1.Command {
 	t.Helper()
 	for _, c := range samples() {
@@ -71,7 +71,7 @@ func commandOf(t *testing.T, name string) *v1.Command {
 	return nil
 }
 
-// TestScheduleCommandsAreChecked spoils each sample in one place.
+// TestScheduleCommandsAreChecked invalidates each sample in one place.
 func TestScheduleCommandsAreChecked(t *testing.T) {
 	early := timestamppb.New(entryTime.Add(-48 * time.Hour))
 	for _, row := range []struct {

@@ -35,7 +35,7 @@ func checkTransfer(limits logbook.Limits, c *v1.JobCommand) error {
 	return checkJobCommand(limits, c)
 }
 
-// checkSuspension checks a command that undoes nothing.
+// checkSuspension checks a command that reverts nothing.
 func checkSuspension(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetRevert() {
 		return &logbook.InvalidError{Field: "command revert", Reason: "set; only a cancellation has it"}
@@ -43,7 +43,7 @@ func checkSuspension(limits logbook.Limits, c *v1.JobCommand) error {
 	return checkStop(limits, c)
 }
 
-// checkPlainCommand checks a command that stops nothing either.
+// checkPlainCommand checks a command that neither reverts nor stops.
 func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetSteps() != "" || c.GetGrace() != nil {
 		return &logbook.InvalidError{Field: "command steps", Reason: "set; only a suspension and a cancellation have them, and a grace"}

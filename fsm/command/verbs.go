@@ -20,10 +20,10 @@ type Permission string
 // The classes of verbs. Calls that only read have the class Read.
 const (
 	Read       Permission = "read"
-	Post       Permission = "post"       // put work on a board
-	Work       Permission = "work"       // hold a session, claim jobs, and record what becomes of them
-	Operate    Permission = "operate"    // steer jobs, schedules and conductors of others
-	Administer Permission = "administer" // make, limit and delete boards, back up the cluster
+	Post       Permission = "post"       // post jobs to a board
+	Work       Permission = "work"       // hold a session, claim jobs, and record their results
+	Operate    Permission = "operate"    // control jobs, schedules and conductors of others
+	Administer Permission = "administer" // create, limit and delete boards, back up the cluster
 	Lead       Permission = "lead"       // the leader's own; no caller has it
 )
 

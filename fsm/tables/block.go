@@ -22,11 +22,11 @@ const pageBytes = 8 << 10
 // deletions do not leave many small blocks.
 const smallBlock = blockBytes / 4
 
-// Sizes of the parts of a block. A row begins before blockBytes are full, and a
-// key is not longer than bbolt's may be, so two bytes are enough for both.
+// Sizes of the parts of a block. A row starts before blockBytes are full, and a key is no longer
+// than bbolt allows, so two bytes are enough for both.
 const (
-	blockHeader = 2     // how many rows there are
-	rowHeader   = 2 + 2 // where the row begins behind the headers, and how long its key is
+	blockHeader = 2     // number of rows
+	rowHeader   = 2 + 2 // offset of the row after the headers, and length of its key
 )
 
 // block is a sequence of at least one row of a table, in the order of their keys, in one value of
@@ -42,7 +42,7 @@ func (b block) rows() int {
 	return int(binary.BigEndian.Uint16(b))
 }
 
-// start is where a row begins, and where its value does.
+// start returns the offsets of a row and of its value.
 func (b block) start(row int) (key, value int) {
 	header := b[blockHeader+row*rowHeader:][:rowHeader]
 	key = blockHeader + b.rows()*rowHeader + int(binary.BigEndian.Uint16(header))
@@ -91,7 +91,7 @@ func (b block) get(key []byte) []byte {
 	return value
 }
 
-// errBadBlock: the value is no block.
+// errBadBlock: the value is not a valid block.
 var errBadBlock = errors.New("its rows are not where they should be")
 
 // check reports whether a value is a valid block for its key and follows the previous block's

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 )
 
-// openBolt opens a file that is no file of tables yet.
+// openBolt opens a file without tables.
 func openBolt(t *testing.T, path string) *bolt.DB {
 	t.Helper()
 	file, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true})
@@ -86,7 +86,7 @@ func TestBlocksAreFull(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		keys []int
-		full float64 // at least
+		full float64 // minimum
 	}{{"in order", inOrder, 0.95}, {"anyhow", anyhow, 0.55}} {
 		t.Run(row.name, func(t *testing.T) {
 			db := open(t, 500)
@@ -98,7 +98,7 @@ func TestBlocksAreFull(t *testing.T) {
 						}
 					})
 				}
-				s, err := db.Snapshot() // which flushes
+				s, err := db.Snapshot() // a snapshot flushes
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -124,7 +124,7 @@ func TestBlocksAreFull(t *testing.T) {
 	}
 }
 
-// TestPagesOfAnotherSize: a file keeps the pages with which it was made.
+// TestPagesOfAnotherSize: a file keeps the page size with which it was created.
 func TestPagesOfAnotherSize(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tables.db")
 	file, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 4 << 10, NoSync: true})

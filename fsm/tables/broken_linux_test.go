@@ -74,7 +74,7 @@ func TestFlushThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	then := want.clone()
-	commit(t, db, func(w *tables.Writer) { write(w, 20); write(w, 22) }) // and is flushed, in vain
+	commit(t, db, func(w *tables.Writer) { write(w, 20); write(w, 22) }) // the flush fails
 	tables.Flushed(db)
 	for range 2 {
 		w, err := db.Begin()

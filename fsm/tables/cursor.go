@@ -13,13 +13,13 @@ type Cursor struct {
 	table  Table
 
 	layers  [2]layerCursor // the recent layer first: it takes precedence
-	recent  *tree          // of layers[0]; a Writer's first write to the table makes another
+	recent  *tree          // tree of layers[0]; replaced by a Writer's first write to the table
 	file    fileCursor
 	fileKey []byte // nil at the end
 	fileRow []byte
 
 	key      []byte // the cursor's position; nil at an end
-	backward bool   // the sources stand at or before key, not at or behind it
+	backward bool   // the sources are at or before key, not at or after it
 }
 
 // layerCursor goes through a table of one layer.
@@ -64,7 +64,7 @@ func (c *Cursor) look() {
 	}
 }
 
-// atEnd leaves the cursor behind the last row.
+// atEnd moves the cursor behind the last row.
 func (c *Cursor) atEnd() (key, value []byte) {
 	c.key, c.fileKey, c.backward = nil, nil, false
 	for i := range c.layers {
@@ -73,7 +73,7 @@ func (c *Cursor) atEnd() (key, value []byte) {
 	return nil, nil
 }
 
-// seek has every source stand at a key or behind it.
+// seek moves every source to a key, or behind it.
 func (c *Cursor) seek(key []byte) {
 	c.backward = false
 	c.look()
@@ -85,7 +85,7 @@ func (c *Cursor) seek(key []byte) {
 	}
 }
 
-// Next moves to the row behind. After an end was reached it answers nil.
+// Next moves to the next row. After the end it returns nil.
 func (c *Cursor) Next() (key, value []byte) {
 	switch {
 	case c.key == nil:
@@ -98,7 +98,7 @@ func (c *Cursor) Next() (key, value []byte) {
 	return key, value
 }
 
-// leave moves the sources that stand at a key one row on.
+// leave moves the sources that are at a key forward by one row.
 func (c *Cursor) leave(key []byte) {
 	if bytes.Equal(c.fileKey, key) && c.fileKey != nil {
 		c.fileKey, c.fileRow = c.file.Next()
@@ -148,7 +148,7 @@ func (c *Cursor) Before(key []byte) (found, value []byte) {
 	return c.back()
 }
 
-// Prev moves to the row before. After an end was reached it answers nil.
+// Prev moves to the previous row. After the start it returns nil.
 func (c *Cursor) Prev() (key, value []byte) {
 	switch {
 	case c.key == nil:
@@ -161,7 +161,7 @@ func (c *Cursor) Prev() (key, value []byte) {
 	return c.back()
 }
 
-// seekBefore has every source stand before a key.
+// seekBefore moves every source before a key.
 func (c *Cursor) seekBefore(key []byte) {
 	c.backward = true
 	if c.fileKey, _ = c.file.Seek(key); c.fileKey == nil {
@@ -180,7 +180,7 @@ func (c *Cursor) seekBefore(key []byte) {
 	}
 }
 
-// leaveBack moves the sources that stand at a key one row back.
+// leaveBack moves the sources that are at a key back by one row.
 func (c *Cursor) leaveBack(key []byte) {
 	if bytes.Equal(c.fileKey, key) && c.fileKey != nil {
 		c.fileKey, c.fileRow = c.file.Prev()
@@ -192,7 +192,7 @@ func (c *Cursor) leaveBack(key []byte) {
 	}
 }
 
-// back moves to the last row that is not deleted.
+// back moves to the last existing row.
 func (c *Cursor) back() (key, value []byte) {
 	for {
 		key, value = c.fileKey, c.fileRow

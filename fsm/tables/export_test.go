@@ -3,13 +3,13 @@ package tables
 // BreakFile closes the file behind the back of the DB.
 func BreakFile(db *DB) error { return db.file.Close() }
 
-// Flushed waits for the flush that is under way.
+// Flushed waits for the flush in progress.
 func Flushed(db *DB) { <-db.flushed }
 
-// LearnFrom is how many deleted rows make a range.
+// LearnFrom is the number of deleted rows that make a range.
 const LearnFrom = learnFrom
 
-// Tombstones is how many tombstones are known of a table.
+// Tombstones is the number of known tombstones of a table.
 func Tombstones(db *DB, t Table) int {
 	if db.tombstones.of[t] == nil {
 		return 0
@@ -17,7 +17,7 @@ func Tombstones(db *DB, t Table) int {
 	return db.tombstones.of[t].Len()
 }
 
-// Blocks is in how many blocks the rows of a table stand that have been flushed.
+// Blocks is the number of blocks of a table's flushed rows.
 func Blocks(db *DB, t Table) (many int, err error) {
 	err = db.Read(func(r *Reader) error {
 		return r.file(t).blocks.ForEach(func(_, _ []byte) error {
@@ -28,7 +28,7 @@ func Blocks(db *DB, t Table) (many int, err error) {
 	return many, err
 }
 
-// BlockBytes is how long a block becomes.
+// BlockBytes is the maximum size of a block.
 const BlockBytes = blockBytes
 
 // RowSum is the hash of a row.

@@ -8,7 +8,7 @@ import (
 type fileCursor struct {
 	blocks  *bolt.Cursor
 	present block // nil at an end
-	at      int   // the row in it
+	at      int   // index of the current row
 }
 
 // enter moves to the first or the last row of a block.
@@ -31,11 +31,11 @@ func (c *fileCursor) Seek(key []byte) (found, value []byte) {
 	if c.at, _ = c.present.find(key); c.at < c.present.rows() {
 		return c.present.row(c.at)
 	}
-	_, next := c.blocks.Next() // the last rows of the block have been deleted
+	_, next := c.blocks.Next() // the last rows of the block were deleted
 	return c.enter(next, false)
 }
 
-// Next moves to the row behind.
+// Next moves to the next row.
 func (c *fileCursor) Next() (key, value []byte) {
 	if c.present == nil {
 		return nil, nil
@@ -47,7 +47,7 @@ func (c *fileCursor) Next() (key, value []byte) {
 	return c.enter(next, false)
 }
 
-// Prev moves to the row before.
+// Prev moves to the previous row.
 func (c *fileCursor) Prev() (key, value []byte) {
 	if c.present == nil {
 		return nil, nil

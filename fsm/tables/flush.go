@@ -21,7 +21,7 @@ func (db *DB) flush(full *layer, done chan<- struct{}) {
 	defer db.mu.Unlock()
 	if err != nil {
 		db.failed = fmt.Errorf("cannot write the tables to their file: %w", err)
-		return // what cannot be written is still to be read
+		return // unwritten rows must remain readable
 	}
 	db.frozen = nil
 }
@@ -57,12 +57,12 @@ type merge struct {
 
 	rows    []row
 	old     [][]byte // their keys
-	atEnd   bool     // none is behind them
+	atEnd   bool     // no block follows them
 	changed bool
 
-	sum     uint64 // by how much the table's sum changes
+	sum     uint64 // change of the table's sum
 	changes []row  // blocks by key to be written; nil: the block is deleted
-	memory  []byte // for blocks, with room at its end
+	memory  []byte // for blocks, with free space at its end
 }
 
 // keptMemory limits the memory for blocks that is kept from one flush to the next. It is enough for
@@ -80,7 +80,7 @@ func (m *merge) room(size int) []byte {
 	return m.memory[used : used : used+size]
 }
 
-// forget releases the memory that the flush has read and written.
+// forget releases the memory of the flush.
 func (m *merge) forget() {
 	clear(m.rows[:cap(m.rows)])
 	clear(m.old[:cap(m.old)])
@@ -96,7 +96,7 @@ func (m *merge) run(blocks *bolt.Cursor, written btree.MapIter[string, []byte]) 
 	for more := m.written.First(); more; {
 		m.rows, m.old, m.changed = m.rows[:0], m.old[:0], false
 		more = m.gather()
-		if m.changed { // else rows were deleted that had never been in the file
+		if m.changed { // otherwise the deleted rows had never been in the file
 			m.replace()
 		}
 	}

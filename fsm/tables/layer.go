@@ -21,9 +21,9 @@ type tree = btree.Map[string, []byte]
 // changes: a Writer makes a new layer, which shares all unchanged nodes with the earlier layer.
 type layer struct {
 	trees []*tree // nil: nothing was written to the table
-	rows  int     // that were written, each time
-	bytes int     // of them
-	chunk []byte  // where keys and values are put, one behind the other
+	rows  int     // number of writes
+	bytes int     // bytes of all writes
+	chunk []byte  // memory for keys and values, one after the other
 }
 
 // chunkSize is the size of one allocation for many keys and values. Separate allocations, and their
@@ -57,7 +57,7 @@ func (l *layer) get(t Table, key []byte) (value []byte, said bool) {
 	if l == nil || l.trees[t] == nil {
 		return nil, false
 	}
-	return l.trees[t].Get(stringOf(key)) // the tree does not keep a key that it only looks for
+	return l.trees[t].Get(stringOf(key)) // the tree does not store a key that it only searches
 }
 
 // iter goes through a table of a layer; nil if nothing was written to it.

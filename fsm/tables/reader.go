@@ -16,7 +16,7 @@ type Reader struct {
 	tombstones     *tombstones // of a Writer; nil for other readers
 }
 
-// inFile is where the blocks of a table are.
+// inFile has the blocks of a table in the file.
 type inFile struct {
 	blocks *bolt.Bucket
 	lookup *bolt.Cursor // for Get
@@ -51,7 +51,7 @@ func (r *Reader) Cursor(t Table) *Cursor {
 	return c
 }
 
-// Close ends the read. It is called once.
+// Close ends the read. Call it once.
 func (r *Reader) Close() error {
 	err := r.tx.Rollback()
 	if err != nil {

@@ -25,7 +25,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	return &Snapshot{reader: reader}, nil
 }
 
-// flushAll has everything in the file.
+// flushAll flushes all rows to the file.
 func (db *DB) flushAll() error {
 	<-db.flushed
 	db.mu.Lock()

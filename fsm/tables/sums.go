@@ -16,7 +16,7 @@ import (
 // The sums detect nodes that have applied the same entries with different results. They do not
 // protect against forged rows.
 
-// sumsBucket has the sum of each table in the file, by its name; no row is written to it.
+// sumsBucket has the sum of each table in the file, by table name. It contains no rows.
 var sumsBucket = []byte("\x00sums")
 
 // rowSum is the hash of a row.
@@ -47,7 +47,7 @@ func storedSum(sums *bolt.Bucket, name string) uint64 {
 	return 0
 }
 
-// Sums are the sums of all tables. It looks at every row that is in memory.
+// Sums are the sums of all tables. It reads every row in memory.
 func (r *Reader) Sums() []uint64 {
 	sums := make([]uint64, len(r.db.options.Names))
 	stored := r.tx.Bucket(sumsBucket)
@@ -62,7 +62,7 @@ func (r *Reader) Sums() []uint64 {
 				key, value := bytesOf(iter.Key()), iter.Value()
 				if i > 0 {
 					if _, said := r.recent.get(Table(t), key); said {
-						continue // the recent layer counts
+						continue // the recent layer takes precedence
 					}
 				}
 				_, found := r.file(Table(t)).lookup.Seek(key)

@@ -44,7 +44,7 @@ const lockTimeout = time.Second
 // ErrClosed: the DB has been closed.
 var ErrClosed = errors.New("the tables are closed")
 
-// Options are how a DB is opened.
+// Options configure a DB.
 type Options struct {
 	// Path is the file, which is made if it is missing. Required.
 	Path string
@@ -103,8 +103,8 @@ type DB struct {
 
 	// Of the writer and its flushes.
 	flushed    chan struct{} // closed when the frozen layer has been flushed, or cannot be
-	failed     error         // why a flush failed; set before flushed is closed
-	merge      merge         // of the flush that is under way
+	failed     error         // reason of a failed flush; set before flushed is closed
+	merge      merge         // of the flush in progress
 	tombstones tombstones
 }
 
@@ -132,7 +132,7 @@ func Open(options Options) (*DB, error) {
 
 // openFile opens a file that is not needed after a stop, so it is never synced.
 func openFile(path string, mmapSize int) (*bolt.DB, error) {
-	const ownerOnly = 0o600 // rows carry what users put into them
+	const ownerOnly = 0o600 // rows contain users' data
 	file, err := bolt.Open(path, ownerOnly, &bolt.Options{
 		Timeout:         lockTimeout,
 		NoSync:          true,

@@ -43,8 +43,7 @@ type state [2]map[string]string
 
 func (s state) clone() state { return state{maps.Clone(s[0]), maps.Clone(s[1])} }
 
-// compare checks what is read against a state: row by row, from every key on,
-// backwards, and the sums.
+// compare compares reads with a state: row by row, from every key, backwards, and the sums.
 func compare(r *tables.Reader, want state) error {
 	for t, sum := range r.Sums() {
 		for key, value := range want[t] {
@@ -84,7 +83,7 @@ func compare(r *tables.Reader, want state) error {
 	return nil
 }
 
-// compareAt looks a key up, seeks it, and moves forward and back from there.
+// compareAt gets a key, seeks it, and moves forward and back from it.
 func compareAt(r *tables.Reader, t tables.Table, key string, rows map[string]string, keys []string) error {
 	value, there := rows[key]
 	if got := r.Get(t, []byte(key)); string(got) != value || (got != nil) != there {
@@ -114,7 +113,7 @@ func compareAt(r *tables.Reader, t tables.Table, key string, rows map[string]str
 		}
 		for _, step := range road[1:] {
 			if got == nil {
-				break // there is no way on from an end
+				break // the cursor cannot move further from an end
 			}
 			next := at + step
 			if next > place {
@@ -153,7 +152,7 @@ func TestAgreesWithMaps(t *testing.T) {
 				for range rapid.IntRange(0, 30).Draw(rt, "rows") {
 					table, n := rapid.IntRange(0, 1).Draw(rt, "table"), rapid.IntRange(0, keyCount-1).Draw(rt, "key")
 					switch rapid.IntRange(0, 9).Draw(rt, "what") {
-					case 0, 1, 2: // a run of rows from the first one on, as a queue is emptied
+					case 0, 1, 2: // a run of rows from the first one, like the consumption of a queue
 						cursor := w.Cursor(tables.Table(table))
 						if first, _ := cursor.First(); first != nil {
 							delete(next[table], string(first))
@@ -199,7 +198,7 @@ func TestAgreesWithMaps(t *testing.T) {
 					}
 				}()
 				<-ready
-				defer close(goOn) // it runs in parallel with the next writes
+				defer close(goOn) // the flush runs in parallel with the next writes
 			},
 			"snapshot": func(rt *rapid.T) {
 				s, err := db.Snapshot()
@@ -400,7 +399,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A node must not count space as free that rows in memory take at the next flush.
+// A node must not count space as free if rows in memory take it at the next flush.
 func TestRowsInMemoryTakeSpace(t *testing.T) {
 	db := open(t, 0)
 	const bytes = 1 << 20

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// learnFrom is the number of deleted rows from which a range is remembered.
+	// learnFrom is the minimum number of deleted rows for a remembered range.
 	learnFrom = 8
 	// maxTombstones limits the remembered ranges of a table. A memtable of DefaultMemoryRows has
 	// room for fewer. If there are more, all are forgotten and learned again.
@@ -18,7 +18,7 @@ const (
 // read of a queue's first row would scan every row taken since the last flush. Only the Writer
 // uses it; nil is an empty cache that learns nothing.
 type tombstones struct {
-	of []*btree.Map[string, rangeEnd] // by table; by where a range begins
+	of []*btree.Map[string, rangeEnd] // by table, and by the start of the range
 }
 
 // rangeEnd is the key before which a range ends; open: it has no end.
@@ -31,7 +31,7 @@ func newTombstones(tables int) tombstones {
 	return tombstones{of: make([]*btree.Map[string, rangeEnd], tables)}
 }
 
-// at finds the range that holds a key.
+// at returns the range that contains a key.
 func (g *tombstones) at(t Table, key string) (from string, end rangeEnd, found bool) {
 	if g == nil || g.of[t] == nil {
 		return "", rangeEnd{}, false
@@ -43,7 +43,7 @@ func (g *tombstones) at(t Table, key string) (from string, end rangeEnd, found b
 	return from, end, found
 }
 
-// end is where the range that holds a key ends: nil if no row follows.
+// end returns the end of the range that contains a key: nil if no row follows.
 func (g *tombstones) end(t Table, key []byte) (end []byte, found bool) {
 	_, to, found := g.at(t, stringOf(key))
 	if !found || to.open {
@@ -60,7 +60,7 @@ func (g *tombstones) learn(t Table, key, next []byte, deleted int) {
 	}
 	from, _, known := g.at(t, stringOf(key))
 	switch {
-	case known: // a range that has grown at its end
+	case known: // a range that grows at its end
 	case deleted < learnFrom:
 		return
 	default:

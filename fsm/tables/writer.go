@@ -11,11 +11,11 @@ import (
 // goroutine, and ends with Commit or Rollback.
 type Writer struct {
 	Reader
-	owned []bool // the trees of recent that are ours to change, by table
+	owned []bool // by table: the tree of recent belongs to this Writer, which can change it
 	ended bool
 }
 
-// Begin makes the Writer. There must be no other.
+// Begin makes the Writer. There must be no other open Writer.
 func (db *DB) Begin() (*Writer, error) {
 	r, err := db.Reader()
 	if err != nil {
@@ -27,7 +27,7 @@ func (db *DB) Begin() (*Writer, error) {
 	return &Writer{Reader: *r, owned: make([]bool, len(db.options.Names))}, nil
 }
 
-// own is the tree of a table, to be changed.
+// own returns a tree of a table that can be changed.
 func (w *Writer) own(t Table) *tree {
 	if !w.owned[t] {
 		w.owned[t] = true
@@ -72,7 +72,7 @@ func (w *Writer) Rollback() error {
 		return nil
 	}
 	w.ended = true
-	w.tombstones.forget() // some may be of rows that were deleted in vain
+	w.tombstones.forget() // some may contain rows whose deletion is discarded
 	return w.Close()
 }
 
@@ -116,7 +116,7 @@ func (db *DB) publish(next *layer) error {
 // already flushed.
 func (db *DB) freezeLocked(full *layer) {
 	db.frozen, db.recent = full, newLayer(len(db.options.Names))
-	db.tombstones.forget() // of rows that are about to be gone from memory
+	db.tombstones.forget() // its rows will leave memory
 	done := make(chan struct{})
 	db.flushed = done
 	go db.flush(full, done) // ends with the transaction

@@ -13,8 +13,8 @@ func Now() time.Time {
 	return time.Now().Add(slept)
 }
 
-// Since is how long ago a reading was.
+// Since is the time since a reading.
 func Since(reading time.Time) time.Duration { return Now().Sub(reading) }
 
-// Until is how long it is until a reading.
+// Until is the time until a reading.
 func Until(reading time.Time) time.Duration { return reading.Sub(Now()) }

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/internal/boottime"
 )
 
-// TestNowNeverGoesBack: nor between goroutines that read it at the same time.
+// TestNowNeverGoesBack: also across goroutines that read it in parallel.
 func TestNowNeverGoesBack(t *testing.T) {
 	var mu sync.Mutex
 	last := boottime.Now()
@@ -31,7 +31,7 @@ func TestNowNeverGoesBack(t *testing.T) {
 	readers.Wait()
 }
 
-// TestFakeTime: where time is not the machine's, it is that time.
+// TestFakeTime: with a fake clock, Now returns the fake time.
 func TestFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := boottime.Now()

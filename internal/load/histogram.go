@@ -10,7 +10,7 @@ import (
 // in 2^fineness of its durations (1.6 %), so quantiles have this precision.
 const fineness = 6
 
-// bucketCount has room for every duration.
+// bucketCount is enough for every duration.
 const bucketCount = (64 - fineness) << fineness
 
 // Histogram counts durations in buckets that grow with them, so that a run of
@@ -34,7 +34,7 @@ func upperOf(bucket int) uint64 {
 	return (uint64(bucket-shift<<fineness)+1)<<shift - 1
 }
 
-// Record counts a duration; a negative one as none at all.
+// Record counts a duration. A negative duration counts as zero.
 func (h *Histogram) Record(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucketOf(uint64(d))]++
@@ -42,7 +42,7 @@ func (h *Histogram) Record(d time.Duration) {
 	h.max = max(h.max, d)
 }
 
-// Add takes over what another has counted.
+// Add adds the counts of another histogram.
 func (h *Histogram) Add(other *Histogram) {
 	for i, n := range other.counts {
 		h.counts[i] += n
@@ -51,10 +51,10 @@ func (h *Histogram) Add(other *Histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// Total is how many durations there are.
+// Total is the number of recorded durations.
 func (h *Histogram) Total() uint64 { return h.total }
 
-// Max is the longest.
+// Max is the longest duration.
 func (h *Histogram) Max() time.Duration { return h.max }
 
 // Quantile is the smallest duration that at least the share q of the durations does not exceed

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// errorPause is how long a caller rests after an error, so that a call
-	// which fails at once does not become a busy loop.
+	// errorPause is the pause of a caller after an error. It prevents a busy loop of calls that
+	// fail at once.
 	errorPause = 100 * time.Millisecond
 	// progressEvery is the interval of progress reports.
 	progressEvery = time.Second
@@ -24,7 +24,7 @@ const (
 // continues until its context ends.
 type Load struct {
 	Callers  int           // parallel callers; at least 1
-	Duration time.Duration // 0: without end
+	Duration time.Duration // 0: no limit
 	Calls    int           // by all callers together, including failed calls; 0: no limit
 }
 
@@ -36,21 +36,21 @@ type Call func(ctx context.Context) (operations int, err error)
 // each call needs preparation.
 type TimedCall func(ctx context.Context) (operations int, took time.Duration, err error)
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Elapsed            time.Duration
-	Operations, Errors uint64 // so far
+	Operations, Errors uint64 // since the start
 	PerSecond          float64
 }
 
-// Result is what came of a load.
+// Result is the result of a load.
 type Result struct {
 	Elapsed    time.Duration
 	Operations uint64
 	PerSecond  float64   // operations
 	Errors     uint64    // calls that failed
-	First      error     // the first of them; nil if there was none
-	Calls      Histogram // how long the calls took that did not fail
+	First      error     // the first error; nil: none
+	Calls      Histogram // latencies of the successful calls
 }
 
 // Drive puts a load on a call until the time is over, the calls are made or ctx ends. It
@@ -77,7 +77,7 @@ func DriveTimed(ctx context.Context, load Load, call TimedCall, progress func(Pr
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	if progress != nil {
-		telling.Go(func() { d.tell(over, progress) }) // ends when every caller has
+		telling.Go(func() { d.tell(over, progress) }) // ends when all callers have ended
 	}
 	var callers sync.WaitGroup
 	for i := range load.Callers {
@@ -93,8 +93,8 @@ func DriveTimed(ctx context.Context, load Load, call TimedCall, progress func(Pr
 type drive struct {
 	call       TimedCall
 	began      time.Time
-	ends       time.Time // zero: never
-	bounded    bool      // by the calls that are left
+	ends       time.Time // zero: no limit
+	bounded    bool      // limited by the number of calls
 	left       atomic.Int64
 	operations atomic.Uint64
 	errors     atomic.Uint64

@@ -63,12 +63,12 @@ func TestDrive(t *testing.T) {
 	bad := errors.New("bad")
 	for _, row := range []struct {
 		what       string
-		call       func(n int32) (int, error) // the nth call, which takes 10 ms
+		call       func(n int32) (int, error) // call number n, which takes 10 ms
 		operations uint64
 		errors     uint64
 		calls      uint64
 	}{
-		// Two callers for a second; the calls that end with it do not count.
+		// Two callers for a second. Calls that the end of the second interrupts do not count.
 		{"calls", func(int32) (int, error) { return 1, nil }, 198, 0, 198},
 		{"calls of many", func(int32) (int, error) { return 7, nil }, 198 * 7, 0, 198},
 		{"calls that find nothing", func(int32) (int, error) { return 0, nil }, 0, 0, 0},
@@ -86,7 +86,7 @@ func TestDrive(t *testing.T) {
 				told := 0
 				r := load.Drive(t.Context(), load.Load{Callers: 2, Duration: time.Second}, func(context.Context) (int, error) {
 					number := n.Add(1)
-					time.Sleep(10 * time.Millisecond) // of the bubble
+					time.Sleep(10 * time.Millisecond) // virtual time
 					return row.call(number)
 				}, func(load.Progress) { told++ })
 				if r.Operations != row.operations || r.Errors != row.errors || r.Calls.Total() != row.calls {
@@ -124,13 +124,13 @@ func TestDriveIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestDriveMakesSoManyCalls: the callers share the number of calls, whatever the result of
-// each call, and the time that a call reports is counted.
+// TestDriveMakesSoManyCalls: the callers share the number of calls, regardless of their results.
+// The time that a call reports is counted.
 func TestDriveMakesSoManyCalls(t *testing.T) {
 	for _, row := range []struct {
 		what    string
 		load    load.Load
-		fails   int32 // the first calls
+		fails   int32 // the first calls fail
 		calls   uint64
 		elapsed time.Duration
 	}{
@@ -144,7 +144,7 @@ func TestDriveMakesSoManyCalls(t *testing.T) {
 				var n atomic.Int32
 				r := load.DriveTimed(t.Context(), row.load, func(context.Context) (int, time.Duration, error) {
 					number := n.Add(1)
-					time.Sleep(time.Second) // of the bubble
+					time.Sleep(time.Second) // virtual time
 					if number <= row.fails {
 						return 0, 0, errors.New("bad")
 					}

@@ -29,7 +29,7 @@ func Skip(t testing.TB) {
 	}
 }
 
-// Rounds is how often a test repeats a random walk or an attempt: few by default.
+// Rounds is the number of repeats of a random walk or an attempt: few by default.
 func Rounds(few, all int) int {
 	if All() {
 		return all
@@ -48,8 +48,8 @@ func Checks(t testing.TB, few int) {
 	}
 }
 
-// AtOnce sets how many tests of a process run in parallel, unless -parallel sets it. TestMain
-// calls AtOnce in packages whose tests mostly wait.
+// AtOnce sets the number of parallel tests in a process, unless -parallel sets it. TestMain calls
+// AtOnce in packages whose tests mostly wait.
 func AtOnce(tests int) {
 	flag.Parse()
 	parallel := flag.Lookup("test.parallel")

@@ -34,7 +34,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestAtOnce holds that a package sets the number of parallel tests, unless -parallel sets it.
+// TestAtOnce: a package sets the number of parallel tests, unless -parallel sets it.
 func TestAtOnce(t *testing.T) {
 	parallel := flag.Lookup("test.parallel")
 	before := parallel.Value.String()

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// maxMisspelt bounds the words that are compared letter by letter.
+	// maxMisspelt limits the length of words that are compared letter by letter.
 	maxMisspelt = 40
-	// maxCandidates bounds the number of compared words: an unknown name could be compared
-	// with ten thousand words, up to fifty times.
+	// maxCandidates limits the number of compared words: without it, an unknown name could be
+	// compared with ten thousand words, up to fifty times.
 	maxCandidates = 500
 )
 
@@ -24,9 +24,9 @@ func Hint(word string, known []string) string {
 	return ""
 }
 
-// Word is that word; empty if none is like it.
+// Word returns that known word; empty if none is similar.
 func Word(word string, known []string) string {
-	const most, share = 2, 3 // letters that may differ: two, and not more than a third
+	const most, share = 2, 3 // letters that can differ: two, and not more than a third
 	best, least := "", most+1
 	for i, candidate := range known {
 		if i == maxCandidates {

@@ -6,7 +6,7 @@ import (
 	"github.com/conductord/conductord/internal/meant"
 )
 
-// TestWord checks that a misspelt word, and the beginning of a word, find the known one.
+// TestWord checks that a misspelt word, and the prefix of a word, find the known word.
 func TestWord(t *testing.T) {
 	known := []string{"attempts", "delay", "backoff_percent", "jitter_percent", "deadline"}
 	for word, want := range map[string]string{

@@ -22,11 +22,11 @@ type Load struct {
 	Window  time.Duration `json:"window"`
 }
 
-// Run is what came of a load.
+// Run is the result of a load.
 type Run struct {
 	Operations int           `json:"operations"` // within the window
 	PerSecond  float64       `json:"per_second"` // operations
-	P50        time.Duration `json:"p50_ns"`     // of a call, as the others
+	P50        time.Duration `json:"p50_ns"`     // latencies of a call
 	P95        time.Duration `json:"p95_ns"`
 	P99        time.Duration `json:"p99_ns"`
 	P999       time.Duration `json:"p999_ns"`

@@ -15,10 +15,10 @@ import (
 // Usage is the resource usage of a process up to a moment, or within a window.
 type Usage struct {
 	CPU         time.Duration `json:"cpu_ns"`
-	Allocations float64       `json:"allocations"` // objects on the heap, made
-	Allocated   float64       `json:"allocated"`   // bytes of them
-	LogWrites   float64       `json:"log_writes"`  // of the raft log, each waited for until the disk had it
-	Resident    float64       `json:"resident"`    // bytes of memory at the moment, or at the window's end
+	Allocations float64       `json:"allocations"` // number of heap allocations
+	Allocated   float64       `json:"allocated"`   // bytes of all allocations
+	LogWrites   float64       `json:"log_writes"`  // synced writes of the raft log
+	Resident    float64       `json:"resident"`    // resident memory in bytes, now or at the end of the window
 }
 
 // Since returns the usage since an earlier measurement.
@@ -30,7 +30,7 @@ func (u Usage) Since(before Usage) Usage {
 	return u
 }
 
-// Per is the share of each of several operations. Memory is not shared out.
+// Per divides the usage by a number of operations, except the resident memory.
 func (u Usage) Per(operations float64) Usage {
 	u.CPU = time.Duration(Share(float64(u.CPU), operations))
 	u.Allocations = Share(u.Allocations, operations)
@@ -54,7 +54,7 @@ func MeanUsage(all []Usage) Usage {
 	return mean
 }
 
-// OwnUsage returns the usage of this process, without its log.
+// OwnUsage returns the usage of this process, without the writes of a raft log.
 func OwnUsage() (Usage, error) {
 	var spent syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &spent); err != nil {
@@ -113,7 +113,7 @@ func parseCPU(stat string) (time.Duration, bool) {
 type Memory struct {
 	Resident  float64 `json:"resident"`
 	Anonymous float64 `json:"anonymous"` // anonymous memory: heap and stacks
-	Mapped    float64 `json:"mapped"`    // of files; it can be dropped and read again
+	Mapped    float64 `json:"mapped"`    // of mapped files; the system can drop and read it again
 }
 
 // ReadMemory reads the memory of a process from the system. All values are zero on systems

@@ -13,7 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Position is a place in a text, both numbers from 1; zero: not known.
+// Position is a place in a text, with line and column counted from 1; zero: unknown.
 type Position struct{ Line, Column int }
 
 // Index holds the positions of a document's tables and keys by their paths. The
@@ -24,11 +24,11 @@ type Index struct {
 	// number of parts of a dotted key.
 	Deepest int
 
-	lines  []int          // offsets at which lines begin
-	tables map[string]int // how many elements each array of tables has so far
+	lines  []int          // offsets at which lines start
+	tables map[string]int // number of elements of each array of tables so far
 }
 
-// Of finds a path, or else the nearest one around it that is known.
+// Of returns the position of a path, or of the nearest known path that contains it.
 func (x *Index) Of(path string) Position {
 	for path != "" {
 		if at, known := x.Positions[path]; known {
@@ -64,7 +64,7 @@ func New(text string) *Index {
 	return x
 }
 
-// header notes [table] or [[table]], and returns its path.
+// header records [table] or [[table]], and returns its path.
 func (x *Index) header(text string, node *unstable.Node) string {
 	path, parts, begin := "", 0, 0
 	for key := node.Key(); key.Next(); parts++ {
@@ -92,7 +92,7 @@ func (x *Index) latest(path string) string {
 	return path
 }
 
-// entry notes key = value, nested so deep in brackets.
+// entry records key = value, with its nesting depth in brackets.
 func (x *Index) entry(table string, node *unstable.Node, depth int) {
 	path, parts, begin := table, 0, 0
 	for key := node.Key(); key.Next(); parts++ {
@@ -106,7 +106,7 @@ func (x *Index) entry(table string, node *unstable.Node, depth int) {
 	x.value(path, node.Value(), depth)
 }
 
-// value notes the content of an array or of an inline table.
+// value records the content of an array or of an inline table.
 func (x *Index) value(path string, node *unstable.Node, depth int) {
 	x.Deepest = max(x.Deepest, depth)
 	switch node.Kind {
@@ -132,7 +132,7 @@ func (x *Index) value(path string, node *unstable.Node, depth int) {
 	}
 }
 
-// note keeps the first position of a path: a dotted key names its table each time.
+// note records the first position of a path, because a dotted key repeats its table.
 func (x *Index) note(path string, offset int) {
 	if _, known := x.Positions[path]; known {
 		return

@@ -57,8 +57,8 @@ func TestDeepest(t *testing.T) {
 	}
 }
 
-// FuzzPositions: no text is too strange, every position lies in the text, and every
-// key of a document that decodes has one.
+// FuzzPositions: any text is handled, every position is within the text, and every key of a valid
+// document has a position.
 func FuzzPositions(f *testing.F) {
 	f.Add("a = 1\n[[b]]\nc = [{d = 1}]")
 	f.Add("\"a.b\" = '''\n'''\n[x.\"y z\"]\n")

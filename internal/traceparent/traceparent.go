@@ -46,7 +46,7 @@ func Parse(field, text string) (trace.SpanContext, error) {
 	return trace.NewSpanContext(config), nil
 }
 
-// Of is the traceparent of the span in a context; empty: there is none.
+// Of is the traceparent of the span in a context; empty: none.
 func Of(ctx context.Context) string {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() {

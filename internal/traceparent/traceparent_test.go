@@ -17,7 +17,7 @@ const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 func TestParse(t *testing.T) {
 	for name, row := range map[string]struct {
 		text string
-		want error // nil: it is read
+		want error // nil: valid
 	}{
 		"sampled":           {good, nil},
 		"not sampled":       {good[:53] + "00", nil},

@@ -1,6 +1,6 @@
 // Package access defines access control: principals, their grants, access tokens and quotas.
 //
-// A principal is a person or a program that calls the API. It authenticates with a client
+// A principal is a user or a program that calls the API. It authenticates with a client
 // certificate, whose common name is the principal's name, or with an access token. A grant is a
 // role on boards. A principal sees nothing of boards for which it has no grant, so boards can
 // separate tenants.
@@ -86,7 +86,7 @@ func (g Grant) check(l logbook.Limits) error {
 	return checkBoards(l, "grant boards", g.Boards)
 }
 
-// Principal is a person or a program that calls the API.
+// Principal is a user or a program that calls the API.
 type Principal struct {
 	Name   string
 	Grants []Grant
@@ -111,7 +111,7 @@ type Token struct {
 // TokenID names a token.
 type TokenID struct{ uuid.UUID }
 
-// prefix starts every token, so that people and scanners of repositories recognise tokens.
+// prefix starts every token, so that users and repository scanners recognise tokens.
 const prefix = "cdt_"
 
 // Draw makes a new token. Give text only to its user, and token to the cluster.
@@ -169,7 +169,7 @@ func CheckToken(t *Token) error {
 
 // Identity is an authenticated caller.
 type Identity struct {
-	Enforced   bool // access control is on; without it every caller may do everything
+	Enforced   bool // access control is on; without it every caller has all permissions
 	Name       string
 	Grants     []Grant
 	HideValues bool

@@ -15,8 +15,8 @@ const (
 	MaxRecordAge   = 400 * 24 * time.Hour
 )
 
-// Record is the record of an act by a principal: a change of the work of others, of boards, of
-// the cluster or of principals. Posting, claiming and ending jobs are events, and not records.
+// Record is the record of a principal's action: a change of the work of others, of boards, of the
+// cluster or of principals. Posting, claiming and ending jobs are events, not records.
 type Record struct {
 	Position  jobs.Position // index of the log entry, and number of the record within the entry
 	At        time.Time

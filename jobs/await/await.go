@@ -305,7 +305,7 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 	return nil
 }
 
-// hear counts an event.
+// hear processes an event.
 func (w *waiter) hear(event *jobs.Event) error {
 	if event.Job.IsZero() || len(w.Jobs) > 0 && !w.named[event.Job] {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// lookedAt is a board on which something happens just before the first look
-// at its jobs.
+// lookedAt is a board that changes just before the first read of its jobs.
 type lookedAt struct {
 	*boardtest.Board
 	before func()
@@ -27,8 +26,8 @@ func (l *lookedAt) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.J
 	return l.Board.Jobs(ctx, query)
 }
 
-// TestAwaitKnowsWhatItHasSeen: a job that was claimed and abandoned before the
-// look does not count as gone when the event of that claim comes.
+// TestAwaitKnowsWhatItHasSeen: a job that was claimed and abandoned before the read does not count
+// as gone when the event of that claim arrives.
 func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 	board := &lookedAt{Board: boardtest.New(t, boardtest.Options{})}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,7 +74,7 @@ func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 	}
 }
 
-// ordered makes a command of an order to a job.
+// ordered makes a command that requests a stop of a job.
 func ordered(kind jobs.RequestKind) func(jobs.Job) *v1.Command {
 	return func(job jobs.Job) *v1.Command {
 		order := command.JobCommandToProto(&jobs.JobCommand{Job: job.ID, By: "ann"})
@@ -91,12 +90,12 @@ func ordered(kind jobs.RequestKind) func(jobs.Job) *v1.Command {
 	}
 }
 
-// trashed makes the command of a job's owner to trash it.
+// trashed makes the command with which a job's owner trashes it.
 func trashed(job jobs.Job) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Trash{Trash: command.EndingToProto(&jobs.Ending{Job: job.ID, Token: job.Token})}}
 }
 
-// postedAndClaimed posts a job, and claims it if that is wanted.
+// postedAndClaimed posts a job, and optionally claims it.
 func postedAndClaimed(ctx context.Context, t *testing.T, board *boardtest.Board, claim bool) jobs.Job {
 	t.Helper()
 	session := jobs.NewSessionID()
@@ -115,16 +114,16 @@ func postedAndClaimed(ctx context.Context, t *testing.T, board *boardtest.Board,
 	return job
 }
 
-// TestAwaitLooksAtWholeEntries: a change that the same log entry undoes ends no
-// wait. A lasting change in a later entry does.
+// TestAwaitLooksAtWholeEntries: a change that the same log entry reverses ends no wait. A lasting
+// change in a later entry does.
 func TestAwaitLooksAtWholeEntries(t *testing.T) {
 	type commands []func(jobs.Job) *v1.Command
 	suspend, resume := ordered(jobs.RequestSuspend), ordered(jobs.RequestResume)
 	for name, row := range map[string]struct {
 		waiting              await.Waiting
-		entry                commands // undone in itself
+		entry                commands // the last command reverses the first
 		last                 func(jobs.Job) *v1.Command
-		left, gone, finished int // with what was undone
+		left, gone, finished int // expected result of the wait
 	}{
 		"until none is unfinished": {await.Waiting{}, commands{trashed, ordered(jobs.RequestRetry)}, ordered(jobs.RequestCancel), 0, 2, 2},
 		"until none is claimable":  {await.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
@@ -137,7 +136,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 			job := postedAndClaimed(ctx, t, board, len(row.waiting.States) == 0)
 			const first, undone = 1, 3
 			calls := 0
-			row.waiting.Progress = func(await.Status) { // the waiting stands still meanwhile
+			row.waiting.Progress = func(await.Status) { // blocks the wait meanwhile
 				calls++
 				var entry []*v1.Command
 				switch calls {
@@ -162,8 +161,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 	}
 }
 
-// TestAwaitEndsWithItsEntry: where a job comes back in a later entry, the
-// waiting was over before.
+// TestAwaitEndsWithItsEntry: if a job returns in a later entry, the wait has ended before.
 func TestAwaitEndsWithItsEntry(t *testing.T) {
 	board := boardtest.New(t, boardtest.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -186,7 +184,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 	}
 }
 
-// TestAwaitMoves: a job that moves to another board is gone, and one that comes is not.
+// TestAwaitMoves: a job that moves to another board counts as gone; a job that arrives does not.
 func TestAwaitMoves(t *testing.T) {
 	board := boardtest.New(t, boardtest.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

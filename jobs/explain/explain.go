@@ -16,31 +16,31 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Situation is everything that decides whether a job runs, at one moment.
+// Situation is all data that decides whether a job runs, at one moment.
 type Situation struct {
 	Job        jobs.Job
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Lost       bool              // the job cools because its owner was lost
 	Now        time.Time
-	Paused     *jobs.BoardPause       // of its board; nil: it is not paused
-	Conductors []jobs.Entity          // the live ones
-	Claims     map[jobs.SessionID]int // how many jobs the sessions of these hold
+	Paused     *jobs.BoardPause       // of its board; nil: not paused
+	Conductors []jobs.Entity          // live conductors
+	Claims     map[jobs.SessionID]int // number of claims of each conductor's session
 	Drains     map[string]jobs.Drain  // by the names of conductors
 	Ahead      int                    // jobs of its board, kind and labels that are claimed before it
-	First      jobs.Priority          // of the first of these
+	First      jobs.Priority          // priority of the first of these jobs
 	// Untaken are the steps of a claimed job that no worker has taken. Workers are the live
 	// step workers. Only the leader knows both.
 	Untaken []steps.Offer
 	Workers []jobs.Entity
-	// Holder is the state of the claim of a claimed job. Only the leader knows it; nil: not known.
+	// Holder is the state of the claim of a claimed job. Only the leader knows it; nil: unknown.
 	Holder *jobs.HeldClaim
 }
 
 // MaxAhead limits Situation.Ahead: MaxAhead means this number or more.
 const MaxAhead = 1_000
 
-// Job gives the one reason why a job does not run now.
+// Job returns the single reason why a job does not run now.
 func Job(s *Situation) jobs.Explanation {
 	e := explanation{jobs.Explanation{Job: s.Job.ID, State: s.Job.State}}
 	switch {
@@ -75,17 +75,17 @@ func (e *explanation) say(cause jobs.Cause, format string, args ...any) {
 	e.Cause, e.Text = cause, fmt.Sprintf(format, args...)
 }
 
-// does is a remedy that is done to the job.
+// does is a remedy for the job itself.
 func (e *explanation) does(verb jobs.RemedyVerb) jobs.Remedy {
 	return jobs.Remedy{Verb: verb, Target: e.Job.String()}
 }
 
-// ofFlow is a remedy that is done to the job's flow.
+// ofFlow is a remedy for the job's flow.
 func ofFlow(verb jobs.RemedyVerb, j *jobs.Job) jobs.Remedy {
 	return jobs.Remedy{Verb: verb, Target: j.Flow.String()}
 }
 
-// repair explains a flow that only an operator continues, and names the remedy.
+// repair explains a flow that only an operator can continue, and names the remedy.
 func (e *explanation) repair(s *Situation) {
 	e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
 	switch {
@@ -148,7 +148,7 @@ func (e *explanation) claimed(s *Situation) {
 	if !s.Job.Flow.IsZero() {
 		e.Remedy = ofFlow(jobs.RemedyShowFlow, &s.Job)
 	}
-	if len(s.Untaken) > 0 && !isLive(s.Workers, s.Untaken[0].Only.Session) { // or no other may have it
+	if len(s.Untaken) > 0 && !isLive(s.Workers, s.Untaken[0].Only.Session) { // if that worker is live, no other may have the step
 		first := &s.Untaken[0].Work
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: first.Type, Value: strings.Join(first.Labels, ","), Name: s.Untaken[0].Only.Name}
 	}
@@ -159,7 +159,7 @@ func (e *explanation) claimed(s *Situation) {
 	}
 }
 
-// untaken says which step has waited longest for a worker, and why.
+// untaken names the step that has waited longest for a worker, and the reason.
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
 	e.Text += fmt.Sprintf("; step %q has waited for %s, since %s, for a worker of the type %q", first.Work.Step,
@@ -247,7 +247,7 @@ func (e *explanation) boardPaused(s *Situation) {
 	e.Remedy = jobs.Remedy{Verb: jobs.RemedyResumeBoard, Target: s.Job.Board}
 }
 
-// claimable explains a job that anybody could claim who takes such jobs.
+// claimable explains a job that is claimable by every conductor for such jobs.
 func (e *explanation) claimable(s *Situation) {
 	var able, labelled, willing, free []jobs.Entity
 	for _, conductor := range s.Conductors {
@@ -294,12 +294,12 @@ func (e *explanation) claimable(s *Situation) {
 	}
 }
 
-// goFirst names the priority that puts a job before all that are ahead of it.
+// goFirst names the priority that puts a job before all jobs ahead of it.
 func (e *explanation) goFirst(s *Situation) {
 	first := jobs.VeryHigh
 	if s.First >= first {
 		if s.First == math.MaxInt32 {
-			e.Remedy = jobs.Remedy{} // nothing is higher
+			e.Remedy = jobs.Remedy{} // no priority is higher
 			return
 		}
 		first = s.First + 1

@@ -20,7 +20,7 @@ var (
 	sessionB  = jobs.NewSessionID()
 )
 
-// conductors are two that take kind "k" from board "default".
+// conductors are two conductors that take kind "k" from board "default".
 func conductors() []jobs.Entity {
 	return []jobs.Entity{
 		{Name: "c1", JobKinds: []string{"k"}, Boards: []string{"default"}, MaxJobs: 2, Session: sessionA, Labels: []string{"gpu"}},
@@ -37,8 +37,8 @@ func TestExplain(t *testing.T) {
 		name   string
 		set    func(*explain.Situation)
 		cause  jobs.Cause
-		text   string // part of it
-		remedy string // part of its verb, target and value; ID stands for the job
+		text   string // part of the text
+		remedy string // part of the remedy's verb, target and value; ID stands for the job
 	}{
 		{"done", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.FinishedAt = jobs.StateCompleted, jobs.OutcomeSuccess, noon
@@ -192,7 +192,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// untaken has a claimed job wait for a worker that does "film" and offers "gpu".
+// untaken lets a claimed job wait for a worker that runs "film" and offers "gpu".
 func untaken(s *explain.Situation, only steps.Only, workers ...jobs.Entity) {
 	s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}
 	s.Untaken = []steps.Offer{{Work: steps.Work{ID: steps.ID{Step: "cut"}, Type: "film", Labels: []string{"gpu"}}, Only: only, Since: noon.Add(-time.Minute)}}

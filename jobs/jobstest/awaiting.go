@@ -20,13 +20,13 @@ var awaitRows = []row{
 	{"all jobs, claims, errors, boards and books are gone through", allGoneThrough},
 }
 
-// awaited is the outcome of a waiting in a goroutine.
+// awaited is the outcome of a wait in a goroutine.
 type awaited struct {
 	status await.Status
 	err    error
 }
 
-// await waits in its own goroutine. first is the status at the beginning.
+// await waits in its own goroutine. first is the status at the start.
 func (k *kit) await(waiting await.Waiting) (first <-chan await.Status, end <-chan awaited) {
 	begun, done := make(chan await.Status, 1), make(chan awaited, 1)
 	waiting.Progress = func(status await.Status) {
@@ -45,7 +45,7 @@ func (k *kit) await(waiting await.Waiting) (first <-chan await.Status, end <-cha
 func boardAwaited(k *kit) {
 	session := k.session("worker")
 	first, second, third := k.owned(session, "a"), k.owned(session, "b"), k.owned(session, "c")
-	k.wants("Consume", k.Board.Consume(k.ctx, success(third)), nil) // before the waiting
+	k.wants("Consume", k.Board.Consume(k.ctx, success(third)), nil) // before the wait
 	begun, end := k.await(await.Waiting{Board: k.board})
 	if status := answer(k, "Await", begun); status.Left != 2 || status.Finished != 0 {
 		k.Errorf("began with %+v", status)
@@ -175,7 +175,7 @@ func ids(of []jobs.JobID) (text []string) {
 }
 
 func nothingAwaited(k *kit) {
-	job := k.posted("a") // of another kind than is waited for
+	job := k.posted("a") // of a kind that is not awaited
 	for what, waiting := range map[string]await.Waiting{
 		"a kind":  {Board: k.board, Kind: "none"},
 		"a tag":   {Board: k.board, Tags: []string{"none"}},

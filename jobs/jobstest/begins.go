@@ -6,16 +6,15 @@ import (
 )
 
 var beginRows = []row{
-	{"a lost claim that begins flows tells that its flow may have begun", lostClaimTells},
+	{"a lost claim with Begins shows that its flow may have begun", lostClaimTells},
 	{"a lost claim that does not tells nothing", lostClaimTellsNothing},
-	{"what an owner says is recorded has not begun", recordedHasNotBegun},
-	{"the first update tells what has begun", firstUpdateTells},
-	{"whether a claim begins flows is seen, and repeated", beginsIsSeen},
+	{"a flow has not begun if its owner reports that everything is recorded", recordedHasNotBegun},
+	{"the first update records what has begun", firstUpdateTells},
+	{"a claim shows Begins, and so does its repeat", beginsIsSeen},
 	{"a flow that may have begun keeps its plan", begunPlanIsKept},
 }
 
-// beginning posts a job with a flow, and claims it for a session that begins
-// flows at once, or does not.
+// beginning posts a job with a flow, and claims it for a session, with or without Begins.
 func (k *kit) beginning(session jobs.SessionID, name string, begins bool) jobs.Claimed {
 	k.Helper()
 	k.post(k.withFlow(name))

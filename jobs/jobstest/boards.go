@@ -8,13 +8,13 @@ import (
 
 var boardRows = []row{
 	{"a board is made with its first job, or before", boardsAreMade},
-	{"a paused board gives nobody anything", pausedBoard},
-	{"resuming a board wakes who waits", resumingWakes},
+	{"no caller gets a job from a paused board", pausedBoard},
+	{"resuming a board wakes waiting callers", resumingWakes},
 	{"a full board refuses postings", fullBoard},
 	{"a board bounds its postings a second", boundedRate},
 	{"a board counts its jobs", boardCounts},
 	{"only an empty board can be deleted", emptyBoardsGo},
-	{"a pause and its end are told", pausesAreTold},
+	{"a pause and its end are events", pausesAreTold},
 	{"an explanation names the pause", pauseExplained},
 	{"where waiting raises priority, nothing waits for ever", ageingRaises},
 	{"ageing is bounded and can be switched off", ageingIsSaid},
@@ -34,7 +34,7 @@ func (k *kit) statusOf(board string) jobs.BoardStatus {
 	return status
 }
 
-// ordered says something about the row's board.
+// ordered makes a command about the row's board.
 func (k *kit) ordered() jobs.BoardCommand {
 	return jobs.BoardCommand{Board: k.board, By: "ann", Reason: "the roof leaks"}
 }
@@ -127,7 +127,7 @@ func resumingWakes(k *kit) {
 	k.linger(first)
 	k.wants("ResumeBoard", k.Board.ResumeBoard(k.ctx, k.ordered()), nil)
 	if got := k.wakes("ClaimNext", labelled); got.Job.Name == "b" {
-		// The other one suits it too: then nothing is left for who offers none.
+		// The other caller can take it too: then no job is left for a caller that offers no labels.
 		k.posted("c")
 	}
 	if got := k.wakes("ClaimNext without labels", answered); got.Job.Name == "a" {
@@ -163,7 +163,7 @@ func fullBoard(k *kit) {
 func boundedRate(k *kit) {
 	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, k.board), nil)
 	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, k.board, jobs.BoardLimits{PostingsPerSecond: 3}), nil)
-	// One call is one moment, so it has room for the postings of one second.
+	// One call counts at one moment, so it can contain the postings of one second.
 	answers, err := k.Board.Post(k.ctx, k.posting("a"), k.posting("b"), k.posting("c"), k.posting("d"))
 	if err != nil || len(answers) != 4 {
 		k.Fatalf("Post: %d answers, %v", len(answers), err)
@@ -209,7 +209,7 @@ func boardCounts(k *kit) {
 		k.Errorf("%d jobs are unfinished", got.Unfinished())
 	}
 
-	// How long a job waits is not changed by its priority.
+	// The priority of a job does not change its waiting time.
 	high := jobs.High
 	k.wants("Change", k.Board.Change(k.ctx, jobs.Change{Job: other.ID, Priority: &high}), nil)
 	k.wants("Abandon", k.Board.Abandon(k.ctx, release(held)), nil)
@@ -263,8 +263,8 @@ func pauseExplained(k *kit) {
 	}
 }
 
-// pass lets a time pass on the board's own clock: it waits for a job with this delay on a
-// board of this row only.
+// pass waits on the board's own clock: for a job with this delay, on a board that only this row
+// uses.
 func (k *kit) pass(session jobs.SessionID, span time.Duration) {
 	k.Helper()
 	clock := k.posting("clock")

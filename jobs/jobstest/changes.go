@@ -14,15 +14,15 @@ var changeRows = []row{
 	{"a held job waits until it is released", heldWaits},
 	{"a changed priority gives a job its place", priorityChanged},
 	{"a changed time delays a job and brings it forward", timeChanged},
-	{"a claimed job is changed for when it is given back", changedWhileClaimed},
-	{"changes are all or nothing, and told", changesAreWhole},
+	{"a change of a claimed job takes effect after its release", changedWhileClaimed},
+	{"changes are all or nothing, and are events", changesAreWhole},
 	{"a job is moved to another board", jobMoved},
 	{"a job is put to the front", jobFronted},
 	{"changes are refused where they make no sense", senselessChanges},
 	{"a deadline is put off, taken away and brought forward", deadlineChanged},
 	{"a repeated change does not undo another's later one", changeRepeated},
-	{"a job that nobody has done by its deadline is cancelled", deadlineCancels},
-	{"the owner of a job is told of its deadline", deadlineTold},
+	{"an unfinished job is cancelled at its deadline", deadlineCancels},
+	{"the owner of a job is notified of its deadline", deadlineTold},
 }
 
 // change is a change of a job, as an operator would request it.
@@ -220,7 +220,7 @@ func changeRepeated(k *kit) {
 	other := mine
 	other.By, other.Reason, other.Priority = "ann", "so it is to be", priority(jobs.VeryHigh)
 	k.wants("another change under the id", k.Board.Change(k.ctx, other), jobs.ErrConflict)
-	for range jobs.MaxKnownChanges / 2 { // a client may name the others too
+	for range jobs.MaxKnownChanges / 2 { // a client can use the other ids too
 		k.change(jobs.Change{ID: uuid.New(), Job: job.ID, Priority: priority(jobs.Low)})
 	}
 	k.change(mine)

@@ -6,16 +6,16 @@ import (
 
 var conductorRows = []row{
 	{"a drained conductor is given nothing", drainedGetsNothing},
-	{"what a drained conductor has stays its own", drainedKeeps},
+	{"a drained conductor keeps its claims", drainedKeeps},
 	{"a job goes past a drained conductor that waits", pastTheDrained},
-	{"the end of a drain wakes who waits", undrainWakes},
+	{"the end of a drain wakes waiting callers", undrainWakes},
 	{"a parked request of a drained conductor ends with its session", drainedEndsWithSession},
 	{"a drain outlives its conductor", drainOutlives},
 	{"two conductors of one name are drained together", drainedTogether},
-	{"a drain of nobody must be meant", drainOfNobody},
-	{"drains and their ends are told", drainsAreTold},
+	{"a drain without a live conductor must be explicit", drainOfNobody},
+	{"drains and their ends are events", drainsAreTold},
 	{"an explanation names the drain", drainExplained},
-	{"whoever waits for a conductor to hold nothing is told", idleAwaited},
+	{"a wait for an idle conductor ends when it holds no job", idleAwaited},
 }
 
 // conductor opens a session and registers a conductor. Only this row uses the conductor's
@@ -130,7 +130,7 @@ func pastTheDrained(k *kit) {
 func undrainWakes(k *kit) {
 	name := "c " + k.board
 	session, other := k.conductor(name), k.session("other")
-	// A conductor that waits when it is drained, and one that comes afterwards.
+	// A conductor that waits when it is drained, and one that starts afterwards.
 	before := k.asleep(session)
 	k.linger(other)
 	k.drain(name, false)
@@ -183,7 +183,7 @@ func drainedTogether(k *kit) {
 
 func drainOfNobody(k *kit) {
 	name := "c " + k.board
-	k.session(name) // a session is no conductor
+	k.session(name) // a session without a conductor
 	nobody := jobs.DrainCommand{Conductor: name}
 	k.wants("a drain of nobody", k.Board.DrainConductor(k.ctx, nobody), jobs.ErrNotFound)
 	k.wants("an undrain of nobody", k.Board.UndrainConductor(k.ctx, nobody), jobs.ErrNotFound)

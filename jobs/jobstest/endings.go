@@ -9,19 +9,19 @@ import (
 )
 
 var endingRows = []row{
-	{"each ending does what it says", endingsDo},
-	{"a repeated ending is answered as it was", endingRepeated},
-	{"another ending than the one that took place is refused", otherEnding},
+	{"each ending has its documented effect", endingsDo},
+	{"a repeated ending gets the same answer", endingRepeated},
+	{"an ending that differs from the recorded one is refused", otherEnding},
 	{"an ending needs the token of the claim", endingNeedsToken},
 	{"an ending is refused once the claim is over", endingAfterClaim},
 	{"the new owner is untouched by the old one", newOwnerUntouched},
-	{"abandoning gives back at once", abandonAtOnce},
+	{"abandoning releases a job at once", abandonAtOnce},
 	{"abandoning with a delay keeps the job back", abandonWithDelay},
 	{"the death of an owner cools the job", deathCools},
 	{"an ending that makes no sense is refused", senselessEndings},
 }
 
-// verb is one of the endings, with an ending that suits it.
+// verb is one of the endings, with valid content.
 type verb struct {
 	name string
 	end  func(context.Context, jobs.Ending) error
@@ -138,7 +138,7 @@ func endingAfterClaim(k *kit) {
 		lose(session, claimed)
 		for _, verb := range k.verbs() {
 			if how == "abandoned" && verb.name == "abandon" {
-				continue // A repeat.
+				continue // a repeat
 			}
 			k.wants(verb.name+" of a claim that was "+how, verb.end(k.ctx, verb.suit(claimed)), jobs.ErrFenced)
 		}

@@ -8,14 +8,14 @@ import (
 )
 
 var expiryRows = []row{
-	{"a claim ends with its own time, and its session goes on", ownTimeEnds},
+	{"a claim ends with its own TTL, and its session continues", ownTimeEnds},
 	{"a claim that is extended lasts", extendedLasts},
-	{"only who has the token extends a claim", onlyTheOwnerExtends},
+	{"only the holder of the token extends a claim", onlyTheOwnerExtends},
 	{"every claim of a request has the time asked for", timeForEach},
 	{"a time that is no time of a claim is refused", timesAtTheEdge},
-	{"who holds what is listed", claimsListed},
-	{"sessions and entities are told to those who ask", sessionsTold},
-	{"a watch is told what it asks for", watchSelects},
+	{"claims are listed with their owners", claimsListed},
+	{"sessions and entities are events on request", sessionsTold},
+	{"a watch gets the selected events", watchSelects},
 }
 
 // brief is a claim's own TTL that must pass in a row; ample is a TTL that must not pass.
@@ -24,7 +24,7 @@ const (
 	ample = time.Hour
 )
 
-// outlast ends a claim by its own time.
+// outlast ends a claim through its own TTL.
 func (k *kit) outlast(claimed jobs.Claimed) {
 	k.Helper()
 	if k.LapseClaim != nil {
@@ -82,7 +82,7 @@ func extendedLasts(k *kit) {
 			k.Errorf("the claim stands as %s, want %s after 2 extensions", render(claim), row.expiry)
 		}
 	}
-	// Its time is less from now on, and then it passes.
+	// The TTL is shortened, and then it passes.
 	k.wants("Extend to less", k.Board.Extend(k.ctx, plain.Job.ID, plain.Job.Token, brief), nil)
 	k.outlast(plain)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)

@@ -14,7 +14,7 @@ var flowRows = []row{
 	{"an outcome must be that of the flow", outcomeOfFlow},
 	{"a flow is written under its job's claim only", flowFenced},
 	{"updates of a lost claim are refused", lostClaimWritesNothing},
-	{"a new owner finds what was recorded and goes on", newOwnerResumes},
+	{"a new owner finds the record and continues", newOwnerResumes},
 	{"the flow of an unfinished job keeps its plan", planIsKept},
 	{"the book of an unfinished job cannot be destroyed", bookIsKept},
 }
@@ -30,7 +30,7 @@ func change(claimed jobs.Claimed, sequence uint64, state logbook.FlowState) logb
 	return logbook.Update{Flow: claimed.Job.Flow, Token: claimed.Job.Token, Sequence: sequence, State: state}
 }
 
-// update applies one update and gives its verdict.
+// update applies one update and returns its verdict.
 func (k *kit) update(u logbook.Update) error {
 	k.Helper()
 	verdicts, err := k.Logbook.Update(k.ctx, u)

@@ -11,21 +11,21 @@ import (
 
 var historyRows = []row{
 	{"a trashed job can be restored", trashedRestored},
-	{"a restored flow goes on where it stood", restoredGoesOn},
+	{"a restored flow continues from its record", restoredGoesOn},
 	{"a finished job can be purged", finishedPurged},
-	{"what went wrong is kept, the latest first", errorsKept},
-	{"errors are found by what they are of", errorsFound},
+	{"errors are kept, the latest first", errorsKept},
+	{"errors are found by job, board, key and kind", errorsFound},
 	{"errors are listed by pages", errorsByPages},
-	{"jobs are found by what became of them", jobsFound},
+	{"jobs are found by their outcome", jobsFound},
 	{"the same is done to many jobs, page by page", bulkDone},
-	{"what has failed is retried in bulk", bulkRetries},
-	{"whatever has failed is retried by one verb", retriedAlike},
+	{"failed jobs are retried in bulk", bulkRetries},
+	{"all kinds of failed jobs are retried by one verb", retriedAlike},
 	{"a finished job is posted again", postedAgain},
 	{"a bulk that makes no sense is refused", senselessBulks},
 	{"restoring and purging are refused where they make no sense", senselessCorrections},
 }
 
-// aside posts a job, claims it and puts it aside.
+// aside posts a job, claims it and trashes it.
 func (k *kit) aside(session jobs.SessionID, name string) jobs.Job {
 	k.Helper()
 	ending := release(k.owned(session, name))
@@ -159,7 +159,7 @@ func errorsKept(k *kit) {
 	k.same("errors of what is gone", k.errors(jobs.ErrorQuery{Board: k.board}, 0), []string{})
 }
 
-// wrong gives a claimed job back with a failure.
+// wrong releases a claimed job with a failure.
 func (k *kit) wrong(session jobs.SessionID, posting jobs.Posting, failure logbook.Failure) jobs.Job {
 	k.Helper()
 	ending := release(k.claim(session, k.post(posting)[0].ID))
@@ -271,7 +271,7 @@ func jobsFound(k *kit) {
 	k.same("jobs by the key of one that is gone", k.list(jobs.Query{Key: a.Key}, 0), []string{})
 }
 
-// many does something to all jobs that a query selects, by pages of a size.
+// many performs a bulk on all jobs that a query selects, in pages of a size.
 func (k *kit) many(bulk jobs.Bulk, size int) (total jobs.BulkReport) {
 	k.Helper()
 	bulk.Query.Limit = size

@@ -10,13 +10,13 @@ import (
 )
 
 var interventionRows = []row{
-	{"a failed flow's job is claimed again by a person's word", reopenedByPerson},
-	{"a flow that runs again has no cause, and who waits for its job waits for the next end", waitsOnceMore},
-	{"interventions that hold wait for one that does not", holdsWait},
-	{"what carries out an intervention is told all of them", interventionsTravel},
+	{"an intervention makes a failed flow's job claimable", reopenedByPerson},
+	{"a flow that runs again has no cause, and a wait for its job continues until the next end", waitsOnceMore},
+	{"interventions with hold wait for one without hold", holdsWait},
+	{"the next owner gets all pending interventions", interventionsTravel},
 	{"a cancelled job is undone further", cancelledUndoneFurther},
-	{"what nobody has carried out is taken back", wordsTakenBack},
-	{"a reopened job that nobody has claimed is cancelled", reopenedAndCancelled},
+	{"pending interventions can be withdrawn", wordsTakenBack},
+	{"an unclaimed reopened job is cancelled", reopenedAndCancelled},
 	{"a reopened job needs room on its board", reopenedNeedsRoom},
 	{"interventions are refused where they make no sense", senselessInterventions},
 }
@@ -40,8 +40,8 @@ func said(claimed jobs.Claimed, kind logbook.InterventionKind, step string) logb
 	return logbook.Intervention{ID: uuid.New(), Flow: claimed.Job.Flow, Kind: kind, Step: step, By: "ann", Reason: "so it is to be"}
 }
 
-// failing makes the flow of a claimed job fail permanently: the undo of the step fly fails,
-// and the step stay has failed. It returns the job's end.
+// failing makes the flow of a claimed job fail permanently: the revert of step fly fails, and step
+// stay has failed. It returns the job's ending.
 func (k *kit) failing(claimed jobs.Claimed) jobs.Ending {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)
@@ -54,7 +54,7 @@ func (k *kit) failing(claimed jobs.Claimed) jobs.Ending {
 	return k.failingAgain(claimed, 2)
 }
 
-// failingAgain has the undoing fail, from an update on.
+// failingAgain makes the revert fail, starting with an update.
 func (k *kit) failingAgain(claimed jobs.Claimed, sequence uint64) jobs.Ending {
 	k.Helper()
 	reverting := change(claimed, sequence, logbook.FlowReverting)
@@ -237,7 +237,7 @@ func reopenedAndCancelled(k *kit) {
 		{logbook.InterveneRerun, false, jobs.StateCompleted},
 		{logbook.InterveneRerun, true, jobs.StateCompleted},
 		{logbook.InterveneRetryRevert, false, jobs.StateCompleted},
-		{logbook.InterveneRetryRevert, true, jobs.StateClaimable}, // to be undone, which both want
+		{logbook.InterveneRetryRevert, true, jobs.StateClaimable}, // to be reverted, which both request
 	} {
 		claimed := k.travelling(session, "travel")
 		k.failing(claimed)
@@ -295,7 +295,7 @@ func cancelledUndoneFurther(k *kit) {
 	}
 }
 
-// failingAgainOr undoes the flow of a cancelled job, or makes the flow of a resumed job fail
+// failingAgainOr reverts the flow of a cancelled job, or makes the flow of a resumed job fail
 // again.
 func (k *kit) failingAgainOr(again jobs.Claimed, kind logbook.InterventionKind) {
 	k.Helper()

@@ -34,8 +34,8 @@ type Harness struct {
 	// Lapse makes the session expire as if its client had died, and waits
 	// until it has. The suite has stopped its keep-alives before.
 	Lapse func(jobs.SessionID)
-	// LapseClaim ends a claim as if its own TTL were over. Nil: the TTL really passes on this
-	// board.
+	// LapseClaim ends a claim as if its own TTL were over. Nil: the suite waits until the TTL has
+	// passed.
 	LapseClaim func(jobs.JobID, jobs.Token)
 	// TTL is the TTL of the sessions that the suite lets expire; zero means jobs.DefaultTTL. A
 	// machine may pause for this time before a row loses one of these sessions too early.
@@ -48,8 +48,7 @@ type Harness struct {
 	Dormant   func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error)
 }
 
-// patience bounds one row. It is far above what any row needs, so that only a
-// board that hangs comes near it.
+// patience limits one row. It is far longer than any row needs, so only a hanging board exceeds it.
 const patience = 3 * time.Minute
 
 // parked is the wait of calls that a row wakes: far longer than the wake-up takes.
@@ -68,8 +67,8 @@ type row struct {
 	run  func(k *kit)
 }
 
-// Exercise runs the suite. Open is called once for each row, from parallel
-// subtests; it may give all of them the same board.
+// Exercise runs the suite. Open is called once for each row, from parallel subtests. It can return
+// the same board for all of them.
 func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	exercise(t, open, []group{
@@ -97,7 +96,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 	})
 }
 
-// group is rows about one thing.
+// group is a group of rows about one subject.
 type group struct {
 	name string
 	rows []row
@@ -118,7 +117,7 @@ func exercise(t *testing.T, open func(t *testing.T) Harness, groups []group) {
 	}
 }
 
-// kit is the equipment of a row: a board and a kind that no other row uses.
+// kit has the helpers of a row, with a board and a kind that no other row uses.
 type kit struct {
 	*testing.T
 	Harness
@@ -216,7 +215,7 @@ func (k *kit) session(name string) jobs.SessionID {
 	return k.opened(name, lasting)
 }
 
-// mortal opens a session that will lapse, and keeps it alive until then.
+// mortal opens a session that will expire, and keeps it alive until then.
 func (k *kit) mortal(name string) jobs.SessionID {
 	k.Helper()
 	return k.opened(name, k.TTL)
@@ -241,7 +240,7 @@ func (k *kit) opened(name string, ttl time.Duration) jobs.SessionID {
 	return id
 }
 
-// close ends a session as its owner would.
+// close ends a session like its owner.
 func (k *kit) close(id jobs.SessionID) {
 	k.Helper()
 	k.halt(id)
@@ -250,7 +249,7 @@ func (k *kit) close(id jobs.SessionID) {
 	}
 }
 
-// lapse ends a session as the death of its owner would.
+// lapse ends a session like the death of its owner.
 func (k *kit) lapse(id jobs.SessionID) {
 	k.Helper()
 	k.halt(id)
@@ -281,7 +280,7 @@ func journey(flows ...string) logbook.Book {
 	return book
 }
 
-// post posts and insists on being accepted.
+// post posts jobs, which must be accepted.
 func (k *kit) post(postings ...jobs.Posting) []jobs.Job {
 	k.Helper()
 	answers, err := k.Board.Post(k.ctx, postings...)
@@ -304,7 +303,7 @@ func (k *kit) posted(name string) jobs.Job {
 	return k.post(k.posting(name))[0]
 }
 
-// verdict posts one posting and gives its verdict.
+// verdict posts one posting and returns its verdict.
 func (k *kit) verdict(posting jobs.Posting) error {
 	k.Helper()
 	answers, err := k.Board.Post(k.ctx, posting)
@@ -335,7 +334,7 @@ func (k *kit) claim(session jobs.SessionID, job jobs.JobID) jobs.Claimed {
 	return claimed
 }
 
-// request asks for one job of the row's board, of any kind.
+// request requests one job of the row's board, of any kind.
 func (k *kit) request(session jobs.SessionID) jobs.ClaimRequest {
 	return jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{k.board}}
 }
@@ -349,7 +348,7 @@ func (k *kit) next(request jobs.ClaimRequest) []jobs.Claimed {
 	return claimed
 }
 
-// soon claims one job of the row's board, as soon as there is one.
+// soon claims one job of the row's board, and waits until there is one.
 func (k *kit) soon(session jobs.SessionID) jobs.Claimed {
 	k.Helper()
 	request := k.request(session)
@@ -386,8 +385,8 @@ func (k *kit) wants(what string, err, want error) {
 }
 
 // wantsGone checks that the removal of an absent object fails. If an answer was lost, a client
-// takes "not found" as the success of its own earlier try. So wantsGone repeats a call that
-// reports success.
+// interprets "not found" as the success of its own earlier attempt. So wantsGone repeats a call
+// that reports success.
 func (k *kit) wantsGone(what string, remove func() error) {
 	k.Helper()
 	err := remove()
@@ -424,7 +423,7 @@ func names(claimed []jobs.Claimed) []string {
 	return list
 }
 
-// answer waits for something that a goroutine is to send.
+// answer waits for the value that a goroutine sends.
 func answer[T any](k *kit, what string, from <-chan T) T {
 	k.Helper()
 	timer := time.NewTimer(promptly)

@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// sameKey posts under a key that is in use, and returns the job of the answer.
+// sameKey posts with a used key, and returns the job of the answer.
 func (k *kit) sameKey(posting jobs.Posting, holder jobs.JobID) jobs.Job {
 	k.Helper()
 	answers, err := k.Board.Post(k.ctx, posting)

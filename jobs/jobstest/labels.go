@@ -8,20 +8,20 @@ import (
 )
 
 var labelRows = []row{
-	{"a job that wants labels goes to who offers all of them", labelsWanted},
+	{"a job with labels goes to a caller that offers all of them", labelsWanted},
 	{"labels keep the order", labelsKeepTheOrder},
-	{"who waits with the labels is woken, past those without", labelsWake},
+	{"a waiting caller with the labels is woken before callers without", labelsWake},
 	{"labels have bounds", boundsOfLabels},
 }
 
-// labelled makes a posting that wants labels.
+// labelled makes a posting that requires labels.
 func (k *kit) labelled(name string, labels ...string) jobs.Posting {
 	posting := k.posting(name)
 	posting.Labels = labels
 	return posting
 }
 
-// offering asks for jobs of the row's board: of its kind, or of any.
+// offering requests jobs of the row's board: of its kind, or of any.
 func (k *kit) offering(session jobs.SessionID, kinds bool, labels ...string) jobs.ClaimRequest {
 	request := k.request(session)
 	request.Labels, request.Max = labels, 10
@@ -96,7 +96,7 @@ func boundsOfLabels(k *kit) {
 	}
 	k.post(k.labelled("many", many(jobs.MaxLabels, 4)...), k.labelled("long", strings.Repeat("x", jobs.MaxLabelBytes)))
 	k.wantsLimit("too many labels", k.verdict(k.labelled("more", many(jobs.MaxLabels+1, 4)...)), jobs.MaxLabels, jobs.MaxLabels+1)
-	// Eight labels have seven bytes between them.
+	// Eight labels need seven separator bytes.
 	k.wantsLimit("labels too long", k.verdict(k.labelled("longer", many(8, 32)...)), jobs.MaxLabelBytes-7, 8*32)
 	k.wantsInvalid("a label that stands twice", k.verdict(k.labelled("twice", "a", "a")))
 	claimWith := func(labels []string) error {

@@ -76,7 +76,7 @@ func (k *kit) named(session jobs.SessionID) map[string]func(string) error {
 	}
 }
 
-// optional are the names that may also be left out.
+// optional are the names that can be omitted.
 func (k *kit) optional() map[string]func(string) error {
 	post := func(set func(*jobs.Posting, string)) func(string) error {
 		return func(name string) error {
@@ -188,7 +188,7 @@ func boundsOfTTL(k *kit) {
 			if err != nil || opened.TTL != bound.ttl {
 				k.Errorf("TTL %s: %s, %v", bound.ttl, render(opened), err)
 			}
-			// The shortest session may be over by now.
+			// The shortest session may have expired by now.
 			if err := k.Board.CloseSession(k.ctx, id); err != nil {
 				k.wants("CloseSession", err, jobs.ErrSessionExpired)
 			}
@@ -235,8 +235,8 @@ func boundsOfRequest(k *kit) {
 	k.same("jobs at the bounds", names(k.next(request)), []string{"plain"})
 }
 
-// manyLargeJobs posts more than one answer of any transport can hold. Every job must reach a
-// claimant nevertheless.
+// manyLargeJobs posts more than one answer of any transport can contain. Every job must still reach
+// a claimant.
 func manyLargeJobs(k *kit) {
 	session := k.session("worker")
 	const count = 20

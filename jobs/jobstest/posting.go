@@ -19,9 +19,9 @@ var postingRows = []row{
 	{"a book is saved with its job", bookWithJob},
 	{"a refused posting saves no book", refusedSavesNoBook},
 	{"a job may name a book that was saved before", bookSavedBefore},
-	{"each posting has a verdict of its own", postingVerdicts},
+	{"each posting has its own verdict", postingVerdicts},
 	{"posting again is a repeat", postingAgain},
-	{"posting again later gives the job as it stands", postingAgainLater},
+	{"posting again later returns the job in its current state", postingAgainLater},
 	{"twenty repeats at once make one job", twentyRepeats},
 	{"the same id with other content is a conflict", sameIDOtherContent},
 	{"a flow has one unfinished job", oneJobPerFlow},
@@ -29,7 +29,7 @@ var postingRows = []row{
 	{"a job that is not due waits", delayedJobWaits},
 	{"a job that was due long ago is claimable", dueLongAgo},
 	{"a key has one unfinished job", oneJobPerKey},
-	{"no finished job comes back while another has its key", keyIsTaken},
+	{"no finished job is reopened while another has its key", keyIsTaken},
 	{"twenty postings of one key make one job", twentyOfOneKey},
 	{"the front is before its equals", frontIsFirst},
 	{"jobs are found by tags and key", foundByTags},
@@ -55,7 +55,7 @@ func keptTraceparent(k *kit) {
 	}
 }
 
-// madeOfValues posts what NewPosting and NewPlainPosting make.
+// madeOfValues posts the results of NewPosting and NewPlainPosting.
 func madeOfValues(k *kit) {
 	var input struct {
 		Name  string `json:"name"`

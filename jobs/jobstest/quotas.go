@@ -7,7 +7,7 @@ import (
 
 var quotaRows = []row{
 	{"the boards of a quota are bounded together", quotaOfBoards},
-	{"a quota below what is used refuses only what is new", quotaBelowUse},
+	{"a quota below the current use refuses only new work", quotaBelowUse},
 	{"all quotas and the limits of the board hold", quotasHoldTogether},
 	{"postings a second of a quota", quotaRate},
 	{"quotas are saved, listed and deleted", savedQuotas},
@@ -23,7 +23,7 @@ func (k *kit) quotas() access.Quotas {
 	return quotas
 }
 
-// together is the subject of the row's own boards, k.board among them.
+// together is a subject that covers the row's own boards, including k.board.
 func (k *kit) together() access.Subject { return access.Subject{Boards: k.board + "*"} }
 
 func (k *kit) saveQuota(of access.Subject, limits access.Amounts) {
@@ -121,7 +121,7 @@ func quotasHoldTogether(k *kit) {
 func quotaRate(k *kit) {
 	k.saveQuota(k.together(), access.Amounts{PostingsPerSecond: 3})
 	defer k.deleteQuota(k.together())
-	// One call is one moment, so it has room for the postings of one second.
+	// One call counts at one moment, so it can contain the postings of one second.
 	answers, err := k.Board.Post(k.ctx, k.posting("a"), k.elsewhere("b"), k.posting("c"), k.elsewhere("d"))
 	if err != nil || len(answers) != 4 {
 		k.Fatalf("Post: %d answers, %v", len(answers), err)

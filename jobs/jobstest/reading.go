@@ -21,7 +21,7 @@ var readingRows = []row{
 	{"an order that is none is refused", unknownOrder},
 	{"a listing leaves out details and store", listingIsLight},
 	{"a finished job needs no waiting", waitForFinished},
-	{"everybody who waits is told of the end", waitIsTold},
+	{"every waiting caller gets the end", waitIsTold},
 	{"waiting ends with its context", waitEndsWithContext},
 }
 

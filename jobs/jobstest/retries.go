@@ -9,11 +9,11 @@ import (
 )
 
 var retryRows = []row{
-	{"a job whose work has failed is tried again", triedAgain},
+	{"a failed job is retried", triedAgain},
 	{"a flow that was reverted is run again from its beginning", runAgain},
-	{"a parked job waits for a person", parkedWaits},
+	{"a parked job waits for an operator", parkedWaits},
 	{"a flow that is half undone is never run again by itself", halfUndoneParks},
-	{"a parked job that is given up leaves nothing to be carried out", givenUpWhole},
+	{"a cancelled parked job has no pending interventions", givenUpWhole},
 	{"a retry policy that makes no sense is refused", senselessPolicies},
 }
 
@@ -28,7 +28,7 @@ func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
 }
 
 func triedAgain(k *kit) {
-	const delay = 3 * time.Second // until then the row looks at how the job waits
+	const delay = 3 * time.Second // during the delay, the row checks the waiting job
 	session := k.session("worker")
 	posting := k.posting("mail")
 	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: delay}, PriorityStep: -5, RetryFilter: logbook.RetryFilter{Never: []string{"address"}}}
@@ -58,7 +58,7 @@ func triedAgain(k *kit) {
 	k.same("errors", k.errors(jobs.ErrorQuery{Job: job.ID}, 10), []string{"mail failed address", "mail failed network"})
 }
 
-// reverted has a claimed job's flow fail and be undone.
+// reverted makes a claimed job's flow fail and be reverted.
 func (k *kit) reverted(claimed jobs.Claimed) {
 	k.Helper()
 	reverting := change(claimed, 2, logbook.FlowReverting)

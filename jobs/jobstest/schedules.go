@@ -27,10 +27,10 @@ func ExerciseScheduler(t *testing.T, open func(t *testing.T) Harness) {
 var scheduleRows = []row{
 	{"a schedule is saved, and saved again", scheduleSaved},
 	{"a schedule is changed, and keeps its history", scheduleChanged},
-	{"those who save at once leave one schedule", savedAtOnce},
+	{"parallel saves leave one schedule", savedAtOnce},
 	{"a wrong schedule is refused", wrongSchedules},
 	{"schedules are listed by board and name", schedulesListed},
-	{"what is asked of an unknown schedule is not found", unknownSchedule},
+	{"calls for an unknown schedule return not found", unknownSchedule},
 	{"the next five slots are known", nextFive},
 	{"slots follow the clocks of the zone", slotsThroughClockChanges},
 	{"a slot posts what the schedule says", slotPosts},
@@ -51,7 +51,7 @@ func (k *kit) hourly(name string, overlap schedules.Overlap, hours int) schedule
 	}
 }
 
-// save saves a schedule, which is gone after the row.
+// save saves a schedule, and deletes it after the row.
 func (k *kit) save(schedule schedules.Schedule) schedules.Schedule {
 	k.Helper()
 	saved, err := k.Scheduler.SaveSchedule(k.ctx, schedule)
@@ -393,7 +393,7 @@ func slotPosts(k *kit) {
 
 func pausedSchedule(k *kit) {
 	given := schedules.Schedule{Board: k.board, Name: "ticks", Rule: "@every 1s", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: k.kind}}
-	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: schedules.MaxCatchUp} // none is skipped because the machine was busy
+	given.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: schedules.MaxCatchUp} // a busy machine must not skip any
 	k.save(given)
 	k.until("ticks", "the first slot is posted", func(r *schedules.Report) bool { return r.Schedule.Posted > 0 })
 	order := k.command("ticks")
@@ -404,7 +404,7 @@ func pausedSchedule(k *kit) {
 	if pause := k.report("ticks").Schedule.Pause; pause == nil || pause.By != "ann" || pause.Reason != "the roof leaks" {
 		k.Errorf("paused: %s", render(pause))
 	}
-	over := paused.Schedule.Decided.Add(2500 * time.Millisecond) // two slots of the pause have come
+	over := paused.Schedule.Decided.Add(2500 * time.Millisecond) // two slots of the pause are due
 	k.until("ticks", "slots pass", func(*schedules.Report) bool { return time.Now().After(over) })
 	k.same("posted in the pause", k.report("ticks").Schedule.Posted, paused.Schedule.Posted)
 	for range 2 {
@@ -546,7 +546,7 @@ func deletedSchedule(k *kit) {
 	k.wantsGone("DeleteSchedule again", func() error { return k.Scheduler.DeleteSchedule(k.ctx, k.called("goes")) })
 	k.same("its job", k.job(claimed.Job.ID).State, jobs.StateClaimed)
 
-	anew := k.save(given) // before the job of the other one ends
+	anew := k.save(given) // before the job of the other schedule ends
 	if anew.ID == before.Schedule.ID || anew.Active != 0 || anew.Waiting != 0 || anew.Posted != 0 {
 		k.Errorf("made anew: %s", render(anew))
 	}

@@ -16,7 +16,7 @@ var sessionRows = []row{
 	{"opening again is a repeat", openingAgain},
 	{"a session that is over stays over", overIsOver},
 	{"keep-alives keep a session", keptAlive},
-	{"closing gives back every claim at once", closingGivesBack},
+	{"closing releases every claim at once", closingGivesBack},
 	{"the claims of a session are counted", claimsAreCounted},
 	{"entities are listed by kind and name", entitiesListed},
 	{"registering again replaces", registeringAgain},

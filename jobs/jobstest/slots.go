@@ -49,7 +49,7 @@ func overlapQueues(k *kit) {
 	session := k.session("worker")
 	for _, want := range [][]string{{"posted", "posted", "waiting"}, {"posted", "posted", "posted"}, {"posted", "posted", "posted"}} {
 		claimed := k.soon(session)
-		k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil) // which is no end
+		k.wants("Abandon", k.Board.Abandon(k.ctx, release(claimed)), nil) // which does not end the job
 		claimed = k.soon(session)
 		k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 		k.same("as soon as one is finished", fates(k.report("s").History), want)

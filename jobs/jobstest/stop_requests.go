@@ -12,24 +12,24 @@ import (
 
 var stopRows = []row{
 	{"a suspended job waits until it is resumed", suspendedWaits},
-	{"the owner of a job is told of stop requests", ownerIsTold},
-	{"a suspended job that is let go of stays suspended", letGoSuspended},
+	{"the owner of a job is notified of stop requests", ownerIsTold},
+	{"a suspended job stays suspended after its release", letGoSuspended},
 	{"a job that has not begun is cancelled at once", cancelledAtOnce},
-	{"what has begun is undone before the job ends", undoneFirst},
-	{"a flow can be left as it stands, and taken up by another job", leftAsItStands},
+	{"started work is reverted before the job ends", undoneFirst},
+	{"a flow can be left unchanged, and continued by another job", leftAsItStands},
 	{"an owner that vanishes leaves a cancelled job cancelled", vanishedUnderOrder},
 	{"stop requests are refused where they make no sense", senselessCommands},
 	{"a claimable job is transferred to a conductor", transferredAtOnce},
-	{"a claimed job is transferred when its owner lets go", transferredByOwner},
+	{"a claimed job is transferred when its owner releases it", transferredByOwner},
 	{"a job that ends or is cancelled first is not transferred", transferredTooLate},
 	{"a reservation ends by itself, and wakes others", reservationEnds},
 	{"a reservation ends on request", unreserved},
 	{"steps that wait for their next tries start on request", retriedNow},
 	{"a transfer names a conductor that could claim the job", senselessTransfers},
-	{"a watch of claims begins with its position and tells of no others", watchClaims},
+	{"a watch of claims starts with its position and sends no other events", watchClaims},
 }
 
-// command is a command about a job, as an operator would give it.
+// command is an operator's command about a job.
 func command(id jobs.JobID) jobs.JobCommand {
 	return jobs.JobCommand{Job: id, By: "ann", Reason: "so it is to be"}
 }
@@ -57,7 +57,7 @@ func (k *kit) under(id jobs.JobID, state jobs.State, kind jobs.RequestKind) jobs
 	return job
 }
 
-// begun starts the flow of a claimed job, so that there is something to undo.
+// begun starts the flow of a claimed job, so that there is something to revert.
 func (k *kit) begun(claimed jobs.Claimed) {
 	k.Helper()
 	first := change(claimed, 1, logbook.FlowRunning)

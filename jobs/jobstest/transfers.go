@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// transfer is a command to hand a job over.
+// transfer is a command to transfer a job.
 func transfer(id jobs.JobID, to string) jobs.JobCommand {
 	o := command(id)
 	o.To, o.Within = to, jobs.MaxReservation
@@ -77,7 +77,7 @@ func transferredByOwner(k *kit) {
 	}
 }
 
-// A job that ends first, or is cancelled, goes nowhere.
+// A job that ends first, or is cancelled, is not transferred.
 func transferredTooLate(k *kit) {
 	name := "to " + k.board
 	k.conductor(name)

@@ -20,13 +20,13 @@ var wakingRows = []row{
 	{"a due job is claimable in its order", dueJobInOrder},
 }
 
-// woken is the answer to a parked request.
+// woken is the answer to a waiting request.
 type woken struct {
 	claimed []jobs.Claimed
 	err     error
 }
 
-// park asks for jobs in a goroutine, which ends with its answer.
+// park requests jobs in a goroutine, which ends with its answer.
 func (k *kit) park(ctx context.Context, request jobs.ClaimRequest) <-chan woken {
 	answered := make(chan woken, 1)
 	go func() {
@@ -36,7 +36,7 @@ func (k *kit) park(ctx context.Context, request jobs.ClaimRequest) <-chan woken 
 	return answered
 }
 
-// asleep parks a request of a session for one job of the row's board.
+// asleep makes a waiting request of a session for one job of the row's board.
 func (k *kit) asleep(session jobs.SessionID) <-chan woken {
 	request := k.request(session)
 	request.Wait = parked
@@ -53,7 +53,7 @@ func (k *kit) linger(session jobs.SessionID) {
 	k.same("jobs of a board that nobody posts to", names(k.next(request)), []string{})
 }
 
-// wakes waits for a parked request and gives the job that it got.
+// wakes waits for a waiting request, and returns its job.
 func (k *kit) wakes(what string, answered <-chan woken) jobs.Claimed {
 	k.Helper()
 	got := answer(k, what, answered)

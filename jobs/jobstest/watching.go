@@ -13,10 +13,10 @@ import (
 )
 
 var watchRows = []row{
-	{"a job's life is told in order", lifeIsTold},
-	{"a watch goes on after any event", watchGoesOn},
-	{"events tell who, how and why", eventsTell},
-	{"events of a flow are told to those who ask", flowEvents},
+	{"the events of a job are in order", lifeIsTold},
+	{"a watch continues after any event", watchGoesOn},
+	{"events contain operator, kind and reason", eventsTell},
+	{"events of a flow are sent on request", flowEvents},
 	{"a watch of one job tells of no other", watchOneJob},
 	{"a watch from now on misses nothing", watchFromNow},
 	{"two watchers see the same", watchersAgree},
@@ -75,7 +75,7 @@ func stories(events []jobs.Event) []string {
 	return list
 }
 
-// live lets three jobs have eventful lives, and gives the story of it.
+// live gives three jobs different lives, and returns the expected events.
 func (k *kit) live() []string {
 	k.Helper()
 	session := k.session("worker")
@@ -125,7 +125,7 @@ func watchGoesOn(k *kit) {
 		k.wants("Watch", err, nil)
 		k.same(fmt.Sprint("events after number ", i), rest, events[i+1:])
 	}
-	// From the last event on, the next one to come is the first to be seen.
+	// From the last event on, the next event must be the first one seen.
 	next := make(chan []jobs.Event, 1)
 	go func() {
 		seen, err := k.watch(jobs.Watch{Board: k.board, After: &events[len(events)-1].Position}, 1)
@@ -207,8 +207,8 @@ func watchOneJob(k *kit) {
 		[]string{"posted b claimable", "claimed b claimed", "completed b completed"})
 }
 
-// watchFromNow posts until the watcher has seen a job, and then posts some more. After the
-// first job seen, none may be missing.
+// watchFromNow posts until the watcher has seen a job, and then posts some more. After the first
+// seen job, none may be missing.
 func watchFromNow(k *kit) {
 	const more = 20
 	first := make(chan struct{})

@@ -77,7 +77,7 @@ func (r *Rule) parseCron(text string) error {
 	if err != nil {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q cannot be read: %v", text, err)}
 	}
-	const years = 28 * 366 * secondsPerDay // they have each date on each day of the week
+	const years = 28 * 366 * secondsPerDay // they contain each date on each day of the week
 	if _, ok := fields.next(0, years); !ok {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is a time that never comes", text)}
 	}
@@ -144,7 +144,7 @@ func (r *Rule) nextLocal(after time.Time) time.Time {
 
 const secondsPerDay = 24 * 60 * 60
 
-// period returns the lead of the clocks over UTC at a moment, and the end of this period.
+// period returns the offset of the local time from UTC at a moment, and the end of this period.
 func (r *Rule) period(from int64) (offset, end int64) {
 	moment := time.Unix(from, 0).In(r.zone)
 	_, seconds := moment.Zone()
@@ -162,7 +162,7 @@ func (r *Rule) period(from int64) (offset, end int64) {
 // back, this is the time after the latest shown one. After a change forward, it is the start of the
 // gap.
 func (r *Rule) unseen(from int64) int64 {
-	const longest = 2 * secondsPerDay // no clock was ever put back by more than a day
+	const longest = 2 * secondsPerDay // no clock was ever set back by more than a day
 	unseen := int64(math.MinInt64)
 	for at := from - longest; at < from; {
 		offset, end := r.period(at)

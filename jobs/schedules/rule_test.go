@@ -151,14 +151,14 @@ func TestRuleBounds(t *testing.T) {
 	if _, err := schedules.ParseRule(&schedules.Schedule{Rule: "@daily", Start: end, End: start}); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("an end before the start: %v", err)
 	}
-	// What lies behind it could neither be kept nor sent.
+	// Later times can be neither stored nor sent.
 	if far := ruleOf(t, "@every 876000h", "").Upcoming(end, 10); len(far) != 2 || far[1].Year() != 2169 {
 		t.Errorf("slots every hundred years: %v", far)
 	}
 }
 
-// TestSlotsDoNotDependOnWhenOneAsks: from any moment between two slots the next slot is
-// the same. No slot is lost or invented.
+// TestSlotsDoNotDependOnWhenOneAsks: the next slot is the same from every time between two slots.
+// No slot is lost or invented.
 func TestSlotsDoNotDependOnWhenOneAsks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}).Draw(t, "zone")

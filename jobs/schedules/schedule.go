@@ -206,8 +206,8 @@ type SlotRecord struct {
 	At      time.Time // when the slot got its State
 	Trigger Trigger
 	By      string // only for run and backfill: the operator
-	// Request is only for run and backfill: the nonce. While the record is kept, it
-	// identifies a repeat, also if the board refused the posting.
+	// Request is only for run and backfill: the nonce. While the record is stored, it identifies a
+	// repeat, even if the board refused the posting.
 	Request jobs.Nonce
 }
 
@@ -243,8 +243,8 @@ type Query struct {
 // Command is an operator's request about a schedule.
 type Command struct {
 	Ref
-	By     string     // the operator, for people
-	Reason string     // only for a pause: one sentence, for people
+	By     string     // the operator, for display
+	Reason string     // only for a pause: one sentence, for display
 	Nonce  jobs.Nonce // only for RunSchedule: equal for all repeats; zero: the client makes one for this call
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// decided writes decisions as "post 10" and "skip 10-40 (4): why", in seconds.
+// decided formats decisions as "post 10" and "skip 10-40 (4): why", in seconds.
 func decided(decisions []schedules.SlotDecision) string {
 	var words []string
 	for _, d := range decisions {
@@ -51,8 +51,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideIsBounded: a month of seconds is decided in parts, and every slot of
-// it once.
+// TestDecideIsBounded: the slots of a month, one per second, are decided in parts, each slot once.
 func TestDecideIsBounded(t *testing.T) {
 	slots := longtest.Rounds(3, 30) * 24 * 3600
 	r := ruleOf(t, "@every 1s", "")

@@ -50,10 +50,10 @@ func TestZonesAreThoseOfTheDatabase(t *testing.T) {
 	}
 }
 
-// wall is what the clocks of a zone show.
+// wall is the local time in a zone.
 type wall struct{ minute, hour, day, month, weekday int }
 
-// countedRule is a rule, and how a reader of docs/schedules.md understands it.
+// countedRule is a rule with its meaning according to docs/schedules.md.
 type countedRule struct {
 	text      string
 	everyHour bool
@@ -117,12 +117,12 @@ var countedRules = []countedRule{
 	{"0 2 1-15 * */3", false, func(w wall) bool { return w.minute == 0 && w.hour == 2 && w.day <= 15 && w.weekday%3 == 0 }},
 }
 
-// firstYear and lastYear limit the years that are compared. Samoa has no 30 December 2011.
+// firstYear and lastYear limit the compared years. Samoa has no 30 December 2011.
 const firstYear = 2005
 
 func lastYear() int { return longtest.Rounds(2014, 2034) }
 
-// spare is how many minutes of the clocks are known before and after the years.
+// spare is the number of minutes that are known before and after the years.
 const spare = 3 * 24 * 60
 
 func minuteOf(year int) int64 { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Unix() / 60 }
@@ -145,7 +145,7 @@ func (r *countedRule) shown() []bool {
 // clockRun is a time in which a zone keeps its offset, in minutes.
 type clockRun struct{ until, ahead int64 }
 
-// runsOf asks a zone for its offset every hour, and every minute of an hour in which it changes.
+// runsOf reads the offset of a zone every hour, and every minute of an hour in which it changes.
 func runsOf(zone *time.Location) (runs []clockRun) {
 	ahead := func(minute int64) int64 {
 		_, seconds := time.Unix(minute*60, 0).In(zone).Zone()
@@ -200,7 +200,8 @@ func (r *countedRule) compare(t *testing.T, name string, runs []clockRun, shown 
 const zonesEnv = "CONDUCTORD_ZONES"
 
 // TestAllZones compares rules with a count by the minute: all zones, 50 rules and 30 years, or a
-// sample with the zones in which days and midnights are missing. Without long tests it takes 10 years.
+// sample with the zones in which days and midnights are missing. Without long tests it covers 10
+// years.
 func TestAllZones(t *testing.T) {
 	names := zoneNames(t)
 	sampled := map[string][]string{
@@ -238,7 +239,7 @@ func TestAllZones(t *testing.T) {
 	t.Logf("%d pairs of a rule and a zone, %d slots from %d to %d", pairs, slots, firstYear, lastYear())
 }
 
-// zoneNames are the names in the database, one for each that have the same data.
+// zoneNames are the names in the database, one for each group with the same data.
 func zoneNames(t *testing.T) (names []string) {
 	archive, err := zip.OpenReader(zoneArchive)
 	if err != nil {
@@ -263,8 +264,8 @@ func zoneNames(t *testing.T) (names []string) {
 	return names
 }
 
-// TestSearchesEnd: however far the next slot is, to find it or to know that there is none takes no
-// time to speak of; over days that a zone left out, too.
+// TestSearchesEnd: finding the next slot, or finding that there is none, is fast for every
+// distance. This includes days that a zone skipped.
 func TestSearchesEnd(t *testing.T) {
 	began := time.Now()
 	for _, zone := range zoneNames(t) {

@@ -16,13 +16,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A model of the buffer: one list of all lines that were appended, and what it lost. cost is
-// what a line takes besides its text.
+// A model of the buffer: one list of all appended lines, and the losses. cost is the size of a line
+// in addition to its text.
 const cost = 160
 
 type kept struct {
 	steplog.Line
-	attempt string // and its job, as text
+	attempt string // the attempt and its job, as text
 	dropped bool
 }
 
@@ -32,14 +32,15 @@ type model struct {
 	written map[string]int64
 	runs    map[jobs.JobID]int
 	ended   []jobs.JobID // in the order of their ends
-	trims   int          // jobs that were dropped
+	trims   int          // number of dropped jobs
 }
 
 func attemptOf(job jobs.JobID, l *steplog.Line) string {
 	return fmt.Sprint(job, " ", l.Step, " ", l.Action, " ", l.Attempt, ";")
 }
 
-// of gives the lines that are kept of an attempt, a job, or with no name of all, and their size.
+// of returns the stored lines of an attempt or a job, or all lines for an empty name, with their
+// size.
 func (m *model) of(name string) (lines []*kept, size int) {
 	for _, l := range m.lines {
 		if !l.dropped && strings.HasPrefix(l.attempt, name) {
@@ -76,8 +77,8 @@ func (m *model) append(job jobs.JobID, line steplog.Line) {
 
 const jobsInAll, large, flood = 4, 60 << 10, 24
 
-// TestBufferAgreesWithItsModel: whatever is appended, begun, ended and read, in any order, the
-// buffer has the lines that a plain list of all lines has, and pages give each once.
+// TestBufferAgreesWithItsModel: after any sequence of appends, starts, ends and reads, the buffer
+// has the same lines as the model, and pages have each line once.
 func TestBufferAgreesWithItsModel(t *testing.T) {
 	longtest.Checks(t, 30)
 	trims := 0
@@ -88,7 +89,7 @@ func TestBufferAgreesWithItsModel(t *testing.T) {
 		for range jobsInAll {
 			ids = append(ids, jobs.NewJobID())
 		}
-		page := map[jobs.JobID]string{} // where a reader of each job is
+		page := map[jobs.JobID]string{} // position of each job's reader
 		seen := map[jobs.JobID]uint64{}
 		both := func(job jobs.JobID, line steplog.Line) {
 			_, size := m.of("")
@@ -96,7 +97,7 @@ func TestBufferAgreesWithItsModel(t *testing.T) {
 				_, ended := m.of(id.String())
 				size -= ended
 			}
-			// If no job can give way, the buffer drops lines of the largest attempt.
+			// If no job can be dropped, the buffer drops lines of the largest attempt.
 			if size+len(line.Text)+cost <= steplog.MaxBuffer {
 				b.Append(job, line, len(line.Text))
 				m.append(job, line)
@@ -136,7 +137,7 @@ func TestBufferAgreesWithItsModel(t *testing.T) {
 					seen[job] = read.Lines[i].Number
 				}
 				page[job] = read.Next
-			case 3: // many attempts write as much as is kept of them, while others can give way
+			case 3: // many attempts write up to their limit, while others can be dropped
 				for attempt := range flood * 5 {
 					line := steplog.Line{Step: "flood", Action: logbook.ActionExecute, Attempt: attempt % flood, Text: strings.Repeat("x", large)}
 					both(job, line)

@@ -54,7 +54,7 @@ type Query struct {
 	Job   jobs.JobID
 	Step  string        // empty: all steps
 	After string        // Page.Next of the previous page; empty: start at the first kept line
-	Wait  time.Duration // how long to wait for a line while the job runs
+	Wait  time.Duration // maximum wait for a line while the job runs
 }
 
 // Page is the answer to a Query.
@@ -171,7 +171,7 @@ func (l *jobLog) attempt(line *Line) *attemptLog {
 
 func (b *Buffer) dropLocked(a *attemptLog) {
 	size := len(a.lines[0].Text) + lineCost
-	a.lines[0] = Line{} // frees the text; the array stays in use
+	a.lines[0] = Line{} // frees the text; the array is still used
 	a.lines = a.lines[1:]
 	a.size -= size
 	b.size -= size

@@ -17,7 +17,7 @@ func line(step, text string) steplog.Line {
 	return steplog.Line{Step: step, Action: logbook.ActionExecute, Attempt: 1, Text: text}
 }
 
-// appendLines appends lines of a size until a job has so many bytes more.
+// appendLines appends lines of a size to a job until a total number of bytes is reached.
 func appendLines(b *steplog.Buffer, job jobs.JobID, step string, bytes int) {
 	text := strings.Repeat("x", 1023)
 	for range bytes >> 10 {
@@ -97,8 +97,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestBounds checks that the oldest lines of an attempt go first, and that readers see how much;
-// and that above the bound of all, jobs that run no more lose theirs before those that run.
+// TestBounds checks that the oldest lines of an attempt are dropped first, and that readers see the
+// number. Above the total limit, ended jobs lose lines before running jobs.
 func TestBounds(t *testing.T) {
 	b, job := steplog.New("n1"), jobs.NewJobID()
 	defer b.Begin(job)()
@@ -142,8 +142,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestReadTakesWhatItReturns checks that one page of a full buffer costs about that page: steps that
-// write wait for it.
+// TestReadTakesWhatItReturns checks that a page of a full buffer costs about as much as its size.
+// Steps that write wait during the read.
 func TestReadTakesWhatItReturns(t *testing.T) {
 	b, job := steplog.New("n"), jobs.NewJobID()
 	defer b.Begin(job)()
@@ -159,8 +159,8 @@ func TestReadTakesWhatItReturns(t *testing.T) {
 	}
 }
 
-// FuzzCursors: the next of a page continues after its last line, names its node, and is no
-// place in another buffer. What no page has said is refused, or a place in another buffer.
+// FuzzCursors: the next cursor of a page continues after its last line, names its node, and is not
+// valid for another buffer. An invented cursor is refused, or belongs to another buffer.
 func FuzzCursors(f *testing.F) {
 	f.Add("n1", uint8(3), uint8(1), "2.x.n1")
 	f.Add("n.1", uint8(0), uint8(0), "x")

@@ -19,7 +19,7 @@ import (
 
 // Limits of the calls.
 const (
-	// MaxSlots bounds the parallel attempts of a worker. One machine does not need more.
+	// MaxSlots limits the parallel attempts of a worker. No machine needs more.
 	MaxSlots = 1024
 	// MaxHeld bounds the attempts in Pull.Holds. Some of them wait for a slot, and some for
 	// the record of their end.
@@ -79,7 +79,7 @@ type Work struct {
 type Offer struct {
 	Session jobs.SessionID // session of the conductor
 	Work    Work
-	Worker  jobs.SessionID // session of the worker that has the attempt by the logbook; zero: none
+	Worker  jobs.SessionID // session of the worker that has the attempt, as recorded in the logbook; zero: none
 	Only    Only           // the only worker that may get the attempt; zero: any worker
 	Stop    bool           // the worker must end the attempt
 	Since   time.Time      // when the attempt started
@@ -95,7 +95,7 @@ type Only struct {
 
 // Answer is the state of an offer. All fields are zero if nothing has changed.
 type Answer struct {
-	Worker  jobs.SessionID // session of the worker that takes the attempt once the logbook names it
+	Worker  jobs.SessionID // session of the worker that takes the attempt when the logbook names it
 	Name    string         // name of that worker
 	Outcome *Outcome       // the latest report; nil: none
 	Lost    bool           // the session of the worker has ended
@@ -113,7 +113,7 @@ type Outcome struct {
 	Stderr   string
 }
 
-// Pull asks for work.
+// Pull requests work.
 type Pull struct {
 	Session jobs.SessionID // session of the worker
 	Slots   int            // free slots

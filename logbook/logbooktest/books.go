@@ -17,13 +17,13 @@ var bookRows = []row{
 	{"saving merges and removes nothing", savingMerges},
 	{"a pending flow takes a new plan", pendingFlowTakesPlan},
 	{"a flow that has begun keeps its plan", begunFlowKeepsPlan},
-	{"a new flow begins pending, whatever is said", newFlowBeginsPending},
+	{"a new flow is pending, for any argument", newFlowBeginsPending},
 	{"a flow is in one book only", flowInOneBook},
 	{"what is unknown is not found", unknownIsNotFound},
 	{"books are listed in order, by pages and without flows", booksAreListed},
 	{"a destroyed book is gone with all it held", destroyedBook},
 	{"values are kept byte for byte", valuesByteForByte},
-	{"nobody shares memory with the store", nothingIsShared},
+	{"no caller shares memory with the store", nothingIsShared},
 	{"a context that has ended is honoured", endedContext},
 }
 
@@ -262,7 +262,7 @@ func destroyedBook(k *kit) {
 	}
 }
 
-// oddValues are JSON values that a store which decodes them would change.
+// oddValues are JSON values that a decoding store would change.
 var oddValues = logbook.Values{
 	"spaces":     json.RawMessage("{ \"b\" : 1,\n\t\"a\":[ ] }"),
 	"big number": json.RawMessage(`12345678901234567890123456789`),

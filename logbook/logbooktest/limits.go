@@ -22,7 +22,7 @@ var limitRows = []row{
 	{"a book and its flows have ids, each its own", idsAreNeeded},
 }
 
-// refused checks that an error is one of those for wrong input.
+// refused checks that an error is an error for wrong input.
 func (k *kit) refused(what string, err error) {
 	k.Helper()
 	if !errors.Is(err, logbook.ErrInvalid) && !errors.Is(err, logbook.ErrLimit) && !errors.Is(err, logbook.ErrConflict) {
@@ -30,7 +30,7 @@ func (k *kit) refused(what string, err error) {
 	}
 }
 
-// absent checks that a refused book has left nothing.
+// absent checks that a refused book was not stored.
 func (k *kit) absent(book logbook.Book) {
 	k.Helper()
 	_, err := k.conn.Book(k.ctx, book.ID)
@@ -175,7 +175,7 @@ func stderrAtLimit(k *kit) {
 	attempt := ended(execution(1), nil)
 	attempt.Stderr = strings.Repeat("x", logbook.MaxStderr)
 	k.update(attempted(id, 1, "pay", attempt))
-	_, shorter := k.conn.(logbook.Encrypting) // such a store keeps less of the end
+	_, shorter := k.conn.(logbook.Encrypting) // such a store stores less of the end
 	kept := k.atom(id, "pay").Attempts[0]
 	if got := kept.Stderr; got != attempt.Stderr && !(shorter && kept.StderrTruncated && len(got) > logbook.MaxStderr/2) {
 		k.Errorf("got %d bytes of stderr, want %d", len(got), logbook.MaxStderr)

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// patience bounds one row of the suite. It is far above what any row needs,
-// so that only a store that hangs comes near it.
+// patience limits one row of the suite. It is far longer than any row needs, so only a hanging
+// store exceeds it.
 const patience = 60 * time.Second
 
 type row struct {
@@ -27,8 +27,8 @@ type row struct {
 	run  func(k *kit)
 }
 
-// Exercise runs the suite. Open is called once for each row, from parallel
-// subtests; it may give all of them the same connection.
+// Exercise runs the suite. Open is called once for each row, from parallel subtests. It can return
+// the same connection for all of them.
 func Exercise(t *testing.T, open func(t *testing.T) logbook.Connection) {
 	t.Helper()
 	for _, group := range []struct {
@@ -53,7 +53,7 @@ func Exercise(t *testing.T, open func(t *testing.T) logbook.Connection) {
 	}
 }
 
-// kit is the equipment of a row.
+// kit has the helpers of a row.
 type kit struct {
 	*testing.T
 	ctx  context.Context
@@ -166,8 +166,8 @@ func (k *kit) wants(what string, err, want error) {
 }
 
 // wantsGone checks that the removal of an absent object fails. If an answer was lost, a client
-// takes "not found" as the success of its own earlier try. So wantsGone repeats a call that
-// reports success.
+// interprets "not found" as the success of its own earlier attempt. So wantsGone repeats a call
+// that reports success.
 func (k *kit) wantsGone(what string, remove func() error) {
 	k.Helper()
 	err := remove()

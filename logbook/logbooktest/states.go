@@ -36,17 +36,17 @@ var atomPaths = map[logbook.AtomState][]logbook.AtomState{
 	logbook.AtomIgnored:       {logbook.AtomIgnored},
 }
 
-// trial is a flow that is brought into a state and then makes one move.
+// trial brings a flow into a state and then makes one move.
 type trial struct {
 	name    string
-	updates []logbook.Update // the last one is the move
+	updates []logbook.Update // the last update is the move
 	want    error
 	check   func(logbook.FlowDetail) string // the state of the flow or its atom
 	stands  string
 }
 
-// try runs all trials in one call, so that the table costs few writes. Want is
-// the domain's own decision: the store must share it.
+// try runs all trials in one call, so that the table costs few writes. want is the decision of
+// package logbook, which the store must share.
 func (k *kit) try(trials []trial) {
 	k.Helper()
 	var all []logbook.Update
@@ -87,7 +87,7 @@ func flowMoves(k *kit) {
 			book.Flows = append(book.Flows, flow)
 			made := trial{name: fmt.Sprintf("%s to %s", from, to)}
 			made.stands, made.want = expected(from, to, from.Move(to))
-			if from.Finished() && from != to { // only an intervention begins it again
+			if from.Finished() && from != to { // only an intervention restarts it
 				made.stands, made.want = string(from), logbook.ErrConflict
 			}
 			made.check = func(f logbook.FlowDetail) string { return string(f.State) }

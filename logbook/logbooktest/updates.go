@@ -17,7 +17,7 @@ var updateRows = []row{
 	{"an update without a number is refused", unnumberedUpdate},
 	{"a token without a claim is refused", tokenWithoutClaim},
 	{"a refused update changes nothing at all", refusedUpdate},
-	{"each update has a verdict of its own", verdictsOfTheirOwn},
+	{"each update has its own verdict", verdictsOfTheirOwn},
 	{"the first change of an atom creates it", firstChangeCreates},
 	{"an atom keeps what a change leaves out", changeLeavesOut},
 	{"an atom keeps its kind", atomKeepsKind},

@@ -8,7 +8,7 @@ func clone[T any](value T) T {
 	return value
 }
 
-// deepen puts a copy in the place of each pointer, slice and map in a value.
+// deepen replaces each pointer, slice and map in a value by a copy.
 func deepen(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

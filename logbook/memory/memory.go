@@ -19,9 +19,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Connection is a logbook.Connection to memory of this process.
+// Connection is a logbook.Connection in this process's memory.
 type Connection struct {
-	limits logbook.Limits // never changes
+	limits logbook.Limits // constant
 
 	mu    sync.RWMutex
 	books map[logbook.BookID]*book // guarded by mu
@@ -30,7 +30,7 @@ type Connection struct {
 
 var _ logbook.Connection = (*Connection)(nil)
 
-// book is a book without its flows, and the ids of its flows in order.
+// book is a book without its flows, with the ids of its flows in order.
 type book struct {
 	head  logbook.Book
 	flows []logbook.FlowID
@@ -44,7 +44,7 @@ type flow struct {
 	names map[string]int
 }
 
-// New makes an empty logbook, with limits as Limits.WithDefaults has them.
+// New makes an empty logbook, with limits completed by Limits.WithDefaults.
 func New(limits logbook.Limits) *Connection {
 	return &Connection{
 		limits: limits.WithDefaults(),
@@ -86,7 +86,7 @@ func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book,
 	return answer, nil
 }
 
-// Books reads books, the one with the highest id first, without their flows.
+// Books reads books without their flows, the highest id first.
 func (c *Connection) Books(ctx context.Context, after string, limit int) (page logbook.Page[logbook.Book], err error) {
 	if err := ctx.Err(); err != nil {
 		return page, err
@@ -156,5 +156,5 @@ func (c *Connection) DestroyBook(ctx context.Context, id logbook.BookID) error {
 	return nil
 }
 
-// now is the time for a write: UTC, without the monotonic part, as a store returns it.
+// now is the time for a write: UTC, without the monotonic part, in the form that a store returns.
 func now() time.Time { return time.Now().UTC().Round(0) }

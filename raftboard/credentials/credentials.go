@@ -31,13 +31,13 @@ import (
 // scheme is the scheme of the URI that names a node.
 const scheme = "conductord"
 
-// lookInterval is the interval of looking at the files, while there are handshakes.
+// lookInterval is the interval of checks of the files, while there are handshakes.
 const lookInterval = time.Second
 
-// Files are PEM files. A client can have authorities alone; a node has all three.
+// Files are PEM files. A client can have only authorities; a node has all three files.
 type Files struct {
-	CA   string // authorities of the others' certificates
-	Cert string // this program's certificate, and the intermediate ones
+	CA   string // authorities of the other certificates
+	Cert string // this program's certificate, with intermediate certificates
 	Key  string // this program's private key
 }
 
@@ -55,17 +55,17 @@ func (f Files) Validate() error {
 	return nil
 }
 
-// Store holds the content of the files.
+// Store has the content of the files.
 type Store struct {
 	files  Files
 	failed func(error)
 
-	mu      sync.Mutex // over all below
+	mu      sync.Mutex // guards the fields below
 	looked  time.Time
-	tried   [3]stamp // of the files that were read last, good or not
+	tried   [3]stamp // of the files that were read last, valid or not
 	roots   *x509.CertPool
 	own     *tls.Certificate // nil: none
-	expires time.Time        // the first certificate of the files to expire
+	expires time.Time        // earliest expiry of the certificates in the files
 }
 
 // stamp distinguishes a file from its replacement.
@@ -74,7 +74,7 @@ type stamp struct {
 	size    int64
 }
 
-// Open reads the files. failed is called when they have changed and cannot be used.
+// Open reads the files. failed is called when they have changed and are invalid.
 func Open(files Files, failed func(error)) (*Store, error) {
 	if err := files.Validate(); err != nil {
 		return nil, err
@@ -154,7 +154,8 @@ func (s *Store) loadOwn() (own *tls.Certificate, expires time.Time, err error) {
 	return &pair, pair.Leaf.NotAfter, nil
 }
 
-// current returns authorities and certificate, and reads them again if the files have changed.
+// current returns the authorities and the certificate. It reads them again if the files have
+// changed.
 func (s *Store) current() (*x509.CertPool, *tls.Certificate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +180,7 @@ func (s *Store) Expires() time.Time {
 	return s.expires
 }
 
-// base is a configuration whose peers are verified by the authorities in use.
+// base is a configuration whose peers are verified by the current authorities.
 func (s *Store) base(verify func(tls.ConnectionState, *x509.CertPool) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -209,8 +210,8 @@ func (s *Store) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate
 	return &tls.Certificate{}, nil // none: the server decides
 }
 
-// verified verifies the certificate of the other end for a usage, and a node's for both of its
-// usages, whatever its host is.
+// verified verifies the certificate of the other end for a usage. It verifies a node's certificate
+// for both of a node's usages, for any host.
 func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the other end has no certificate")
@@ -223,7 +224,7 @@ func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKey
 	for _, other := range state.PeerCertificates[1:] {
 		between.AddCert(other)
 	}
-	for _, usage := range usages { // one at a time: a list means any of them
+	for _, usage := range usages { // one at a time, because a list means any of them
 		options := x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}}
 		if _, err := certificate.Verify(options); err != nil {
 			return err
@@ -233,7 +234,7 @@ func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKey
 }
 
 // Client is the configuration for one connection to the API of a node, which is identified by its
-// host. It has the present authorities, so a long-lived program makes one for each connection.
+// host. It has the current authorities, so a long-lived program makes one for each connection.
 func (s *Store) Client(protocols ...string) *tls.Config {
 	roots, _ := s.current()
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, GetClientCertificate: s.clientCertificate, NextProtos: protocols}

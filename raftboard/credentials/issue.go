@@ -22,21 +22,21 @@ const (
 	keyBlock         = "PRIVATE KEY"
 )
 
-// clockMargin is how far the clock of a machine may be behind that of the authority.
+// clockMargin is the tolerated difference if a machine's clock is behind the authority's.
 const clockMargin = time.Hour
 
 // Issued is a certificate with its key, both as PEM.
 type Issued struct{ Cert, Key []byte }
 
-// Subject is the holder of a certificate to be issued.
+// Subject is the holder of a new certificate.
 type Subject struct {
 	Name    string
 	Cluster string   // of a node; empty: for a client
-	Hosts   []string // at which clients find a node: names and IP addresses
+	Hosts   []string // names and IP addresses at which clients reach a node
 	Valid   time.Duration
 }
 
-// NewAuthority makes a private authority, for a cluster without another.
+// NewAuthority makes a private authority, for a cluster without an existing one.
 func NewAuthority(name string, valid time.Duration) (Issued, error) {
 	template, err := newTemplate(name, valid)
 	if err != nil {
@@ -119,7 +119,7 @@ func sign(template, issuer *x509.Certificate, issuerKey crypto.Signer) (Issued, 
 	}, nil
 }
 
-// parseCertificates reads the certificates of a PEM file; there is one at least.
+// parseCertificates reads the certificates of a PEM file, which must contain at least one.
 func parseCertificates(data []byte) (all []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != certificateBlock {

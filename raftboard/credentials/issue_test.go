@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// What cannot be issued is refused with the reason, and nothing unusable is made.
+// An impossible certificate is refused with the reason, and no file is created.
 func TestIssueRefuses(t *testing.T) {
 	authority, err := credentials.NewAuthority("a", time.Hour)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// A key is for its owner alone, except that root may let a group read it.
+// Only its owner may read a key. Root can let a group read it.
 func TestWhoMayReadTheKey(t *testing.T) {
 	authority, err := credentials.NewAuthority("a", time.Hour)
 	if err != nil {

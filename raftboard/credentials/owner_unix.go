@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// ofRoot reports whether root owns a file. Its group may then read it: that is how
-// packages and Kubernetes give a key to a program that must not replace it.
+// ofRoot reports whether root owns a file. Its group may then read it: in this way, packages and
+// Kubernetes give a key to a program that must not replace it.
 func ofRoot(file fs.FileInfo) bool {
 	stat, ok := file.Sys().(*syscall.Stat_t)
 	return ok && stat.Uid == 0

@@ -29,13 +29,14 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// foreignTimes has TestForeignIsAsAbsent time the answers too. A machine without other work is needed.
+// foreignTimes makes TestForeignIsAsAbsent also measure the times of the answers. The machine must
+// be idle.
 var foreignTimes = flag.Int("foreign-times", 0, "how often TestForeignIsAsAbsent makes each pair of calls to time them; 0: it times none")
 
-// encodings are the ways to make a call, by content type.
+// encodings are the encodings of a call, by content type.
 var encodings = []string{"application/json", "application/proto", "application/grpc+proto", "application/grpc-web+proto"}
 
-// encoded is the request of a call, given in JSON, in an encoding.
+// encoded converts a request from JSON to an encoding.
 func encoded(t *testing.T, name, request, encoding string) []byte {
 	t.Helper()
 	if encoding == "application/json" {
@@ -88,7 +89,7 @@ func (c *tenants) exchange(client *http.Client, token, name, request, encoding s
 	}
 	defer answer.Body.Close()
 	told := fmt.Sprintln(answer.StatusCode)
-	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // it does not end
+	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // this call does not end
 		return told
 	}
 	text, err := io.ReadAll(answer.Body)
@@ -112,8 +113,8 @@ var (
 	ofLength = regexp.MustCompile(`(?i)(content-length \[|length: )\d+`)
 )
 
-// withoutIDs removes the ids of a request from an answer, including its details. Other UUIDs
-// stay complete, because a token such as 1-90 can be a part of one.
+// withoutIDs removes the ids of a request from an answer, including its details. Other UUIDs stay,
+// because a token such as 1-90 can be a part of one.
 func withoutIDs(answer string, ids ...string) string {
 	pattern := `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
 	for _, id := range ids {
@@ -145,8 +146,9 @@ func (o *tenant) ids() map[string]string {
 	return map[string]string{"job": o.job.String(), "claimed job": o.claimed.String(), "book": o.book.String(), "flow": o.flow.String(), "session": o.session.String(), "name": o.mark, "token": o.token.String()}
 }
 
-// moreRequests are requests of the calls that take ids in several ways. A request that makes what has
-// the id is refused when the id is taken, so its answer is compared with that for another taken id.
+// moreRequests are requests of calls that take ids in several ways. A request that creates an
+// object is refused if its id is taken. Its answer is compared with the answer for another taken
+// id.
 func (o *tenant) moreRequests() (others, taking map[string][]string) {
 	token := fmt.Sprintf(`"job": %q, "token": %q`, o.claimed, o.token)
 	nonce := jobs.NewNonce()
@@ -224,7 +226,7 @@ func TestForeignIsAsAbsent(t *testing.T) {
 
 	others, taking := own.moreRequests()
 	requests := own.requests()
-	delete(requests, "LogbookService/SaveBook") // with the name of the tenant
+	delete(requests, "LogbookService/SaveBook") // contains the name of the tenant
 	for name := range node.Calls() {
 		if request, found := requests[name]; found {
 			others[name] = append(others[name], request)
@@ -288,7 +290,7 @@ func TestForeignIsAsAbsent(t *testing.T) {
 	allIDsAreGiven(t, others, taking)
 }
 
-// allIDsAreGiven checks that the requests have an id in each field that is one.
+// allIDsAreGiven checks that the requests have an id in each id field.
 func allIDsAreGiven(t *testing.T, requests ...map[string][]string) {
 	t.Helper()
 	given, all := idFields(t, requests...)
@@ -299,8 +301,9 @@ func allIDsAreGiven(t *testing.T, requests ...map[string][]string) {
 	}
 }
 
-// sameTime times two requests in pairs, in changing order. The first is the slower one of about half of
-// the pairs, unless the answer tells by its time what is there: five standard deviations are allowed.
+// sameTime measures two requests in pairs, in changing order. The first is slower in about half of
+// the pairs, unless the time reveals whether the object exists. Five standard deviations are
+// allowed.
 func (c *tenants) sameTime(name string, requests [2]string, exchange func(request string)) {
 	c.t.Helper()
 	slower, n := 0, *foreignTimes
@@ -327,16 +330,16 @@ func (c *tenants) sameTime(name string, requests [2]string, exchange func(reques
 	}
 }
 
-// otherIDs are the fields that are named as ids are, and name nothing that a tenant has.
+// otherIDs are fields with names like ids that name no object of a tenant.
 var otherIDs = []string{
 	"Change.id", "Intervention.id", // of the requested objects
 	"FlowDetail.book", "Schedule.id", "Entity.session", // nodes set them
-	"Attempt.worker", "OfferStepRequest.worker", // the conductor records it, and the offer must be the same
+	"Attempt.worker", "OfferStepRequest.worker", // recorded by the conductor; the offer must have the same worker
 	"TokenUse.id", "AddAccessTokenCommand.id", "RevokeAccessTokenCommand.id", // of administrators of all boards
-	"ExpireClaimCommand.job", "ExpireSessionCommand.session", // the leader's own
+	"ExpireClaimCommand.job", "ExpireSessionCommand.session", // internal to the leader
 }
 
-// idFields are the fields of requests in which ids are given, and all that are named as ids are.
+// idFields are the fields of requests in which ids are given, and all fields with names of ids.
 func idFields(t *testing.T, requests ...map[string][]string) (given, all map[string]bool) {
 	t.Helper()
 	given, all = map[string]bool{}, map[string]bool{}
@@ -388,7 +391,7 @@ func idFields(t *testing.T, requests ...map[string][]string) (given, all map[str
 	return given, all
 }
 
-// begin has the worker of a tenant begin its flow, and give itself the step.
+// begin lets the worker of a tenant start its flow and take the step itself.
 func (o *tenant) begin(c *tenants) jobs.Token {
 	c.t.Helper()
 	ctx, worker := c.t.Context(), c.as(o.workerToken)
@@ -410,7 +413,7 @@ func (o *tenant) begin(c *tenants) jobs.Token {
 	return token
 }
 
-// absentIDs are ids of nothing.
+// absentIDs are ids that no object has.
 func absentIDs() map[string]string {
 	return map[string]string{"job": jobs.NewJobID().String(), "claimed job": jobs.NewJobID().String(), "book": logbook.NewBookID().String(), "flow": logbook.NewFlowID().String(), "session": jobs.NewSessionID().String(), "name": "absent-mark!", "token": "9-99"}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Every node counts what is posted and ends, and tells the status of the others.
+// Every node counts posted and ended jobs, and returns the status of the other nodes.
 func TestActivityAndStatusOfOthers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

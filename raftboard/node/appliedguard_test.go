@@ -22,7 +22,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// forger speaks raft's protocol to the nodes in the name of one of them.
+// forger sends raft messages to the nodes under the name of a node.
 type forger struct {
 	net.Listener
 	from transport.Hello
@@ -36,8 +36,8 @@ func (f forger) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	return conn, err
 }
 
-// A message that removes entries which are applied, or goes back behind them,
-// ends every node that gets it, with the name of its sender, and nothing is lost.
+// A message that would remove applied entries, or install a snapshot older than them, ends every
+// node that gets it, with the name of its sender. No entry is lost.
 func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 	t.Parallel()
 	const hadJobs = 30
@@ -126,8 +126,8 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 	}
 }
 
-// A snapshot that is none, or cannot be restored, changes nothing: it is not kept in the place of
-// older ones, the node goes on, and starts again.
+// A damaged snapshot, or one that cannot be restored, changes nothing: it does not replace older
+// snapshots, and the node continues and starts again.
 func TestBadSnapshotsAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
@@ -186,7 +186,7 @@ func TestBadSnapshotsAreNotKept(t *testing.T) {
 	}
 }
 
-// sealedSnapshot is a snapshot with a right header, length and sum.
+// sealedSnapshot is a snapshot with a correct header, length and checksum.
 func sealedSnapshot(database string) string {
 	var text bytes.Buffer
 	size := uint64(len(database))

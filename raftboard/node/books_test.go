@@ -12,8 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestLargeBooksAreListed: books that are too long for one answer are listed in
-// several.
+// TestLargeBooksAreListed: books that are too long for one answer are listed in several.
 func TestLargeBooksAreListed(t *testing.T) {
 	t.Parallel()
 	const books = 24
@@ -37,8 +36,8 @@ func TestLargeBooksAreListed(t *testing.T) {
 	}
 }
 
-// TestLongListsAreRead: a book of many flows, and a long list of entities, are
-// read whole though no answer holds them.
+// TestLongListsAreRead: a book of many flows, and a long list of entities, are read completely
+// although no single answer can contain them.
 func TestLongListsAreRead(t *testing.T) {
 	t.Parallel()
 	client := newCluster(t, 1).startAll().client()

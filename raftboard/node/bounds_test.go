@@ -19,8 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// A connection that asks faster than its rate is slowed, and no call of it fails. Others are
-// not slowed.
+// A connection that exceeds its rate is slowed, and none of its calls fails. Others are not slowed.
 func TestRequestsOfAConnectionArePaced(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -61,7 +60,7 @@ func TestRequestsOfAConnectionArePaced(t *testing.T) {
 	})
 }
 
-// Headers that are too large are refused by both protocols, and those of ordinary size are not.
+// Both protocols refuse headers that are too large, and accept headers of ordinary size.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -88,7 +87,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	})
 }
 
-// A node tells HTTP/2 clients how many calls they may have at once.
+// A node announces the maximum number of parallel calls to HTTP/2 clients.
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -121,7 +120,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	t.Error("no bound is told")
 }
 
-// A TLS handshake at the API port that does not go on is ended.
+// An unfinished TLS handshake at the API port is ended.
 func TestHalfOpenHandshakesAtTheAPIEnd(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, withTLS(newAuthority(t))).startAll()
@@ -140,8 +139,8 @@ func TestHalfOpenHandshakesAtTheAPIEnd(t *testing.T) {
 	}
 }
 
-// Whatever clients without rights and with them send, the number of metrics stays, and a refusal
-// keeps nothing that a stranger wrote.
+// The number of metrics is constant for all calls of clients with or without permissions. A refusal
+// stores no text of the caller.
 func TestClientsAddNoMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

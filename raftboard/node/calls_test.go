@@ -14,8 +14,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the table of calls in docs/protocol.md anew")
 
-// TestCallsAreDocumented checks the table of calls in docs/protocol.md against
-// the one that serves them.
+// TestCallsAreDocumented compares the table of calls in docs/protocol.md with the table that the
+// node serves.
 func TestCallsAreDocumented(t *testing.T) {
 	const path, begin, end = "../../docs/protocol.md", "<!-- calls -->\n", "<!-- end of calls -->\n"
 	var table strings.Builder

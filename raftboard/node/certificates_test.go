@@ -34,11 +34,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// paper is a shown certificate, by the properties that decide about it.
+// paper is a certificate, described by the properties that matter for a decision.
 type paper struct {
-	name      string // common name, and the node of its URI
-	kind      string // of kinds
-	cluster   string // of its URI
+	name      string // common name, and the node in its URI
+	kind      string // key of kinds
+	cluster   string // cluster in its URI
 	authority *authority
 }
 
@@ -81,8 +81,8 @@ func (p *paper) pair(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// verdict is what a certificate must be at the ports of cluster "test": "node", "client", "nobody",
-// or "" where not even the TLS handshake succeeds.
+// verdict is how the ports of cluster "test" must treat a certificate: "node", "client", "nobody",
+// or "" if the TLS handshake fails.
 func (p *paper) verdict(ours *authority, members ...string) string {
 	kind := kinds[p.kind]
 	anyUsage := slices.Contains(kind.usages, x509.ExtKeyUsageAny)
@@ -97,8 +97,8 @@ func (p *paper) verdict(ours *authority, members ...string) string {
 	return "nobody"
 }
 
-// uses are what a certificate is shown for, each with the answers that may follow a verdict.
-// A use returns whom the node takes the caller for; empty: it is refused, and why.
+// uses are the ways to show a certificate, each with the allowed answers per verdict. A use returns
+// the recognised caller; empty: refused, with the reason.
 var uses = map[string]struct {
 	try  func(c *papers, p *paper, pair tls.Certificate, at int) (who, why string)
 	want func(p *paper, verdict string) string
@@ -137,7 +137,7 @@ var uses = map[string]struct {
 				return "", why
 			}
 			defer conn.Close()
-			if _, err := c.append(conn, c.hello(p.name), &raft.AppendEntriesRequest{}); err != nil { // of an old term: it changes nothing
+			if _, err := c.append(conn, c.hello(p.name), &raft.AppendEntriesRequest{}); err != nil { // of an old term, so it changes nothing
 				return "", err.Error()
 			}
 			return p.name, ""
@@ -149,7 +149,7 @@ var uses = map[string]struct {
 // papers is a guarded cluster to which certificates are shown. n4 was a member of it.
 type papers struct {
 	*tenants
-	hellos map[string]transport.Hello // of members, also of the one that was removed
+	hellos map[string]transport.Hello // of members, and of the removed member
 }
 
 func newPapers(t *testing.T, adjust ...func(*node.Options)) *papers {
@@ -197,7 +197,7 @@ func (c *papers) whoAmI(pair tls.Certificate, at int, header http.Header) (who, 
 	return told.Name, ""
 }
 
-// greet opens a connection to the raft port; nil: it is refused, and why.
+// greet opens a connection to the raft port; nil: refused, with the reason.
 func (c *papers) greet(pair tls.Certificate, at int, hello transport.Hello, purpose transport.Purpose) (net.Conn, string) {
 	c.t.Helper()
 	conn := tls.Client(dialRaft(c.t, c.options[0].Members[at].Raft), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}})
@@ -209,7 +209,7 @@ func (c *papers) greet(pair tls.Certificate, at int, hello transport.Hello, purp
 	return conn, ""
 }
 
-// onlyConn is a connection on which a transport of raft sends.
+// onlyConn gives a raft transport an existing connection.
 type onlyConn struct {
 	net.Listener
 	conn net.Conn
@@ -217,7 +217,7 @@ type onlyConn struct {
 
 func (o onlyConn) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return o.conn, nil }
 
-// append sends a message of raft in the name of a node, and returns the answer.
+// append sends a raft message under the name of a node, and returns the answer.
 func (c *papers) append(conn net.Conn, from transport.Hello, request *raft.AppendEntriesRequest) (raft.AppendEntriesResponse, error) {
 	c.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -232,8 +232,9 @@ func (c *papers) append(conn net.Conn, from transport.Hello, request *raft.Appen
 	return answer, err
 }
 
-// TestCertificates shows every kind of certificate at every use, over TLS: kinds, clusters,
-// authorities and memberships in all combinations. Each name is a principal's, too. Promise 7.
+// TestCertificates shows every kind of certificate in every use, over TLS: all combinations of
+// kinds, clusters, authorities and memberships. Each name is also the name of a principal. Promise
+// 7.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	c := newPapers(t)
@@ -247,7 +248,7 @@ func TestCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same(t, c.cluster) // all know the principals
+	same(t, c.cluster) // all nodes know the principals
 	shown, tries := map[string]int{}, 0
 	for name, membership := range names {
 		for kind := range kinds {
@@ -278,8 +279,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Messages of a removed node on earlier connections no longer count: no member follows it, and
-// no member's log has its entries. Promise 7: no message makes another leader.
+// Messages of a removed node on earlier connections are ignored: no member follows it, and no
+// member's log has its entries. Promise 7: no message creates another leader.
 func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 	t.Parallel()
 	c := newPapers(t)
@@ -308,7 +309,7 @@ func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 			t.Errorf("connection %d to n%d goes on: %v", at, at%3+1, err)
 		}
 	}
-	if took := time.Since(removed); took > 10*time.Second { // a second, on an idle machine
+	if took := time.Since(removed); took > 10*time.Second { // a second on an idle machine
 		t.Errorf("the members closed the connections after %v", took)
 	}
 	data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: time.Now().UnixNano(), Commands: []*conductordv1.Command{{Kind: &conductordv1.Command_SavePrincipal{
@@ -334,7 +335,8 @@ func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 	same(t, c.cluster)
 }
 
-// A member that was removed loses its connections to the API with its next call: they have no bounds.
+// A removed member loses its connections to the API at its next call, because connections of
+// members have no limits.
 func TestConnectionOfARemovedMemberEnds(t *testing.T) {
 	t.Parallel()
 	c := newPapers(t)
@@ -387,7 +389,7 @@ func TestStrangerLeadsNobody(t *testing.T) {
 	pair := (&paper{"ghost", "node", "test", c.authority}).pair(t)
 	c.stop(2)
 	c.stop(1) // n1 is alone, and has no leader
-	eventually(t, "n1 follows nobody", func() bool { return !c.nodes[0].Leading() && leaderOf(c.nodes[0]) == "" })
+	eventually(t, "n1 has no leader", func() bool { return !c.nodes[0].Leading() && leaderOf(c.nodes[0]) == "" })
 	conn, why := c.greet(pair, 0, c.hello("ghost"), transport.PurposeRaft)
 	if conn != nil || !strings.Contains(why, "not a member") {
 		t.Errorf("a node that was never a member may speak raft to n1, which has no leader: %q", why)
@@ -399,14 +401,14 @@ func TestStrangerLeadsNobody(t *testing.T) {
 	t.Errorf("it leads n1: %+v, %v, and n1 follows %q", answer, err, leaderOf(c.nodes[0]))
 }
 
-// leaderOf is raft's id of the node that a node follows; empty: none.
+// leaderOf is raft's id of the leader that a node follows; empty: none.
 func leaderOf(n *node.Node) raft.ServerID {
 	_, id := node.Raft(n).LeaderWithID()
 	return id
 }
 
-// A node that was away while another one joined and became the leader hears it: the members that
-// it knows tell it that the new one is among them.
+// A node that was away while another one joined and became the leader accepts it: the members that
+// it knows confirm that the new one is a member.
 func TestNewLeaderIsVouchedFor(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// A document that lacks inputs is refused when any client posts it, with the names of all
-// missing inputs. Nothing of it is written; other postings of the same call are.
+// A document that lacks inputs is refused for every client, with the names of all missing inputs.
+// Nothing of it is written; other postings of the same call are.
 func TestFlowsAreCheckedWhenPosted(t *testing.T) {
 	t.Parallel()
 	registry := flow.NewRegistry()
@@ -85,7 +85,7 @@ func TestFlowsAreCheckedWhenPosted(t *testing.T) {
 	}
 }
 
-// endpointURL is where the first node serves.
+// endpointURL is the address of the first node.
 func (c *cluster) endpointURL() string {
 	endpoint := c.endpoints()[0]
 	if !strings.Contains(endpoint, "://") {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// shifted is a wall clock that is off by so many nanoseconds.
+// shifted is a wall clock with an error in nanoseconds.
 type shifted struct{ atomic.Int64 }
 
 func (s *shifted) now() time.Time { return time.Now().Add(time.Duration(s.Load())).Round(0) }
@@ -27,7 +27,7 @@ type clusterClocks struct {
 	wrong []shifted
 }
 
-// newClusterClocks starts three nodes whose wall clocks are off by so much.
+// newClusterClocks starts three nodes whose wall clocks have the given errors.
 func newClusterClocks(t *testing.T, off ...time.Duration) *clusterClocks {
 	t.Helper()
 	c := &clusterClocks{wrong: make([]shifted, len(off))}
@@ -42,13 +42,13 @@ func newClusterClocks(t *testing.T, off ...time.Duration) *clusterClocks {
 	return c
 }
 
-// leadTo has a node lead that does not.
+// leadTo moves the leadership to a given node.
 func (c *clusterClocks) leadTo(which int) {
 	c.t.Helper()
 	eventually(c.t, "the leadership is handed over", func() bool {
 		leader := c.leader()
 		if leader != which {
-			_ = node.TransferTo(c.nodes[leader], c.options[which].Name) // again, if it fails
+			_ = node.TransferTo(c.nodes[leader], c.options[which].Name) // repeated after a failure
 		}
 		return leader == which
 	})
@@ -56,20 +56,20 @@ func (c *clusterClocks) leadTo(which int) {
 
 const (
 	soon = 10 * time.Minute
-	// near is less than any wrong clock here, and more than a busy machine takes.
+	// near is less than any clock error here, and more than the delay of a busy machine.
 	near = 30 * time.Second
 )
 
-// checker holds, again and again, that wrong clocks change nothing.
+// checker repeatedly checks that wrong clocks change nothing.
 type checker struct {
 	*clusterClocks
 	board    *raftboard.Client
-	finished jobs.JobID // long kept
+	finished jobs.JobID // a job with a long retention
 	deadline jobs.JobID
 	later    jobs.JobID
 	slots    schedules.Ref
-	last     time.Time     // of the stamps
-	near     time.Duration // how far the stamps may be from this test's clock
+	last     time.Time     // time of the last stamp
+	near     time.Duration // maximum difference between stamps and this test's clock
 }
 
 func newChecker(c *clusterClocks, near time.Duration) *checker {
@@ -98,7 +98,7 @@ func (k *checker) session(ttl time.Duration) jobs.SessionID {
 	return session.ID
 }
 
-// post posts a job, which must be stamped with the time, and not before another.
+// post posts a job. Its stamp must be the current time, and not before the previous stamp.
 func (k *checker) post(posting jobs.Posting) jobs.JobID {
 	k.t.Helper()
 	posting.Name = "job"
@@ -114,7 +114,7 @@ func (k *checker) post(posting jobs.Posting) jobs.JobID {
 	return posted[0].Job.ID
 }
 
-// claim claims the job with a session of its own, and returns a time before which that did not exist.
+// claim claims the job in its own session, and returns a time before the session was opened.
 func (k *checker) claim(ttl time.Duration) (jobs.Job, time.Time) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
@@ -141,8 +141,8 @@ func (k *checker) state(what string, id jobs.JobID, want jobs.State) {
 	}
 }
 
-// check checks that nothing was deleted, cancelled or made due early, and that a
-// dead owner's job is claimable again when it should be.
+// check checks that nothing was deleted, cancelled or due early, and that a dead owner's job is
+// claimable again in time.
 func (k *checker) check(when string) {
 	k.t.Helper()
 	if err := node.Sweep(k.nodes[k.leader()]); err != nil {
@@ -169,8 +169,8 @@ func (k *checker) check(when string) {
 	}
 }
 
-// TestOneWrongClockChangesNothing: the wall clock of one node of three jumps
-// while it leads; it hands over, leads again, and follows.
+// TestOneWrongClockChangesNothing: the wall clock of one of three nodes jumps while the node leads.
+// The node hands over, leads again, and follows.
 func TestOneWrongClockChangesNothing(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -197,10 +197,10 @@ func TestOneWrongClockChangesNothing(t *testing.T) {
 	}
 }
 
-// TestThreeClocksThatDiffer: nothing stands still or goes back, whichever node leads.
+// TestThreeClocksThatDiffer: for each leader, time neither stops nor goes back.
 func TestThreeClocksThatDiffer(t *testing.T) {
 	t.Parallel()
-	// The first leader may have heard of two clocks only.
+	// The first leader may know only two clocks.
 	k := newChecker(newClusterClocks(t, -time.Second, time.Minute, -time.Minute), near+time.Minute)
 	for i := range k.nodes {
 		k.leadTo(i)
@@ -208,7 +208,7 @@ func TestThreeClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// TestTheOnlyClockJumps: for a short time even the only clock changes nothing.
+// TestTheOnlyClockJumps: for a short time, even a jump of the only clock changes nothing.
 func TestTheOnlyClockJumps(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour

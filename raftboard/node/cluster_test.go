@@ -25,10 +25,10 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// patience is how long a test waits for what must happen on a busy machine.
+// patience is the limit for waits on a busy machine.
 const patience = 60 * time.Second
 
-// cluster is nodes within the test's process, with real sockets and disks.
+// cluster is several nodes in the test's process, with real sockets and disks.
 type cluster struct {
 	t       *testing.T
 	options []node.Options
@@ -73,8 +73,8 @@ const (
 	portCount = 10_000
 )
 
-// ports gives the tests of this process ports in turn. No port is given twice: nodes of a test
-// can be down for seconds, and another test must not take their ports.
+// ports assigns ports to the tests of this process in turn. No port is assigned twice: nodes of a
+// test can be down for seconds, and another test must not take their ports.
 var (
 	ports     atomic.Int64
 	portsFrom = rand.Int64N(portCount)
@@ -140,7 +140,7 @@ func (c *cluster) stop(i int) {
 	c.nodes[i] = nil
 }
 
-// leader is the number of the node that leads.
+// leader is the number of the leading node.
 func (c *cluster) leader() int {
 	c.t.Helper()
 	var leader int
@@ -182,7 +182,7 @@ func (c *cluster) clientWith(keys *valuekeys.Keys, which ...int) *raftboard.Clie
 	return client
 }
 
-// eventually waits for a condition that must come true.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -198,7 +198,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// lapse waits until a session without keep-alives has expired.
+// lapse returns a function that waits until a session without keep-alives has expired.
 func lapse(t *testing.T, client *raftboard.Client) func(jobs.SessionID) {
 	return func(id jobs.SessionID) {
 		eventually(t, "session "+id.String()+" expires", func() bool {
@@ -211,11 +211,11 @@ func lapse(t *testing.T, client *raftboard.Client) func(jobs.SessionID) {
 	}
 }
 
-// testWriter puts log lines into the test's output.
+// testWriter writes log lines to the test's output.
 type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(line []byte) (int, error) {
-	if w.t.Context().Err() == nil { // later than that, the test must not be written to
+	if w.t.Context().Err() == nil { // after its end, the test must not be written to
 		w.t.Logf("%s", line)
 	}
 	return len(line), nil
@@ -238,11 +238,11 @@ func copyDir(to, from string) error {
 	})
 }
 
-// Where seeking finds the data and the holes of a file on Linux.
+// Seek constants for the data and the holes of a file on Linux.
 const seekData, seekHole = 3, 4
 
-// copyFile copies a file without its holes: the files of raft-wal have 64 MiB and hardly
-// anything in them. The race detector makes reading all of that slow.
+// copyFile copies a file without its holes: the files of raft-wal have 64 MiB and are almost empty.
+// Reading all of that is slow under the race detector.
 func copyFile(to, from string) error {
 	source, err := os.Open(from)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, row.nodes, row.stores, func(o *node.Options) {
-				o.Raft.Heartbeat = time.Second // the rows take one leader for granted, and many run at once
+				o.Raft.Heartbeat = time.Second // the rows assume one leader, and many run in parallel
 				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
 			}).startAll()
 			client := c.clientWith(row.keys(t), (c.leader()+1)%row.nodes)
@@ -68,8 +68,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// dormant saves a schedule by the command that a leader would have given at a
-// time in the past.
+// dormant saves a schedule with the command of a leader at a past time.
 func dormant(t *testing.T, c *cluster) func(schedules.Schedule, time.Time) (schedules.Schedule, error) {
 	return func(schedule schedules.Schedule, since time.Time) (schedules.Schedule, error) {
 		save, err := command.PlanSave(&schedule, nil, schedules.NewID(), since)
@@ -84,8 +83,8 @@ func dormant(t *testing.T, c *cluster) func(schedules.Schedule, time.Time) (sche
 	}
 }
 
-// atOnce is how many tests run at the same time. They wait for clocks and disks far
-// more than they compute, except under the race detector.
+// atOnce is the number of parallel tests. They mostly wait for clocks and disks, except under the
+// race detector.
 func atOnce() int {
 	if underRace {
 		return 4

@@ -21,7 +21,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// The two ways to change a log store over.
+// The two directions of a log store conversion.
 var conversions = []struct{ from, to logstore.Kind }{
 	{logstore.Bolt, logstore.WAL},
 	{logstore.WAL, logstore.Bolt},
@@ -31,7 +31,7 @@ func onStore(kind logstore.Kind) func(*node.Options) {
 	return func(o *node.Options) { o.LogStore = kind }
 }
 
-// onEachStore runs a test over every log store. With another store than the default it is long.
+// onEachStore runs a test over every log store. Only the default store runs in short tests.
 func onEachStore(t *testing.T, test func(t *testing.T, kind logstore.Kind)) {
 	for _, kind := range logstore.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -50,7 +50,7 @@ func bothStores(o *node.Options) {
 	}
 }
 
-// ranOn is a node that has had jobs, and was stopped.
+// ranOn is a stopped node that has had jobs.
 func ranOn(t *testing.T, kind logstore.Kind) (*cluster, []jobs.JobID) {
 	t.Helper()
 	c := newCluster(t, 1, onStore(kind)).startAll()
@@ -65,8 +65,8 @@ func ranOn(t *testing.T, kind logstore.Kind) (*cluster, []jobs.JobID) {
 	return c, ids
 }
 
-// Cut off before any of the things that last, a conversion leaves a node that
-// starts with one of the stores and has everything, and can be said again.
+// A conversion is interrupted before each durable step. The node then starts with one of the stores
+// and has everything, and the conversion can be repeated.
 func TestConversionCutOffAnywhere(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 				}
 				before := cutOff(t, dir, row.to, cut)
 				if before == "" {
-					break // it was done sooner
+					break // the conversion has fewer steps
 				}
 				c.options[0].DataDir = dir
 				kind := storeOf(t, dir)
@@ -93,7 +93,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 					other = row.to
 				}
 				refusedWith(t, c.options[0], other)
-				if kind == row.from && cut%2 == 0 { // half of the time the command is repeated at once
+				if kind == row.from && cut%2 == 0 { // in half of the cases the command is repeated at once
 					convert(t, dir, row.to)
 					kind = row.to
 				}
@@ -111,8 +111,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// cutOff converts up to the nth change on disk, and returns its name; empty: there are
-// fewer.
+// cutOff converts up to the nth change on disk, and returns its name; empty: there are fewer.
 func cutOff(t *testing.T, dir string, to logstore.Kind, nth int) (before string) {
 	t.Helper()
 	return cutOffAt(t, nth, func(step func(string)) error {
@@ -142,7 +141,7 @@ func cutOffAt(t *testing.T, nth int, do func(step func(string)) error) (before s
 	return ""
 }
 
-// storeOf is the store that counts in a data directory.
+// storeOf is the active store in a data directory.
 func storeOf(t *testing.T, dir string) logstore.Kind {
 	t.Helper()
 	var identity struct {
@@ -197,8 +196,8 @@ func convert(t *testing.T, dir string, to logstore.Kind) {
 	}
 }
 
-// All that raft goes by is the same in the other store, and in the first one
-// again.
+// All data that raft reads is the same in the other store, and in the first one after a conversion
+// back.
 func TestConversionKeepsEverything(t *testing.T) {
 	t.Parallel()
 	for _, row := range conversions {
@@ -266,8 +265,8 @@ func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 	return all
 }
 
-// A compaction frees the space that a long log has left in its file. Cut off before any
-// change on disk, it leaves a node that starts and has everything. It can be repeated.
+// A compaction frees the space that a long log has left in its file. Interrupted before any change
+// on disk, it leaves a node that starts and has everything. It can be repeated.
 func TestCompactionCutOffAnywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, func(o *node.Options) { o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 16, 32 }).startAll()
@@ -280,7 +279,7 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 		}
 		ids = append(ids, job.ID)
 	}
-	if err := node.Raft(c.nodes[0]).Snapshot().Error(); err != nil { // most of the log goes
+	if err := node.Raft(c.nodes[0]).Snapshot().Error(); err != nil { // removes most of the log
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -330,7 +329,7 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// A log that cannot be converted stays as it is, and the error says why.
+// A log that cannot be converted does not change, and the error has the reason.
 func TestConversionIsRefused(t *testing.T) {
 	t.Parallel()
 	c, ids := ranOn(t, logstore.Bolt)

@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// TestCountsAreOfOwnBoards: what a caller is told of a conductor and a worker that serve other tenants too counts only what is on
-// its own boards.
+// TestCountsAreOfOwnBoards: a conductor and a worker also serve other tenants. The counts that a
+// caller sees of them include only the caller's boards.
 func TestCountsAreOfOwnBoards(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -57,13 +57,13 @@ func TestCountsAreOfOwnBoards(t *testing.T) {
 	}
 }
 
-// TestCursorsNameNothingHidden reads each list page by page: no answer, and no next of one, names what the
-// caller may not see, and all that it may see is found once.
+// TestCursorsNameNothingHidden reads each list page by page. No answer and no next cursor names an
+// object that is hidden from the caller, and each visible object is found once.
 func TestCursorsNameNothingHidden(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
 	names := []string{"a", "mine-1", "mine-22", "z", "zz1", "zz2", "zzz"}
-	for _, name := range names { // around its own, in the order of names and of the lengths of names
+	for _, name := range names { // before and after its own names, by order and by length
 		c.newTenant("board-"+name, name)
 	}
 	token, _ := c.token("reader", time.Time{}, access.Grant{Role: access.Viewer, Boards: "board-mine-*"})

@@ -39,7 +39,7 @@ func RestoreBackup(options Options, from io.Reader, how membership.Restore) (mem
 	return membership.RestoreBackup(options.asMember(), from, how)
 }
 
-// asMember are the options of the node as a member.
+// asMember are the membership options of the node.
 func (o Options) asMember() membership.Options {
 	return membership.Options{
 		Cluster: o.Cluster, Name: o.Name, DataDir: o.DataDir, Init: o.Init, Members: o.Members, LogStore: o.LogStore, RaftListen: o.RaftListen, Logger: o.Logger,

@@ -6,8 +6,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestDefinitionsOutliveFlows: a flow keeps what it was built as when the flow is gone whose
-// update brought that, and a client that has sent it before may do so when no flow has it.
+// TestDefinitionsOutliveFlows: a flow keeps its definition when the flow that brought the
+// definition is removed. A client that has sent the definition before can post it by id, even if no
+// flow has it.
 func TestDefinitionsOutliveFlows(t *testing.T) {
 	t.Parallel()
 	client := newCluster(t, 1).startAll().client()

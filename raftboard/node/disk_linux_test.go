@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// smallDisks gives each node a file system of its own.
+// smallDisks gives each node its own small file system.
 func smallDisks(t *testing.T, c *cluster, bytes int) {
 	t.Helper()
 	for i := range c.options {
@@ -35,7 +35,7 @@ func smallDisks(t *testing.T, c *cluster, bytes int) {
 	}
 }
 
-// fillUp posts until that is refused, and returns the refusal.
+// fillUp posts until a post is refused, and returns the refusal.
 func fillUp(t *testing.T, client *raftboard.Client) (posted []jobs.JobID, refusal error) {
 	t.Helper()
 	details, _ := json.Marshal(strings.Repeat("x", 250_000))
@@ -82,7 +82,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 		t.Errorf("a book: %v", err)
 	}
 	t.Logf("%d postings; then node 1 %s", len(posted), node.DiskSpace(c.nodes[0]))
-	for _, id := range posted { // what is there is read, claimed and ended
+	for _, id := range posted { // existing jobs are read, claimed and ended
 		claimed, err := client.Claim(t.Context(), session, id, jobs.NewNonce())
 		if err != nil {
 			t.Fatalf("claim: %v", err)
@@ -102,7 +102,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 			need("in the end")
 		}
 	}()
-	eventually(t, "postings are taken again", func() bool {
+	eventually(t, "postings are accepted again", func() bool {
 		_, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "again", Kind: "plain"})
 		if err != nil && !errors.Is(err, jobs.ErrLimit) {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 	if err := errors.Join(file.Close(), os.Remove(rest)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the reserve is there again", func() bool {
+	eventually(t, "the reserve exists again", func() bool {
 		_, err := os.Stat(filepath.Join(c.options[0].DataDir, "reserve"))
 		return err == nil
 	})

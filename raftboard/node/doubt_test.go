@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// slowLog waits before it writes, while hold is not closed.
+// slowLog delays writes until hold is closed.
 type slowLog struct {
 	logstore.Engine
 	hold <-chan struct{}
@@ -77,7 +77,7 @@ func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	case claimed := <-answered:
 		t.Errorf("the repeat is told of %d claims before its first try is settled", len(claimed))
 		close(hold)
-	case <-time.After(time.Second): // a right answer takes longer, however fast the machine is
+	case <-time.After(time.Second): // a correct answer takes longer on every machine
 		close(hold)
 		if claimed := <-answered; len(claimed) != 1 {
 			t.Errorf("the repeat is told of %d claims", len(claimed))
@@ -88,7 +88,7 @@ func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	}
 }
 
-// longText is a JSON string of so many bytes.
+// longText is a JSON string of a given length.
 func longText(bytes int) []byte {
 	text := make([]byte, bytes)
 	for i := range text {

@@ -20,8 +20,8 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// namesBoard sets all fields of a request that name boards, up to some depth, and reports
-// whether there is one. Of a oneof it sets nothing: see eachCommand.
+// namesBoard sets all fields of a request that name boards, up to a depth, and reports whether
+// there is one. It sets no field of a oneof: see eachCommand.
 func namesBoard(m protoreflect.Message, board string, depth int) (named bool) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -49,7 +49,7 @@ func namesBoard(m protoreflect.Message, board string, depth int) (named bool) {
 	return named
 }
 
-// answeredElsewhere are the calls that may name a board of another cluster, and why.
+// answeredElsewhere are the calls that can name a board of another cluster, with the reasons.
 var answeredElsewhere = map[string]string{
 	"BoardService/Post":        "each posting is forwarded, and has a verdict of its own",
 	"BoardService/ClaimNext":   "a conductor waits on several boards",
@@ -99,7 +99,7 @@ func TestBoardsElsewhereAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := map[string]string{"BoardService/Change": "job", "LogbookService/SaveBook": "id"} // without which the scope is unknown
+	ids := map[string]string{"BoardService/Change": "job", "LogbookService/SaveBook": "id"} // required for the scope
 	seen := 0
 	services := v1.File_conductord_v1_service_proto.Services()
 	for s := range services.Len() {

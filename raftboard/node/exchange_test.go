@@ -41,7 +41,7 @@ func overHTTP(t *testing.T, test func(t *testing.T, http2 bool)) {
 	}
 }
 
-// halfBody is a body that sends a part, and nothing more until it is closed.
+// halfBody is a body that sends a part, and then nothing until it is closed.
 type halfBody struct {
 	part io.Reader
 	over chan struct{}
@@ -61,7 +61,7 @@ func (h *halfBody) Close() error {
 	return nil
 }
 
-// Half-sent bodies hold bounded memory for a bounded time, and other calls go on.
+// Half-sent bodies hold limited memory for a limited time, and other calls continue.
 func TestHalfSentBodies(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -132,7 +132,7 @@ func large(t *testing.T, c *cluster) jobs.Job {
 	return job
 }
 
-// Answers that no client reads hold memory for a bounded time.
+// Answers that no client reads hold memory for a limited time.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -158,28 +158,29 @@ func TestUnreadAnswers(t *testing.T) {
 			call := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 			go func() { _, _ = io.WriteString(conn, strings.Repeat(call, 100)) }() // ends with the connection
 			broken = func() bool {
-				// Between two answers nothing waits either: wait for the end of the connection.
+				// A pause between two answers also shows no waiting: wait for the end of the
+				// connection.
 				eventually(t, "its connection is closed", func() bool { return node.Held(c.nodes[0]).Connections <= others })
 				n, _ := io.Copy(io.Discard, conn)
 				return n < 100*250<<10
 			}
 		}
 		eventually(t, "an answer waits to be read", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 1 && held.Bytes > 250<<10 })
-		eventually(t, "it is given up", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
+		eventually(t, "the node has ended the call", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
 		if !broken() {
 			t.Error("the answer came after all")
 		}
 	})
 }
 
-// A client that reads slowly gets its answers, and a connection serves call after call.
+// A client that reads slowly gets its answers, and a connection serves one call after another.
 func TestPatienceIsForEachCall(t *testing.T) {
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		c := newCluster(t, 1).startAll()
 		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = 200 * time.Millisecond })
 		client, id := clientOf(t, http2), large(t, c).ID
 		for range 3 {
-			// A long poll takes longer than the patience, and is not cut.
+			// A long poll takes longer than the patience, and is not interrupted.
 			body := fmt.Sprintf(`{"id":%q,"timeout":"0.5s"}`, id)
 			answer, err := client.Post("http://"+c.endpoints()[0]+"/conductord.v1.BoardService/WaitJob", "application/json", strings.NewReader(body))
 			if err != nil {
@@ -194,8 +195,8 @@ func TestPatienceIsForEachCall(t *testing.T) {
 	})
 }
 
-// A compressed request is refused by its header: none of its body is waited for,
-// so that a bomb costs nothing.
+// A compressed request is refused by its header. The node does not wait for its body, so a
+// decompression bomb has no effect.
 func TestCompressedRequests(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -236,8 +237,8 @@ func TestCompressedRequests(t *testing.T) {
 	})
 }
 
-// A body over the limit is refused by its header, and one without a length where
-// it passes the limit, however much would follow.
+// A body over the limit is refused by its header. A body without a length is refused when it
+// exceeds the limit.
 func TestTooLargeBodies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -269,7 +270,7 @@ func TestTooLargeBodies(t *testing.T) {
 	}
 }
 
-// A web page cannot call the API, also not under its own site's name.
+// A web page cannot call the API, even under its own site's name.
 func TestWebPagesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -295,7 +296,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 	}
 }
 
-// A body that no handler reads is not waited for without end.
+// A node does not wait without limit for a body that no handler reads.
 func TestBodyThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -314,7 +315,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 	}
 }
 
-// Connections are bounded: idle ones make room, and those that are used go on.
+// Connections are limited: idle ones are closed for new ones, and active ones continue.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
@@ -357,7 +358,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// Bounds of the port that clients meet.
+// Limits of the port that clients can reach.
 const (
 	pressedPatience   = 3 * time.Second
 	strangerBodies    = 8

@@ -29,19 +29,19 @@ import (
 
 // Internals that the tests of this package use.
 
-// Tune changes bounds of a node's HTTP port.
+// Tune changes limits of a node's HTTP port.
 func Tune(n *Node, change func(*admission.Bounds)) { n.server.Tune(change) }
 
-// Held is the present usage of a node's HTTP port.
+// Held is the current usage of a node's HTTP port.
 func Held(n *Node) admission.Load { return n.server.Load() }
 
-// SetMaxClientSessions bounds the sessions of each client.
+// SetMaxClientSessions limits the sessions of each client.
 func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
 
-// Idle is how many claims wait after they have found no job.
+// Idle is the number of claims that wait after finding no job.
 func Idle(n *Node) int { return n.polls.Load().Idle }
 
-// Propose has a node propose commands that no caller may send.
+// Propose lets a node propose commands that no caller can send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
 	_, results, err := n.proposer.Propose(ctx, commands...)
 	return results, err
@@ -50,13 +50,13 @@ func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([
 // HelloOf is a node's hello in a handshake.
 func HelloOf(n *Node) transport.Hello { return n.port.Hello() }
 
-// Digest sums up the state of a node.
+// Digest is the checksum of a node's state.
 func Digest(n *Node) ([32]byte, error) { return n.machine.Digest() }
 
-// AppliedIndex is how far a node has applied the log.
+// AppliedIndex is the last log index that a node has applied.
 func AppliedIndex(n *Node) uint64 { return n.machine.AppliedIndex() }
 
-// Submit has a leader carry out a command of the test's.
+// Submit sends a test's command through a leader.
 func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv1.Result, error) {
 	_, result, err := n.api.Router.Submit.One(ctx, c)
 	return result, err
@@ -65,10 +65,10 @@ func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv
 // Raft is the node's raft.
 func Raft(n *Node) *raft.Raft { return n.group.Raft() }
 
-// Transfer hands the leadership over.
+// Transfer transfers the leadership.
 func Transfer(n *Node) error { return n.group.Transfer(Member{}) }
 
-// TransferTo hands the leadership to a node.
+// TransferTo transfers the leadership to a node.
 func TransferTo(n *Node, name string) error {
 	member, known := n.members.Find(name)
 	if !known {
@@ -86,25 +86,25 @@ func Sweep(n *Node) error {
 	return err
 }
 
-// Waiting is how many claims wait on a node.
+// Waiting is the number of claims that wait on a node.
 func Waiting(n *Node) int { return n.polls.Load().Claims }
 
-// Finishes is how many jobs have calls that wait for their ends on a node.
+// Finishes is the number of jobs for whose ends calls wait on a node.
 func Finishes(n *Node) int { return n.polls.Load().Finishes }
 
-// HoldApplied makes a node wait where it would wait until an entry is applied.
-// It is for before the first call.
+// HoldApplied replaces a node's wait for applied entries. It must be called before the first call
+// to the node.
 func HoldApplied(n *Node, hold func(ctx context.Context) error) {
 	n.reads.Applied = func(ctx context.Context, _ uint64) error { return hold(ctx) }
 }
 
-// TimerEpoch is the timer epoch of the present leader.
+// TimerEpoch is the timer epoch of the current leader.
 func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 
-// FirstIndex is where the node's log begins.
+// FirstIndex is the first index of the node's log.
 func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
 
-// Heard is for how long a peer has answered none of raft's messages.
+// Heard is the time since a peer last answered a raft message.
 func Heard(n *Node, peer string) time.Duration {
 	member, _ := n.members.Find(peer)
 	return n.port.Quiet(member.Address())
@@ -125,7 +125,7 @@ func (e hangingEngine) StoreLogs(logs []*raft.Log) error {
 	return e.Engine.StoreLogs(logs)
 }
 
-// HangWrites has a node's log hang while the lock is held.
+// HangWrites blocks writes to a node's log while the lock is held.
 func HangWrites(o *Options, disk *sync.RWMutex) {
 	o.System.Log = func(engine logstore.Engine) logstore.Engine { return hangingEngine{engine, disk} }
 }
@@ -136,10 +136,10 @@ func DiskSpace(n *Node) string {
 	return fmt.Sprintf("%d MiB: state %d, of which %d are free, log has %d free", n.disk.Free()>>20, size>>20, reusable>>20, n.log.Reusable()>>20)
 }
 
-// Lasting is how many calls last that a node ends with the right to them.
+// Lasting is the number of streams and waits of a node that end with their permission.
 func Lasting(n *Node) int { return n.api.Router.Guard.Lasting() }
 
-// Calls are the calls that the API takes, each with its permission class.
+// Calls are the calls of the API with their permission classes.
 func Calls() map[string]string {
 	calls := map[string]string{}
 	routed := api.New(&api.Parts{Guard: new(guard.Guard), Elsewhere: new(api.Elsewhere)})
@@ -163,7 +163,7 @@ func MembersOf(n *Node) (voters, others []string) {
 	return voters, others
 }
 
-// Difference is a node's verdict on the list in its file.
+// Difference is a node's report on differences from the members in its file.
 func Difference(n *Node) string { return n.members.Difference() }
 
 // Counts counts the jobs on a node by state.
@@ -184,7 +184,7 @@ func Diverge(n, leader *Node) error {
 	return Raft(leader).Apply(data, 0).Error()
 }
 
-// SealIdentity is an identity that was changed, with its checksum.
+// SealIdentity updates the checksum of a changed identity.
 func SealIdentity(data []byte) ([]byte, error) {
 	var id membership.Identity
 	if err := json.Unmarshal(data, &id); err != nil {

@@ -28,7 +28,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// What TestFilledCalls sends of each call: filled messages of each principal, and how deep it sets single fields.
+// Size of TestFilledCalls: messages per call and principal, and depth to which it sets single
+// fields.
 const (
 	filledCalls = 4
 	setDepth    = 4
@@ -37,10 +38,11 @@ const (
 // notFilled is the call whose requests are a stream.
 const notFilled = "Carry"
 
-// ofMembers are the calls by which administrators would change the members of the test's cluster or its leader.
+// ofMembers are administrators' calls that would change the members or the leader of the test's
+// cluster.
 var ofMembers = []protoreflect.Name{"AddMember", "TransferLeader"}
 
-// logged keeps what nodes log.
+// logged stores the log lines of nodes.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -98,8 +100,8 @@ func settings(of protoreflect.MessageDescriptor, depth int) (all []*dynamicpb.Me
 	return all
 }
 
-// spoilt is the wire form of a message, at times with what no program of ours writes: bytes that are no text, numbers of
-// no enum, spans below zero, fields of no message, and an end in the middle.
+// spoilt is the wire form of a message. Sometimes it contains what our programs never write:
+// invalid UTF-8, unknown enum numbers, negative durations, unknown fields, and an early end.
 func spoilt(v *vandal, message proto.Message) []byte {
 	body, err := proto.Marshal(message)
 	if err != nil {
@@ -124,11 +126,11 @@ func spoilt(v *vandal, message proto.Message) []byte {
 	return body
 }
 
-// filler sends calls and looks at their answers.
+// filler sends calls and checks their answers.
 type filler struct {
 	*tenants
 	log  *logged
-	seen int // lines of panics so far
+	seen int // panic lines so far
 }
 
 // send makes a call and reports an answer without a stable code.
@@ -191,8 +193,8 @@ func codeOf(said []byte) string {
 	return failed.Code
 }
 
-// TestFilledCalls: whatever a principal of any role puts into a call, no handler panics, the answer has a stable code, and
-// the nodes go on.
+// TestFilledCalls: for any content of a call by a principal of any role, no handler panics, the
+// answer has a stable code, and the nodes continue.
 func TestFilledCalls(t *testing.T) {
 	t.Parallel()
 	f := &filler{log: &logged{}}

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// flowPosting brings a flow of its own.
+// flowPosting has its own flow.
 func flowPosting(board, name string) jobs.Posting {
 	detail := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: name, Factory: logbook.Factory{Name: "k"}}
 	return jobs.Posting{ID: jobs.NewJobID(), Board: board, Name: name, Book: &logbook.Book{ID: logbook.NewBookID(), Name: name, Flows: []logbook.FlowDetail{detail}}}
@@ -63,7 +63,7 @@ func TestQuotasComeBeforeChecksOfFlows(t *testing.T) {
 				t.Errorf("%s: refused with %v", name, one.Err)
 			}
 		}
-		if most := int64(2 * (len(posted) - refused)); refused < 147 || checks.Load() > most { // at the call, and at each of its postings
+		if most := int64(2 * (len(posted) - refused)); refused < 147 || checks.Load() > most { // once per call, and once per posting
 			t.Errorf("%s: %d of 150 postings are refused after %d checks, want at most %d", name, refused, checks.Load(), most)
 		}
 		if again, err := client.Post(ctx, first); err != nil || again[0].Err != nil || !again[0].Existed {

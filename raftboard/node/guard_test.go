@@ -26,7 +26,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// guarded gives each node a certificate, and has it ask who its callers are.
+// guarded gives each node a certificate, and turns on access control.
 func guarded(a *authority) func(*node.Options) {
 	return func(o *node.Options) {
 		o.Credentials, o.AccessControl = opening(a.t, a.nodeFiles(o.Name)), true
@@ -38,7 +38,7 @@ func guarded(a *authority) func(*node.Options) {
 type tenants struct {
 	*cluster
 	authority *authority
-	operator  *raftboard.Client // with a node's certificate: it may do everything
+	operator  *raftboard.Client // with a node's certificate: has all permissions
 	plain     *http.Client
 }
 
@@ -57,7 +57,7 @@ func newTenants(t *testing.T, size int, adjust ...func(*node.Options)) *tenants 
 	return c
 }
 
-// anybody has the authorities, and no certificate.
+// anybody has the authorities, but no certificate.
 func (c *tenants) anybody() credentials.Files {
 	return credentials.Files{CA: filepath.Join(c.authority.dir, "ca.pem")}
 }
@@ -99,7 +99,7 @@ func (c *tenants) call(at int, token, name, request string, header ...string) (i
 	defer cancel()
 	answer := c.send(ctx, at, token, name, request, header...)
 	defer answer.Body.Close()
-	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // it does not end
+	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // this call does not end
 		return answer.StatusCode, ""
 	}
 	text, err := io.ReadAll(answer.Body)
@@ -109,7 +109,7 @@ func (c *tenants) call(at int, token, name, request string, header ...string) (i
 	return answer.StatusCode, string(text)
 }
 
-// send makes a plain call at a node, whose answer is still to be read.
+// send makes a plain call at a node, and leaves the answer to be read.
 func (c *tenants) send(ctx context.Context, at int, token, name, request string, header ...string) *http.Response {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.options[0].Members[at].API+wire.Prefix+name, strings.NewReader(request))
@@ -130,8 +130,7 @@ func (c *tenants) send(ctx context.Context, at int, token, name, request string,
 	return answer
 }
 
-// tenant is what one of the tenants has on its board. All names and values of it hold its
-// mark.
+// tenant has a tenant's objects on its board. All their names and values contain the tenant's mark.
 type tenant struct {
 	board, mark         string
 	job, claimed        jobs.JobID
@@ -141,7 +140,7 @@ type tenant struct {
 	session             jobs.SessionID
 	worker, workerToken string
 	workerTokenID       access.TokenID
-	logged              jobs.JobID // whose lines are read
+	logged              jobs.JobID // a job with log lines
 }
 
 func (c *tenants) newTenant(board, mark string) tenant {
@@ -299,8 +298,8 @@ var ofAll = map[string]string{
 	"SessionService/Open":         "", // below: by a worker of any board
 }
 
-// refusals are how a call may be refused. What belongs to another tenant may also be
-// answered as if it did not exist.
+// refusals are the allowed refusals of a call. For objects of another tenant, the answer can also
+// be the answer for missing objects.
 var (
 	notAllowed = []string{`"not_allowed"`, `"permission_denied"`}
 	notThere   = append([]string{`"not_found"`, `"session_expired"`, `"fenced"`}, notAllowed...)
@@ -317,7 +316,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
 	calls := node.Calls()
-	calls["BoardService/Execute"] = string(command.Operate) // by the class of its command, which suspends
+	calls["BoardService/Execute"] = string(command.Operate) // permission class of its command, which suspends
 	other := c.newTenant("other/b", "foreign")
 	for name := range calls {
 		places := 0
@@ -335,7 +334,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 		mine := c.newTenant("mine/"+string(role), "own-"+string(role))
 		own := mine.requests()
 		bound, _ := c.token("bound-"+string(role), time.Time{}, access.Grant{Role: role, Boards: "mine/*"})
-		if role == access.Worker { // whose claims and sessions are its own
+		if role == access.Worker { // a worker's claims and sessions are its own
 			bound = mine.workerToken
 		}
 		everywhere, _ := c.token("everywhere-"+string(role), time.Time{}, access.Grant{Role: role, Boards: access.AllBoards})
@@ -375,7 +374,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 	}
 }
 
-// lastFirst is an order in which calls that end something come last.
+// lastFirst sorts the calls that end an object to the end.
 func lastFirst(requests map[string]string) []string {
 	last := []string{"BoardService/Cancel", "BoardService/Purge", "BoardService/Abandon", "BoardService/Trash", "BoardService/Consume",
 		"ScheduleService/Delete", "BoardService/DeleteBoard", "LogbookService/DestroyBook", "SessionService/Close"}
@@ -383,7 +382,7 @@ func lastFirst(requests map[string]string) []string {
 	return append(names, last...)
 }
 
-// Who shows nothing, or something that is not known or not good any more, gets in nowhere.
+// A caller without credentials, or with unknown, expired or revoked ones, is refused everywhere.
 func TestCallersAreKnown(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -403,7 +402,7 @@ func TestCallersAreKnown(t *testing.T) {
 		{"an exchanged one", fresh, nil, http.StatusOK},
 		{"good", good, nil, http.StatusOK},
 		{"in the name of a node", "", []string{wire.HeaderPrincipal, "node/n1"}, http.StatusUnauthorized},
-		{"in the name of another", good, []string{wire.HeaderPrincipal, "local/0"}, http.StatusOK}, // which does not count
+		{"in the name of another", good, []string{wire.HeaderPrincipal, "local/0"}, http.StatusOK}, // the header is ignored
 	} {
 		if status, answer := c.call(0, row.token, "BoardService/ListBoards", `{}`, row.header...); status != row.want {
 			t.Errorf("%s: %d %s", row.name, status, answer)
@@ -412,7 +411,7 @@ func TestCallersAreKnown(t *testing.T) {
 	if _, answer := c.call(0, good, "BoardService/CreateBoard", `{"board": "b"}`, wire.HeaderPrincipal, "local/0"); !refused(answer, notAllowed) {
 		t.Errorf("a viewer has said that it is somebody else: %s", answer)
 	}
-	client := c.as(good) // whose stream is open
+	client := c.as(good) // with an open stream
 	if _, err := client.Job(t.Context(), jobs.NewJobID()); !errors.Is(err, jobs.ErrNotFound) {
 		t.Error(err)
 	}
@@ -436,7 +435,7 @@ func TestCallersAreKnown(t *testing.T) {
 	}
 }
 
-// The last use of a token is kept, whichever node the token was shown to.
+// The last use of a token is stored, for every node to which the token was shown.
 func TestTokenUsesAreKept(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3, func(o *node.Options) { o.TokenUsePeriod = 10 * time.Millisecond })
@@ -460,8 +459,8 @@ func TestTokenUsesAreKept(t *testing.T) {
 	}
 }
 
-// A token that was revoked is refused at once, by every node, also where that is not applied
-// yet.
+// A revoked token is refused at once by every node, even by a node that has not yet applied the
+// revocation.
 func TestTokensAreRevokedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3)
@@ -488,7 +487,8 @@ func TestTokensAreRevokedAtOnce(t *testing.T) {
 	}
 }
 
-// A principal by its client certificate, by any node, and an operator by the socket.
+// A principal authenticates with its client certificate at any node, and an operator through the
+// socket.
 func TestWaysToProveWho(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3)
@@ -529,7 +529,7 @@ func TestWaysToProveWho(t *testing.T) {
 	same(t, c.cluster)
 }
 
-// Every change is on record under the name that its caller has proved, whatever it says.
+// Every change is audited under the authenticated name, for any claimed name.
 func TestChangesAreOnRecord(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -701,8 +701,8 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestListsShowOwnBoards checks that a list without a board shows what is on the boards that the caller
-// may read, however many rows of other tenants are between, and nothing else.
+// TestListsShowOwnBoards checks that a list without a board shows exactly the objects on the boards
+// that the caller may read, for any number of rows of other tenants between them.
 func TestListsShowOwnBoards(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -727,7 +727,7 @@ func TestListsShowOwnBoards(t *testing.T) {
 	} {
 		for _, stale := range []string{`{}`, `{"stale": true}`} {
 			if stale != `{}` && name == "BoardService/ListClaims" {
-				continue // the leader alone knows for how long
+				continue // only the leader knows this duration
 			}
 			status, answer := c.call(0, token, name, stale)
 			if status != http.StatusOK || strings.Contains(answer, "foreign") {
@@ -765,7 +765,7 @@ func TestListsShowOwnBoards(t *testing.T) {
 	}
 }
 
-// trash puts the claimed job of a tenant aside.
+// trash trashes the claimed job of a tenant.
 func (o *tenant) trash(c *tenants) error {
 	return c.as(o.workerToken).Trash(c.t.Context(), jobs.Ending{Job: o.claimed, Token: o.token, Reason: o.mark, Failure: &logbook.Failure{Kind: "k", Message: o.mark}})
 }
@@ -779,7 +779,7 @@ func withoutDetails(answer, id string) string {
 	return failed.Code + strings.ReplaceAll(failed.Message, id, "ID")
 }
 
-// A node that does not ask who its callers are cannot pass them on as its own.
+// A node without access control cannot forward its callers as authenticated.
 func TestOpenNodeCannotVouch(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3, func(o *node.Options) { o.AccessControl = o.Name != "n3" })

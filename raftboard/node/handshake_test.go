@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A caller that is no member gets a reason and nothing else.
+// A caller that is not a member gets a reason and nothing else.
 func TestHandshakeRefuses(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -22,7 +22,7 @@ func TestHandshakeRefuses(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(*transport.Hello)
-		reason string // empty: welcome
+		reason string // empty: accepted
 	}{
 		{"a member", func(*transport.Hello) {}, ""},
 		{"another cluster", func(h *transport.Hello) { h.Cluster = "other" }, `belongs to cluster "other"`},
@@ -61,8 +61,8 @@ func dialRaft(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// More silent connections than there are places are dropped, the oldest first, the node goes on
-// with those that speak, and its end waits for none of them.
+// More silent connections than the limit are dropped, the oldest first. The node continues with
+// active connections, and its end waits for no silent one.
 func TestHandshakesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -77,8 +77,8 @@ func TestHandshakesAreBounded(t *testing.T) {
 	if err != nil || welcome.Refusal != "" {
 		t.Errorf("a node of ours is not heard beside them: %+v, %v", welcome, err)
 	}
-	// A handshake has two seconds. A busy machine may need as many for the end
-	// of a node, but not each time.
+	// A handshake has two seconds. A busy machine can need this time for one end of a node, but not
+	// for each.
 	took := time.Hour
 	for tries := 0; tries < 3 && took > time.Second; tries++ {
 		if tries > 0 {
@@ -94,12 +94,12 @@ func TestHandshakesAreBounded(t *testing.T) {
 	}
 }
 
-// TestLeaderHearsItsPeers: a leader knows for how long each peer has been silent,
-// which is what spares heartbeats to those that are not, and goes on leading.
+// TestLeaderHearsItsPeers: a leader knows how long each peer has been silent. It sends no heartbeat
+// to peers that were heard recently, and keeps the leadership.
 func TestLeaderHearsItsPeers(t *testing.T) {
 	c := newCluster(t, 3).startAll()
 	leader := c.leader()
-	const heartbeat = 300 * time.Millisecond // as newCluster has it
+	const heartbeat = 300 * time.Millisecond // as in newCluster
 	peer := func(i int) string { return c.options[i].Name }
 	var others []int
 	for i := range c.nodes {
@@ -112,7 +112,7 @@ func TestLeaderHearsItsPeers(t *testing.T) {
 	eventually(t, "the leader hears nothing of a peer that has stopped", func() bool {
 		return node.Heard(c.nodes[leader], peer(others[0])) > 2*heartbeat
 	})
-	eventually(t, "it still hears the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
+	eventually(t, "it still gets messages of the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
 	if !c.nodes[leader].Leading() {
 		t.Error("it does not lead any more")
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// A leader whose disk hangs loses the leadership long before its watchdog ends
-// the process, and takes part again when the disk answers.
+// A leader with a hanging disk loses the leadership long before its watchdog ends the process. It
+// rejoins when the disk responds again.
 func TestHangingDiskCostsTheLeadership(t *testing.T) {
 	t.Parallel()
 	disks := make([]sync.RWMutex, 3)
@@ -32,7 +32,7 @@ func TestHangingDiskCostsTheLeadership(t *testing.T) {
 	after := c.leaderAmong(t, c.others(leader))
 	took := time.Since(began)
 	t.Logf("%v until node %d leads", took, after+1)
-	if took > 10*time.Second { // a busy machine; 2.7 s otherwise, and 20 s is the watchdog's
+	if took > 10*time.Second { // allows for a busy machine: usually 2.7 s, and the watchdog has 20 s
 		t.Errorf("another node leads after %v", took)
 	}
 	posted(t, c.client(after))

@@ -17,8 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// claimedFor opens a session without keep-alives, and claims a job with a
-// time of its own.
+// claimedFor opens a session without keep-alives, and claims a job with its own TTL.
 func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duration) jobs.Claimed {
 	t.Helper()
 	session := jobs.NewSessionID()
@@ -35,15 +34,15 @@ func claimedFor(t *testing.T, client *raftboard.Client, ttl, expiry time.Duratio
 	return claimed[0]
 }
 
-// The next leader gives the claim its full time, and then ends it.
+// The next leader gives the claim its full TTL, and then ends it.
 func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 	t.Parallel()
-	const expiry = 10 * time.Second // for the first leader to be stopped in
+	const expiry = 10 * time.Second // long enough to stop the first leader
 	c := newCluster(t, 3).startAll()
 	leader := c.leader()
 	client := c.client((leader+1)%3, (leader+2)%3)
 	claimed := claimedFor(t, client, jobs.MaxTTL, expiry)
-	stopped := time.Now() // the next leader begins after this
+	stopped := time.Now() // the next leader starts after this
 	c.stop(leader)
 	for event, err := range client.Watch(t.Context(), jobs.Watch{After: &jobs.Position{}, Job: claimed.Job.ID, Kinds: []jobs.EventKind{jobs.EventExpired}}) {
 		if err != nil {
@@ -62,8 +61,7 @@ func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 	}
 }
 
-// A session that is silent for too long is suspect, and every node shows that of its
-// jobs.
+// A session that is silent for too long is suspect, and every node shows this for its jobs.
 func TestSilentSessionIsSuspect(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -97,11 +95,10 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	}
 }
 
-// TestJobsAreClaimedByTheEntryThatPostsThem: as many waiting claims are piggybacked as
-// there are jobs.
+// TestJobsAreClaimedByTheEntryThatPostsThem: one waiting claim is piggybacked per job.
 func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 	const claims = 3
-	c := newCluster(t, 1).startAll() // whose leader stays, and writes nothing of its own
+	c := newCluster(t, 1).startAll() // the leader stays, and writes nothing by itself
 	client, leader := c.client(), c.nodes[0]
 	session := opened(t, client, jobs.MaxTTL)
 	got := make(chan jobs.Claimed, claims)
@@ -116,7 +113,7 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 			got <- claimed[0]
 		})
 	}
-	eventually(t, "the claims rest", func() bool { return node.Idle(leader) == claims })
+	eventually(t, "the claims wait idle", func() bool { return node.Idle(leader) == claims })
 	before := node.Raft(leader).LastIndex()
 	posted, err := client.Post(t.Context(), jobs.Posting{Name: "a", Kind: "k"}, jobs.Posting{Name: "b", Kind: "k"}, jobs.Posting{Name: "c", Kind: "k"})
 	if err != nil || len(posted) != claims {
@@ -170,11 +167,11 @@ func TestWakeUpsArePushed(t *testing.T) {
 	}
 }
 
-// TestPiggybackedClaimIsUncertainWithItsPosting: while a posting may still be applied,
-// its piggybacked claim is answered neither with "no job" nor with "it did not happen".
+// TestPiggybackedClaimIsUncertainWithItsPosting: while a posting can still be applied, its
+// piggybacked claim gets neither "no job" nor "it did not happen".
 func TestPiggybackedClaimIsUncertainWithItsPosting(t *testing.T) {
 	t.Parallel()
-	const rounds = 20 // the leader may notice that it is alone before it has taken the posting
+	const rounds = 20 // the leader may notice that it is isolated before it accepts the posting
 	c := newCluster(t, 3)
 	between := newNetwork(c)
 	c.startAll()
@@ -193,7 +190,7 @@ func TestPiggybackedClaimIsUncertainWithItsPosting(t *testing.T) {
 			}
 			told <- wire.ErrorFromConnect(err)
 		}()
-		eventually(t, "the claim rests", func() bool { return node.Idle(c.nodes[leader]) == 1 })
+		eventually(t, "the claim waits idle", func() bool { return node.Idle(c.nodes[leader]) == 1 })
 		for _, other := range c.others(leader) {
 			between.isolate(c.options[other].Name)
 		}

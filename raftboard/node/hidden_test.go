@@ -42,7 +42,7 @@ type marked struct {
 	made canaries
 }
 
-// hide makes support an administrator, with or without values.
+// hide makes principal "support" an administrator, with or without values.
 func (m *marked) hide(hide bool) {
 	m.t.Helper()
 	grants := []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}
@@ -105,8 +105,8 @@ func (m *marked) post(posting jobs.Posting) jobs.JobID {
 	return job.ID
 }
 
-// everyCall returns a request of each call whose answer can have something, those that change
-// something last.
+// everyCall returns a request of each call whose answer can contain data. Calls that change data
+// come last.
 func (m *marked) everyCall() (names []string, requests map[string]string) {
 	m.t.Helper()
 	requests = m.own.requests()
@@ -175,7 +175,7 @@ func TestValuesAreHidden(t *testing.T) {
 	}
 }
 
-// streamed is what the calls say that are carried by streams.
+// streamed returns the answers of the calls that streams carry.
 func (m *marked) streamed(client *raftboard.Client) string {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), patience)

@@ -22,11 +22,11 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// hostileCalls are made by tests of hostile calls.
+// hostileCalls is the number of calls in tests of hostile calls.
 func hostileCalls() int { return longtest.Rounds(1_000, 3_000) }
 
-// vandal fills messages with values that are right by themselves, often at the
-// edge, and seldom right together.
+// vandal fills messages with values that are valid by themselves, often near a limit, and rarely
+// valid together.
 type vandal struct {
 	*rand.Rand
 	ids []string
@@ -65,7 +65,7 @@ func (v *vandal) text(field protoreflect.FieldDescriptor) string {
 	return words[v.IntN(len(words))]
 }
 
-// mildText are words that are taken in many a field.
+// mildText are words that many fields accept.
 func (v *vandal) mildText(name string) []string {
 	switch name {
 	case "id", "job", "session", "flow", "book", "nonce", "book_id", "schedule":
@@ -95,7 +95,7 @@ func (v *vandal) whole() int64 {
 	return []int64{0, 1, 2, 3, 255, 256, 1000, math.MaxInt32, math.MinInt32, -1}[v.IntN(10)]
 }
 
-// edge is mostly one of the first numbers.
+// edge usually returns one of the first numbers.
 func (v *vandal) edge(mild, all int) int {
 	if v.IntN(10) > 0 {
 		return v.IntN(mild)
@@ -177,8 +177,8 @@ func (v *vandal) fill(message protoreflect.Message, depth int) {
 	}
 }
 
-// TestHostileCalls: whatever a call holds, it is answered, never by an internal
-// error, and the cluster goes on.
+// TestHostileCalls: for any content, a call gets an answer other than an internal error, and the
+// cluster continues.
 func TestHostileCalls(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

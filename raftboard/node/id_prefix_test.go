@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// TestShortIDsOfOtherTenants: by the beginning of an id nobody finds what its lists hide.
+// TestShortIDsOfOtherTenants: a search by prefix finds no object that the caller's lists hide.
 func TestShortIDsOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 3)
@@ -36,7 +36,7 @@ func TestShortIDsOfOtherTenants(t *testing.T) {
 		{"any session", everything, jobs.IDOfSession, foreign.session.UUID, true},
 		{"a flow by the id of a job", everything, jobs.IDOfFlow, foreign.job.UUID, false},
 	} {
-		for node := range 3 { // one leads, the others forward
+		for node := range 3 { // one node leads, the others forward
 			client := c.as(row.token, node)
 			prefix, err := jobs.ParseIDPrefix(row.noun, row.id.String()[:33])
 			if err != nil {

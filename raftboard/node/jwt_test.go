@@ -70,8 +70,8 @@ func (i *issuer) token(algorithm jose.SignatureAlgorithm, key any, id string, cl
 	return text
 }
 
-// Tokens of the issuer prove the principal that they name; no others do. Its keys can be
-// exchanged while the node runs.
+// Only tokens of the issuer authenticate the principal that they name. Its keys can be replaced
+// while the node runs.
 func TestJSONWebTokens(t *testing.T) {
 	t.Parallel()
 	made := newIssuer(t)

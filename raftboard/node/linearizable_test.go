@@ -25,20 +25,20 @@ type (
 		token jobs.Token // consume
 	}
 	answered struct {
-		unknown bool       // whether it happened
-		state   jobs.State // after it, or what stood in its way; empty: there is no such job
+		unknown bool       // the outcome is unknown
+		state   jobs.State // after the operation, or the conflicting one; empty: no such job
 		token   jobs.Token
 		refused bool
 	}
 	// register is a job as its callers see it.
 	register struct {
 		state jobs.State
-		token jobs.Token // zero while claimed: granted to a caller that never got the answer
+		token jobs.Token // zero while claimed: the caller never got the answer
 	}
 )
 
-// jobModel has the possible answers about one job, in one order of all operations on
-// it. Where the outcome is unknown, both are possible.
+// jobModel defines the possible answers about one job, for one order of all operations on it. If an
+// outcome is unknown, both outcomes are possible.
 func jobModel() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -66,7 +66,7 @@ func step(now register, in asked, out answered) []any {
 	var next register
 	switch in.what {
 	case "post":
-		fits, next = true, now // a repeat, unless it is the first
+		fits, next = true, now // a repeat, or the first call
 		if now.state == "" {
 			next = register{state: jobs.StateClaimable}
 		}
@@ -97,7 +97,7 @@ type journal struct {
 	operations []porcupine.Operation
 }
 
-// missing is what has never been answered so far, if anything.
+// missing returns a kind of operation without an answer so far, if any.
 func (j *journal) missing() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,7 +110,7 @@ func (j *journal) missing() []string {
 	return missing
 }
 
-// note writes an operation down, unless it is known that it did not happen.
+// note records an operation, unless it certainly did not happen.
 func (j *journal) note(worker int, in asked, out answered, call time.Time, err error) {
 	if err != nil && errors.Is(err, jobs.ErrUnavailable) && !errors.Is(err, jobs.ErrUncertain) {
 		return
@@ -120,7 +120,7 @@ func (j *journal) note(worker int, in asked, out answered, call time.Time, err e
 		if in.what == "get" {
 			return
 		}
-		back = math.MaxInt64 // it may happen at any time from now on
+		back = math.MaxInt64 // it can take effect at any later time
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -129,7 +129,7 @@ func (j *journal) note(worker int, in asked, out answered, call time.Time, err e
 	})
 }
 
-// All answers about a job fit into one order, also while leaders fail.
+// All answers about a job fit into one order, even while leaders fail.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const workers, lasts = 9, 5 * time.Second
@@ -154,7 +154,7 @@ func TestLinearizable(t *testing.T) {
 		session := opened(t, patient, time.Minute)
 		all.Go(func() { labour(ctx, history, client, session, worker, work) })
 	}
-	// A busy machine may need longer to answer something of each kind.
+	// A busy machine can need longer to answer each kind of operation.
 	for turn := 0; ctx.Err() == nil && (time.Since(history.began) < lasts || len(history.missing()) > 0); turn++ {
 		disturb(c, between, turn)
 	}
@@ -175,13 +175,13 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// Few jobs at a time, so that the workers meet, and others after a term.
+// Few jobs at a time, so that the workers conflict, and other jobs after some time.
 const (
 	atATime = 6
 	term    = 500 * time.Millisecond
 )
 
-// labour works on jobs at random until ctx ends.
+// labour makes random operations on jobs until ctx ends.
 func labour(ctx context.Context, history *journal, client *raftboard.Client, session jobs.SessionID, worker int, work []jobs.JobID) {
 	for round := 0; ctx.Err() == nil; round++ {
 		at := int(time.Since(history.began)/term)*atATime + rand.IntN(atATime)
@@ -224,11 +224,10 @@ func claimAndConsume(ctx context.Context, history *journal, client *raftboard.Cl
 	history.note(worker, in, out, call, err)
 }
 
-// quickElections makes a leader lose its leadership within the time for which disturb
-// cuts it off.
+// quickElections makes an isolated leader lose its leadership within the isolation time of disturb.
 func quickElections(o *node.Options) { o.Raft.Heartbeat = 300 * time.Millisecond }
 
-// disturb hands the leadership over or cuts the leader off, in turn.
+// disturb alternately transfers the leadership and isolates the leader.
 func disturb(c *cluster, between *network, turn int) {
 	<-time.After(300 * time.Millisecond)
 	leader := c.leader()
@@ -243,8 +242,8 @@ func disturb(c *cluster, between *network, turn int) {
 	between.heal()
 }
 
-// Calls through a follower go on while leaders change: the client repeats
-// them, and none is lost or done twice.
+// Calls through a follower continue while leaders change: the client repeats them, and no call is
+// lost or takes effect twice.
 func TestCallsOutliveLeaders(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

@@ -49,8 +49,8 @@ func textsOf(page steplog.Page) (texts []string) {
 	return texts
 }
 
-// TestLogsThroughAnyNode checks that each node finds the lines of a job where its conductor is,
-// waits for more there, and has the last ones when the job has ended.
+// TestLogsThroughAnyNode checks that each node finds the lines of a job at its conductor's node,
+// waits there for more, and returns the last lines when the job has ended.
 func TestLogsThroughAnyNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -66,7 +66,7 @@ func TestLogsThroughAnyNode(t *testing.T) {
 	var page steplog.Page
 	for i := range c.nodes {
 		clients = append(clients, c.client(i))
-		if _, err := clients[i].Job(ctx, job.ID); err != nil { // so that the node must have seen it
+		if _, err := clients[i].Job(ctx, job.ID); err != nil { // so that the node has applied the posting
 			t.Fatal(err)
 		}
 		var err error
@@ -113,7 +113,7 @@ func TestLogsThroughAnyNode(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, at := range []string{"", "nowhere"} { // a conductor that is a program of its own, or says what is not true
+	for _, at := range []string{"", "nowhere"} { // a conductor outside the nodes, or with a false node name
 		foreign := heldBy(t, client, "orders", at)
 		if page, err := client.ReadLogs(ctx, steplog.Query{Job: foreign.ID, After: "7.x.n2", Wait: patience}); err != nil || page.Running || len(page.Lines) > 0 || page.Node != "" || page.Next != "7.x.n2" {
 			t.Errorf("held by %q: %+v, %v", at, page, err)
@@ -139,7 +139,7 @@ func TestLogsAreValues(t *testing.T) {
 			eventually(t, "the node knows", func() bool {
 				status, answer := c.call(at, token, "BoardService/ReadLogs", fmt.Sprintf(`{"job": %q}`, job.ID))
 				shown := strings.Contains(answer, "the-value")
-				if hide && shown && at == 1 { // which has them, and may not have heard of the change
+				if hide && shown && at == 1 { // this node has the lines, and may not have applied the change
 					return false
 				}
 				return shown != hide && (status == http.StatusOK) != hide && refused(answer, notAllowed) == hide
@@ -148,7 +148,7 @@ func TestLogsAreValues(t *testing.T) {
 	}
 }
 
-// TestLogsAreEncrypted checks that only a reader with the key reads what was encrypted.
+// TestLogsAreEncrypted checks that encrypted lines can be read only with the key.
 func TestLogsAreEncrypted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

@@ -19,11 +19,11 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// changing is a cluster whose members change. Its files list all nodes that will ever be
-// members, except those of the founders, which list the founders.
+// changing is a cluster with changing members. The files list all nodes that will ever be members,
+// except the files of the founders, which list the founders.
 type changing struct {
 	*cluster
-	faults chan error // of nodes that stop
+	faults chan error // errors of stopped nodes
 }
 
 func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)) *changing {
@@ -31,7 +31,7 @@ func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)
 	c := &changing{faults: make(chan error, size)}
 	c.cluster = newCluster(t, size, append(adjust, func(o *node.Options) {
 		o.Fatal = func(err error) { c.faults <- err }
-		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 64, 128 // a new member gets a snapshot
+		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 64, 128 // so that a new member gets a snapshot
 	})...)
 	for i := range c.options {
 		if i < founders {
@@ -47,7 +47,7 @@ func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)
 	return c
 }
 
-// join makes a node a member, and starts it.
+// join admits a node to the cluster and starts it.
 func (c *changing) join(client *raftboard.Client, i int, how membership.Join) error {
 	c.t.Helper()
 	c.options[i].Init = false
@@ -58,7 +58,7 @@ func (c *changing) join(client *raftboard.Client, i int, how membership.Join) er
 	return err
 }
 
-// admissionBy asks a cluster to make a node a member.
+// admissionBy requests a node's admission from a cluster.
 func admissionBy(t *testing.T, client *raftboard.Client, cluster, replaces string) func(node.Member, uuid.UUID) (membership.Admission, error) {
 	return func(self node.Member, instance uuid.UUID) (membership.Admission, error) {
 		told, err := client.AddMember(t.Context(), raftboard.NewMember{
@@ -89,7 +89,7 @@ func (c *changing) awaitMembers(voters, others string) {
 	})
 }
 
-// fault waits for the fault of a node that stops.
+// fault waits for the error of a stopping node.
 func (c *changing) fault() error {
 	c.t.Helper()
 	select {
@@ -101,7 +101,7 @@ func (c *changing) fault() error {
 	}
 }
 
-// refused expects that a node does not start, and why.
+// refused expects that a node does not start, with this reason.
 func (c *changing) refused(o node.Options, why string) {
 	c.t.Helper()
 	opened, err := node.Open(o)
@@ -113,7 +113,7 @@ func (c *changing) refused(o node.Options, why string) {
 	}
 }
 
-// load posts until it is stopped, and counts what was acknowledged.
+// load posts until it is stopped, and counts the acknowledged jobs.
 func (c *changing) load(client *raftboard.Client) (stop func() int64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var acknowledged atomic.Int64
@@ -132,8 +132,8 @@ func (c *changing) load(client *raftboard.Client) (stop func() int64) {
 	return func() int64 { cancel(); <-done; return acknowledged.Load() }
 }
 
-// A cluster grows from three to five nodes under load, loses two, and shrinks to three: its
-// leader is removed as well. Promise 1: nothing that was acknowledged is lost.
+// A cluster grows from three to five nodes under load, loses two, and shrinks to three: its leader
+// is also removed. Promise 1: no acknowledged job is lost.
 func TestMembersGrowAndShrink(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
@@ -184,8 +184,8 @@ func TestMembersGrowAndShrink(t *testing.T) {
 	}
 }
 
-// A node whose disk is lost is replaced by one of the same name; a live node is replaced by
-// another. Promise 7: the old one is refused, and never counts again.
+// A node that lost its disk is replaced by a node of the same name. A live node is replaced by
+// another one. Promise 7: the old node is refused, and never counts again.
 func TestReplaceMembers(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 3, 4)
@@ -214,7 +214,7 @@ func TestReplaceMembers(t *testing.T) {
 	}
 	c.awaitMembers("n1 n2 n3", "")
 
-	// A node that starts has not read yet that the new one is a member, which calls it.
+	// A node that has just started may not know yet that its caller is a member.
 	c.options[0].Init, c.options[1].Init = false, false
 	for range 4 {
 		for i := range 2 {
@@ -245,7 +245,8 @@ func TestReplaceMembers(t *testing.T) {
 	c.refused(old, "removed or replaced")
 }
 
-// A member without a vote has the state, and does not count. A vote comes and goes.
+// A member without a vote has the state, and does not count for majorities. Its vote is added and
+// removed.
 func TestVotesOfMembers(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 1, 3)
@@ -276,7 +277,7 @@ func TestVotesOfMembers(t *testing.T) {
 	}
 	c.awaitMembers("n1 n2 n3", "")
 	leader := c.leader()
-	members, err := client.SetVote(t.Context(), c.options[leader].Name, false) // the leader hands over first
+	members, err := client.SetVote(t.Context(), c.options[leader].Name, false) // the leader transfers the leadership first
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,12 +339,12 @@ func TestChangesThatAreRefused(t *testing.T) {
 	if !slices.Equal(voters, []string{"n1", "n2", "n3"}) {
 		t.Errorf("the members are %v", voters)
 	}
-	if err := remove(c.options[away[0]].Name); err != nil { // it is away: two of two answer
+	if err := remove(c.options[away[0]].Name); err != nil { // one member is down: two of two answer
 		t.Errorf("a dead member: %v", err)
 	}
 }
 
-// A member that moves to other addresses stays the same member.
+// A member with new addresses is still the same member.
 func TestMoveMember(t *testing.T) {
 	t.Parallel()
 	c := newChanging(t, 3, 3)
@@ -373,7 +374,7 @@ func TestMoveMember(t *testing.T) {
 	posted(t, client) // with its vote
 }
 
-// A member that is silent for long enough is removed.
+// A member that has been silent for long enough is removed.
 func TestDeadMembersAreRemoved(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, func(o *node.Options) { o.RemoveDeadAfter = 2 * time.Second }).startAll()

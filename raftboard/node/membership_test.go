@@ -22,15 +22,15 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// startup starts nodes, each with the members that its own file lists.
+// startup is the start of a node with the members in its file.
 type startup struct {
-	node  int   // by its number, from 1
+	node  int   // number of the node, from 1
 	lists []int // the members in its file
-	moved int   // a member for which the file has another raft address; 0: none
-	wiped bool  // its disk is a new one
+	moved int   // a member with a different raft address in the file; 0: none
+	wiped bool  // started with an empty disk
 }
 
-// together starts nodes at the same time, each with the same list.
+// together starts nodes in parallel, each with the same list.
 func together(lists []int, which ...int) (all []startup) {
 	for _, i := range which {
 		all = append(all, startup{node: i, lists: lists})
@@ -44,19 +44,19 @@ var (
 	whole = together(three, 1, 2, 3)
 )
 
-// No combination of configuration files makes two leaders that both
-// acknowledge; a node that could make one stops, and names both lists.
+// No combination of configuration files creates two leaders that both acknowledge. A node that
+// could do this stops, and names both lists.
 func TestWrongMemberLists(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
-		before []startup // a cluster that works already
-		then   []startup // the mistake
-		later  []startup // when the others have settled: see "Known gaps" in docs/guarantees.md
+		before []startup // starts that form a working cluster
+		then   []startup // the wrong starts
+		later  []startup // starts after the others have settled: see "Known gaps" in docs/guarantees.md
 		stops  []int     // the nodes that stop
-		waits  []int     // those that wait for others
+		waits  []int     // nodes that wait for others
 		nobody bool      // no node leads: at least two stop, and the others wait
-		forms  bool      // or else one cluster forms, all of whose members had answered before one stopped
+		forms  bool      // one cluster can form anyway if all its members had answered before one stopped
 		long   bool
 	}{
 		{name: "no mistake", then: whole},
@@ -104,7 +104,7 @@ func TestWrongMemberLists(t *testing.T) {
 type mistake struct {
 	*cluster
 	mu     sync.Mutex
-	faults map[int]error // of nodes that have stopped, by their number; under mu
+	faults map[int]error // errors of stopped nodes by number; guarded by mu
 }
 
 func newMistake(t *testing.T) *mistake {
@@ -188,13 +188,13 @@ func (m *mistake) settle(stops, waits []int, nobody, forms bool) {
 	}
 }
 
-// acknowledge has every running node take postings until one is acknowledged,
-// and then one each: at most one leader may do so. Where a cluster forms, it may be later.
+// acknowledge posts at every running node until one acknowledges, and then once at each: at most
+// one leader may acknowledge. If a cluster can form, this can take longer.
 func (m *mistake) acknowledge(want, forms bool) {
 	m.t.Helper()
 	var leaders []string
 	eventually(m.t, "one leader at most acknowledges postings", func() bool {
-		leaders = m.post() // anew: between two rounds the leader may change
+		leaders = m.post() // again, because the leader can change between two rounds
 		return len(leaders) == 1 || len(leaders) == 0 && !want
 	})
 	if len(leaders) == 1 && !want && !forms {
@@ -202,7 +202,7 @@ func (m *mistake) acknowledge(want, forms bool) {
 	}
 }
 
-// post posts at every running node, and gives the leaders that acknowledge.
+// post posts at every running node, and returns the leaders that acknowledge.
 func (m *mistake) post() []string {
 	m.t.Helper()
 	leaders := map[string]bool{}
@@ -226,13 +226,13 @@ func (m *mistake) post() []string {
 	return slices.Collect(maps.Keys(leaders))
 }
 
-// Until every member has answered with the same list, a node names the members that it
-// waits for, and takes no part in an election.
+// Until every member has answered with the same list, a node names the missing members and takes
+// part in no election.
 func TestFirstStartWaitsForEveryMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(0, 1)
-	eventually(t, "the nodes say for whom they wait", func() bool {
+	eventually(t, "the nodes name the members that they wait for", func() bool {
 		first, second := c.nodes[0].Ready(), c.nodes[1].Ready()
 		return strings.Contains(fmt.Sprint(first), "waits for n3") && strings.Contains(fmt.Sprint(second), "waits for n3")
 	})
@@ -246,8 +246,8 @@ func TestFirstStartWaitsForEveryMember(t *testing.T) {
 	posted(t, c.client())
 }
 
-// A copy of a node's directory cannot run while the node runs, at any address. An older
-// process of a node cannot continue after a later one.
+// A copy of a node's directory cannot run while the node runs, at any address. An older process of
+// a node cannot continue after a later one.
 func TestCopyOfADirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()

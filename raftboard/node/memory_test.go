@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// While memory is short, new work and lists are refused as overloaded; keep-alives, claims
-// and endings go on. The node takes new work again once there is memory.
+// With little memory, new work and lists are refused as overloaded, but keep-alives, claims and
+// endings continue. The node accepts new work again when it has memory.
 func TestShortMemoryRefusesNewWork(t *testing.T) {
 	c := newCluster(t, 1, func(o *node.Options) { o.Memory = 64 << 20 }).startAll()
 	client := c.client()
@@ -24,7 +24,7 @@ func TestShortMemoryRefusesNewWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := make([]byte, 64<<20)
-	runtime.GC() // which is when the runtime counts what is in use
+	runtime.GC() // the runtime updates its memory statistics here
 	asked := func(call func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()

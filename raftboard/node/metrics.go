@@ -19,8 +19,8 @@ import (
 
 const metricNamespace = "conductord"
 
-// nodeMetrics are counts and measures that a node keeps while it works. Gauges and stateCollector have
-// the numbers that are read at each request for metrics.
+// nodeMetrics are counters and measurements of a working node. Gauges and stateCollector have the
+// numbers that are read at each request for metrics.
 type nodeMetrics struct {
 	commands         *prometheus.CounterVec
 	entries          prometheus.Counter
@@ -70,7 +70,7 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 			Namespace: metricNamespace, Name: "call_duration_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
 	}
-	m.applied(fsm.Changes{}) // makes all results known
+	m.applied(fsm.Changes{}) // creates the counters of all results
 	return m
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestBoardMetricsAreBounded checks that 100 boards have metrics of their own, and that the
-// 101st and those after it are added up as other, which a board of that name does not break.
+// TestBoardMetricsAreBounded checks that 100 boards have their own metrics, and that all further
+// boards are added up as "other". A board named "other" does not disturb this.
 func TestBoardMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -40,7 +40,7 @@ func TestBoardMetricsAreBounded(t *testing.T) {
 		{after: "", boards: 100, other: 1, total: 99},
 		{after: "z1", boards: 100, other: 2, total: 100},
 		{after: "z2", boards: 100, other: 3, total: 101},
-		{after: "b", boards: 101, other: 3, total: 102}, // the board other is one of the others now
+		{after: "b", boards: 101, other: 3, total: 102}, // board "other" is now one of the further boards
 	} {
 		if row.after != "" {
 			post(row.after)

@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// TestMovesNeedBothBoards: a job moves only where the caller may operate on both boards, and
-// a caller that may not read its board does not learn that it exists.
+// TestMovesNeedBothBoards: a job moves only if the caller may operate on both boards. A caller that
+// may not read the job's board does not learn that the board exists.
 func TestMovesNeedBothBoards(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

@@ -14,16 +14,16 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// network connects the raft ports of a cluster. It learns from the handshake which node
-// dials which, so that it can part any two.
+// network connects the raft ports of a cluster. It learns from the handshake which node dials
+// which, so that it can separate any two.
 type network struct {
 	mu    sync.Mutex
-	cut   map[string]bool // nodes that reach no other, and that no other reaches
+	cut   map[string]bool // isolated nodes
 	conns map[net.Conn][2]string
 	all   sync.WaitGroup
 }
 
-// newNetwork puts a network into a cluster that has not been started yet.
+// newNetwork puts a network into a cluster before its start.
 func newNetwork(c *cluster) *network {
 	c.t.Helper()
 	w := &network{cut: map[string]bool{}, conns: map[net.Conn][2]string{}}
@@ -32,7 +32,7 @@ func newNetwork(c *cluster) *network {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		member := &c.options[0].Members[i] // the members are shared by all options
+		member := &c.options[0].Members[i] // all options share the members
 		c.options[i].RaftListen, member.Raft = member.Raft, listener.Addr().String()
 		to, name := c.options[i].RaftListen, member.Name
 		w.all.Go(func() { // ends with the listener
@@ -55,7 +55,7 @@ func newNetwork(c *cluster) *network {
 	return w
 }
 
-// carry passes one connection on until it is cut or ends.
+// carry forwards one connection until it is cut or ends.
 func (w *network) carry(from net.Conn, address, to string) {
 	defer func() { _ = from.Close() }()
 	head := make([]byte, len(transport.HandshakeMagic)+3)
@@ -96,7 +96,7 @@ func (w *network) keep(conn net.Conn, ends [2]string) bool {
 	return !w.cut[ends[0]] && !w.cut[ends[1]]
 }
 
-// isolate parts nodes from all others, and ends their connections.
+// isolate separates nodes from all others, and ends their connections.
 func (w *network) isolate(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *network) heal() {
 	clear(w.cut)
 }
 
-// calls are the generated clients of one node, which go nowhere else.
+// calls are the generated clients of one node. They call no other node.
 type calls struct {
 	board    conductordv1connect.BoardServiceClient
 	sessions conductordv1connect.SessionServiceClient
@@ -133,7 +133,7 @@ func (c *cluster) calls(i int) calls {
 	}
 }
 
-// others are the running nodes but one.
+// others are the running nodes except one.
 func (c *cluster) others(than int) []int {
 	var others []int
 	for i, running := range c.nodes {
@@ -144,7 +144,7 @@ func (c *cluster) others(than int) []int {
 	return others
 }
 
-// leaderAmong is the one of the given nodes that leads.
+// leaderAmong is the leading node of the given nodes.
 func (c *cluster) leaderAmong(t *testing.T, which []int) int {
 	t.Helper()
 	leader := -1

@@ -70,7 +70,7 @@ type Node struct {
 	logger   hclog.Logger
 	metrics  *nodeMetrics
 	identity *membership.IdentityStore
-	started  time.Time // of boottime
+	started  time.Time // boottime reading
 	fatal    func(error)
 
 	// Replication.
@@ -82,8 +82,8 @@ type Node struct {
 	proposer     *proposer.Proposer
 	checks       *sums.Checks
 	reads        *lead.Reads
-	readAskers   *membership.Askers // of the read rounds
-	commitAskers *membership.Askers // of committed
+	readAskers   *membership.Askers // for read rounds
+	commitAskers *membership.Askers // for committed
 
 	// Time.
 	clock       *clock.Clock
@@ -92,7 +92,7 @@ type Node struct {
 
 	// Parts with their own locks.
 	members      *membership.Members
-	memberAskers *membership.Askers // of the service that changes the members
+	memberAskers *membership.Askers // for the service that changes the members
 	committed    *lead.Committed
 	ready        *lead.Readiness
 	leader       *lead.State
@@ -113,7 +113,7 @@ type Node struct {
 	cancel   context.CancelFunc
 	routines sync.WaitGroup
 	closed   func() error // ends the node at its first call
-	failed   atomic.Bool  // fatal was called: raft may answer nothing any more
+	failed   atomic.Bool  // fatal was called: raft may no longer answer
 }
 
 // Open starts a node: it reads its identity, replays its log and joins the
@@ -348,7 +348,7 @@ func (n *Node) catchUp(ctx context.Context) {
 	}
 }
 
-// openAPI makes what answers calls.
+// openAPI makes the services that answer calls.
 func (n *Node) openAPI() {
 	o, secure := n.options, newSecured(n.options)
 	elsewhere := api.NewElsewhere(o.Topology, o.Cluster, o.AccessControl, o.Credentials, n.machine)
@@ -399,8 +399,8 @@ func (n *Node) told() int64 {
 	return n.clock.Now().UnixNano()
 }
 
-// stands returns this node's Standing for other nodes: while it starts, only its wall clock.
-// Only a serving leader includes its commit index.
+// stands returns this node's Standing for other nodes. While the node starts, it contains only its
+// wall clock. Only a serving leader includes its commit index.
 func (n *Node) stands() transport.Standing {
 	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
 	if n.group.Raft() == nil {
@@ -417,14 +417,14 @@ func (n *Node) stands() transport.Standing {
 	return now
 }
 
-// changed passes on the changes of a batch of entries. The goroutine that applies entries calls it,
+// changed forwards the changes of a batch of entries. The goroutine that applies entries calls it,
 // so changed does not wait.
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.Changed(changes)
 	n.shares.Ended(changes.Ended)
 	n.offers.Ended(changes.Ended)
 	n.offers.Recorded(changes.Worked)
-	if n.ready.CaughtUp.Load() { // entries that a node applies before that are older
+	if n.ready.CaughtUp.Load() { // entries applied before that are older
 		n.activity.Add(changes)
 	}
 	if n.leader.Changed(changes) {
@@ -443,7 +443,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 	}
 }
 
-// APIAddress is where the node's HTTP port listens.
+// APIAddress is the listening address of the node's HTTP port.
 func (n *Node) APIAddress() net.Addr { return n.address }
 
 // Leading reports whether the node serves as the leader.
@@ -502,8 +502,8 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 	}
 }
 
-// stopServing stops answering as the leader, and hands the leadership to another
-// node. Close does this first, while the API still redirects callers to the leader.
+// stopServing stops answering as the leader, and transfers the leadership to another node. Close
+// calls it first, while the API still redirects callers to the leader.
 func (n *Node) stopServing() {
 	n.ready.Stopping.Store(true)
 	if led := n.leader.Stop(); led == nil || !n.members.HasOtherVoter() || n.failed.Load() {
@@ -523,8 +523,8 @@ func (n *Node) stopServing() {
 	}
 }
 
-// Close hands over the leadership if this node leads, and stops the node. It may be called
-// more than once, and after a failed Open.
+// Close transfers the leadership if this node leads, and stops the node. It may be called more than
+// once, and after a failed Open.
 func (n *Node) Close() error { return n.closed() }
 
 func (n *Node) close() error {

@@ -32,15 +32,15 @@ type Issuer = guard.Issuer
 // Options describe a node and its behaviour. Cluster and the timings must be the same on
 // all nodes of a cluster.
 type Options struct {
-	Name    string // this node's; one of the Members
+	Name    string // name of this node, which is one of the Members
 	Cluster string // the cluster's id: nodes of another cluster are refused
 	// Members are the founders of the cluster, including this node. At the first start, all
 	// founders must have the same list. After that, only this node's own address in the list
 	// counts. Incarnations are ignored.
 	Members []Member
-	DataDir string // holds everything that must last; made if it is missing
-	Init    bool   // this is the node's first start: make its identity in an empty data directory
-	Version string // of the program, for people
+	DataDir string // contains all durable files; created if it is missing
+	Init    bool   // this is the node's first start: create its identity in an empty data directory
+	Version string // of the program, for display
 
 	// LogStore is the store of raft's log and votes; empty: logstore.Bolt. A data directory with
 	// another store is refused: see ConvertLog.
@@ -49,7 +49,7 @@ type Options struct {
 	// Credentials are for TLS on both ports, and between the nodes; the certificate names this
 	// node. nil: plain text.
 	Credentials *credentials.Store
-	// ClientCertificates: clients of the API must have a certificate, too.
+	// ClientCertificates: clients of the API must also have a certificate.
 	ClientCertificates bool
 
 	// AccessControl: callers of the API must authenticate, and the roles of their principals limit
@@ -57,12 +57,12 @@ type Options struct {
 	AccessControl bool
 	// Issuer makes JSON web tokens, which are accepted in addition to access tokens.
 	Issuer Issuer
-	// Socket is the path of a socket for operators of this machine, at most 100 bytes. They
-	// may do everything. Empty: no socket.
+	// Socket is the path of a socket for operators of this machine, at most 100 bytes. They have
+	// all permissions. Empty: no socket.
 	Socket string
 
-	RaftListen string // where to listen; empty: this member's Raft
-	APIListen  string // where to listen; empty: this member's API
+	RaftListen string // listening address; empty: this member's Raft
+	APIListen  string // listening address; empty: this member's API
 
 	Raft      RaftTimings
 	Sessions  SessionTimings
@@ -75,14 +75,15 @@ type Options struct {
 	// the queues. The caller gives Go's runtime the same limit. 0: 512 MiB
 	Memory  int64
 	Backups cluster.Backups // that the node makes by itself
-	// VerifyInterval is how often the leader compares the states of the members. 0: 10 min
+	// VerifyInterval is the interval at which the leader compares the states of the members. 0: 10
+	// min
 	VerifyInterval time.Duration
 	// RemoveDeadAfter is the silence after which the leader removes a member, if a majority of the
 	// other members answers. 0: never
 	RemoveDeadAfter time.Duration
 
-	// Topology maps boards to clusters: the node forwards postings for boards of others. Its
-	// Options.Cluster is Cluster. nil: every board is here
+	// Topology maps boards to clusters: the node forwards postings for boards of other clusters.
+	// Its Options.Cluster is Cluster. nil: every board is here
 	Topology *topology.Source
 
 	// CheckFlow checks the flow of each posting that contains its book, with the job's own store,
@@ -95,28 +96,28 @@ type Options struct {
 	// page like a call from the network. nil: there are no pages.
 	Pages     func(api http.Handler) http.Handler
 	PagesPath string
-	// PageToken is the token that a request for a page shows, empty if it shows none. nil: the token
-	// of the header Authorization
+	// PageToken is the token in a request for a page; empty: none. nil: the token of the header
+	// Authorization
 	PageToken func(*http.Request) string
 
 	// WallClock reads the wall clock of this machine, which is this node's vote about the cluster's
 	// time. It may be called concurrently. nil: time.Now.
 	WallClock func() time.Time
 
-	System System // of tests; the zero value: this machine's
+	System System // for tests; zero: this machine's
 
 	// TokenUsePeriod is the interval at which the node reports used access tokens to the
 	// leader. 0: 1 min
 	TokenUsePeriod time.Duration
 
 	Logger  hclog.Logger         // nil: none
-	Metrics *prometheus.Registry // nil: one of the node's own
-	// Fatal ends the process after a fault that the node cannot outlive, such
-	// as a disk that has failed. nil: log, and exit with status 70.
+	Metrics *prometheus.Registry // nil: a new registry of the node
+	// Fatal ends the process after a fault after which the node cannot continue, such as a failed
+	// disk. nil: log, and exit with status 70.
 	Fatal func(error)
 }
 
-// MaxSocketPath bounds the path of a socket, in bytes: systems allow 104 to 108.
+// MaxSocketPath limits the path of a socket, in bytes: systems allow 104 to 108.
 const MaxSocketPath = 100
 
 // RaftTimings are the times and sizes of raft.

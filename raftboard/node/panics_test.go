@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// A handler that panics costs its caller that call alone: it is answered, also through a follower and on a stream, and the
-// log of each node has one line of all that are alike.
+// A panic in a handler fails only its call. The caller gets an answer, also through a follower and
+// on a stream. The log of each node has one line for all equal panics.
 func TestPanicsAreAnswered(t *testing.T) {
 	t.Parallel()
 	log := &logged{}
@@ -52,7 +52,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	if _, err := jobs.PostOne(t.Context(), client, posting); !errors.Is(err, jobs.ErrUncertain) { // after its patience
 		t.Errorf("on a stream: %v", err)
 	}
-	if lines := log.panics(); len(lines) != 3 || !strings.Contains(lines[0], "TestPanicsAreAnswered") { // of pages at both nodes, and of the leader
+	if lines := log.panics(); len(lines) != 3 || !strings.Contains(lines[0], "TestPanicsAreAnswered") { // one of pages at each node, and one of the leader
 		t.Errorf("the log has %d lines: %.3000s", len(lines), lines)
 	}
 }

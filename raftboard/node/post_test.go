@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestBriefAnswers: a brief answer leaves out what the caller has sent, but has all of a
-// job that existed; the answer to commands has no jobs.
+// TestBriefAnswers: a brief answer omits the data that the caller has sent, but contains an
+// existing job completely. The answer to commands has no jobs.
 func TestBriefAnswers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -84,8 +84,8 @@ func TestPostingsOverTheLimitOfACommand(t *testing.T) {
 	}
 }
 
-// TestPostingsOfNewerPrograms: a field that this program does not know gets into no log, because it would
-// stop every node. The other postings of the call are accepted.
+// TestPostingsOfNewerPrograms: a posting with an unknown field is refused, because it would stop
+// every node that reads it from the log. The other postings of the call are accepted.
 func TestPostingsOfNewerPrograms(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

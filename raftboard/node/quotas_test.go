@@ -39,7 +39,7 @@ func (s *shop) limit(limits access.Amounts) {
 	}
 }
 
-// used is the shop's use, as seen by an administrator and by the shop.
+// used is the shop's usage, as seen by an administrator and by the shop.
 func (s *shop) used() access.Amounts {
 	s.t.Helper()
 	page, err := s.operator.Quotas(s.t.Context(), "")
@@ -67,7 +67,7 @@ func wantOver(t *testing.T, err error, field string, limit int64) {
 	}
 }
 
-// What a principal posts by any call counts for its quota, and its quota is its alone.
+// All postings of a principal, by any call, count for its quota. Its quota is not shared.
 func TestQuotaOfPostings(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, access.Amounts{Jobs: 2})
@@ -96,7 +96,7 @@ func TestQuotaOfPostings(t *testing.T) {
 	}
 }
 
-// A session over the quota is refused, and there is room for it when another has expired.
+// A session over the quota is refused, and accepted when another session has expired.
 func TestQuotaOfSessions(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, access.Amounts{Sessions: 1})
@@ -120,8 +120,8 @@ func TestQuotaOfSessions(t *testing.T) {
 	}
 }
 
-// A watch or a long poll over the quota is refused, and there is room for it when another
-// has ended. Those of a quota that was lowered go on.
+// A watch or a long poll over the quota is refused, and accepted when another one has ended.
+// Running ones continue after the quota is lowered.
 func TestQuotaOfWatches(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, access.Amounts{Watches: 2})
@@ -174,7 +174,7 @@ func TestQuotaOfWatches(t *testing.T) {
 	leave()
 	<-left
 	s.watches(1)
-	wantOver(t, claim(patience), "watches", 1) // after a short wait the client would only look
+	wantOver(t, claim(patience), "watches", 1) // after a short wait, the client makes only quick calls
 	stop()
 	<-ended
 	s.watches(0)
@@ -183,8 +183,8 @@ func TestQuotaOfWatches(t *testing.T) {
 	}
 }
 
-// A claim that is asked for again takes the place of the call that waits, whose connection may
-// be dead, and needs no room beside it.
+// A repeated claim replaces the waiting call, whose connection may be dead, and does not count
+// twice.
 func TestQuotaOfRepeatedPolls(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, access.Amounts{Watches: 1})

@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// From the moment on at which a leader is cut off it answers no read and no keep-alive;
-// afterwards it follows.
+// A leader answers no read and no keep-alive from the moment of its isolation. Afterwards it is a
+// follower.
 func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -44,7 +44,7 @@ func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 	for what, call := range map[string]func() error{"a read": reading, "a keep-alive": keeping} {
 		eventually(t, what+" of a healthy leader", func() bool { return call() == nil })
 	}
-	// A busy machine may have had an election since then.
+	// A busy machine can have had an election since then.
 	eventually(t, "the first leader leads", func() bool {
 		if leader := c.leader(); leader != old {
 			_ = node.Transfer(c.nodes[leader])
@@ -70,17 +70,17 @@ func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 		t.Fatalf("a read while another node leads: %v", err)
 	}
 	between.heal()
-	eventually(t, "the old leader follows", func() bool { return c.nodes[old].Ready() == nil && reading() == nil })
+	eventually(t, "the old leader is a follower", func() bool { return c.nodes[old].Ready() == nil && reading() == nil })
 	got, err := there.board.GetJob(t.Context(), connect.NewRequest(&conductordv1.GetJobRequest{Id: job.ID.String()}))
 	if err != nil || got.Msg.Job.State != string(jobs.StateClaimed) {
 		t.Errorf("after the healing: %v, %v", got, err)
 	}
 }
 
-// A call is passed on once, and refused quickly where there is no leader.
+// A call is forwarded once, and refused quickly if there is no leader.
 func TestForwardingEnds(t *testing.T) {
 	t.Parallel()
-	// A follower that has not heard of its leader for so long is no candidate yet.
+	// With these timings, a follower that does not hear its leader is no candidate yet.
 	c := newCluster(t, 3, func(o *node.Options) { o.Raft.Heartbeat = time.Second }).startAll()
 	follower := c.others(c.leader())[0]
 	call := func(hops string) error {
@@ -121,7 +121,7 @@ func TestForwardingEnds(t *testing.T) {
 	})
 }
 
-// A keep-alive does not wait for a long apply, and a read does.
+// A read waits for a long apply, but a keep-alive does not.
 func TestKeepAliveDuringALongApply(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// Strangers at the raft port cannot fill the disk with log lines.
+// Unknown callers at the raft port cannot fill the disk with log lines.
 func TestStrangersAtTheRaftPortDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}

@@ -42,8 +42,7 @@ func backedUp(t *testing.T, client *raftboard.Client) []byte {
 	return file
 }
 
-// restored makes a cluster of some size from a backup, and starts it. Its last node keeps
-// its log in raft-wal.
+// restored creates a cluster from a backup, and starts it. Its last node keeps its log in raft-wal.
 func restored(t *testing.T, file []byte, size int, how membership.Restore) *cluster {
 	t.Helper()
 	c := newCluster(t, size)
@@ -78,7 +77,7 @@ func TestBackupIsRestored(t *testing.T) {
 		acknowledged = append(acknowledged, posted(t, client))
 	}
 	file := backupUnderLoad(t, c)
-	last := lastEvent(t, client, posted(t, client)) // which the backup does not have
+	last := lastEvent(t, client, posted(t, client)) // a job after the backup
 	if _, err := membership.VerifyBackup(bytes.NewReader(file), t.TempDir()); err != nil {
 		t.Error(err)
 	}
@@ -144,7 +143,7 @@ func backupUnderLoad(t *testing.T, c *cluster) []byte {
 	return backedUp(t, c.client((c.leader()+1)%3))
 }
 
-// checkFreshStart checks what a restored cluster makes of owners and schedules.
+// checkFreshStart checks the owners and schedules of a restored cluster.
 func checkFreshStart(t *testing.T, client *raftboard.Client, before jobs.Claimed) {
 	t.Helper()
 	if err := client.Consume(t.Context(), jobs.Ending{Job: before.Job.ID, Token: before.Job.Token, Outcome: jobs.OutcomeSuccess}); !errors.Is(err, jobs.ErrFenced) {
@@ -172,8 +171,8 @@ func checkFreshStart(t *testing.T, client *raftboard.Client, before jobs.Claimed
 	}
 }
 
-// TestBackupsThatAreRefused checks that a backup which is not whole, or not meant for this
-// cluster, leaves no node behind, and that a data directory with a node is left alone.
+// TestBackupsThatAreRefused checks that an incomplete backup, or a backup of another cluster,
+// creates no node, and that the data directory of an existing node does not change.
 func TestBackupsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -212,7 +211,7 @@ func TestBackupsThatAreRefused(t *testing.T) {
 		})
 	}
 	c.options[0].Init = false
-	c.startAll() // it was left alone
+	c.startAll() // the directory is unchanged
 	other := c.options[0]
 	other.Cluster, other.DataDir = "staging", t.TempDir()
 	if _, err := node.RestoreBackup(other, bytes.NewReader(file), membership.Restore{FromCluster: "test"}); err != nil {
@@ -241,8 +240,8 @@ func names(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRestoreThatWasCutOff checks that a node does not start with half a restore, and that
-// the restore can be done again.
+// TestRestoreThatWasCutOff checks that a node does not start after an interrupted restore, and that
+// the restore can be repeated.
 func TestRestoreThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -301,8 +300,8 @@ func TestNodesOfDifferentBackups(t *testing.T) {
 	posted(t, mixed.client(1, 2))
 }
 
-// TestScheduledBackups checks that a node makes backups by itself, keeps as many as it
-// should, and says for how long there was none.
+// TestScheduledBackups checks that a node makes backups by itself, keeps the configured number, and
+// reports the time since the last one.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,14 +20,14 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// after is in all that happens after a right has ended.
+// after is a mark in all data that is created after the end of a permission.
 const after = "after-the-right"
 
-// lasting is a call that waits, and what would answer it.
+// lasting is a call that waits, and the operation that would answer it.
 type lasting struct {
 	name    string
 	request func(o *tenant) string
-	answers func(c *tenants, o *tenant) error // nil: nothing does
+	answers func(c *tenants, o *tenant) error // nil: no operation
 }
 
 func lastingCalls(c *tenants) []lasting {
@@ -43,7 +43,7 @@ func lastingCalls(c *tenants) []lasting {
 	}
 	return []lasting{
 		{"BoardService/WaitJob", func(o *tenant) string {
-			if err := c.operator.Change(c.t.Context(), jobs.Change{Job: o.job, Release: true}); err != nil { // a held job is not waited for
+			if err := c.operator.Change(c.t.Context(), jobs.Change{Job: o.job, Release: true}); err != nil { // a held job is not awaited
 				c.t.Fatal(err)
 			}
 			return fmt.Sprintf(`{"id": %q, "timeout": "60s"}`, o.job)
@@ -80,7 +80,7 @@ func lastingCalls(c *tenants) []lasting {
 	}
 }
 
-// rightEnds are the ways in which a right to a call ends.
+// rightEnds are the ways in which a permission for a call ends.
 var rightEnds = []struct {
 	name  string
 	which func(l *lasting, request string, o *tenant) bool // nil: all
@@ -171,7 +171,7 @@ func lasts(method protoreflect.MethodDescriptor) bool {
 	return method.IsStreamingServer()
 }
 
-// TestStreamsEndWithTheToken: a stream that is open ends when its caller is no longer known.
+// TestStreamsEndWithTheToken: an open stream ends when its caller is no longer known.
 func TestStreamsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -187,8 +187,8 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	eventually(t, "the stream has ended", func() bool { return node.Lasting(c.nodes[0]) == 0 })
 }
 
-// TestClaimIsRevokedInTheRace has a token revoked at the very moment at which a job is posted for its claim:
-// the caller gets the job, or no session holds it. Another token keeps the session.
+// TestClaimIsRevokedInTheRace revokes a token while a job is posted for its waiting claim: the
+// caller gets the job, or no session holds it. Another token keeps the session open.
 func TestClaimIsRevokedInTheRace(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -240,8 +240,8 @@ func TestClaimIsRevokedInTheRace(t *testing.T) {
 	t.Logf("%d jobs were given to the caller, and %d were not", handed, kept)
 }
 
-// TestClaimsEndWithTheGrant: the jobs that a principal has claimed are free again soon after its right to work on
-// their board has ended, although it keeps its session.
+// TestClaimsEndWithTheGrant: the jobs that a principal has claimed are released soon after its
+// permission for their board has ended, although it keeps its session.
 func TestClaimsEndWithTheGrant(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1, func(o *node.Options) { o.Sessions.CoolDown = time.Millisecond })
@@ -249,7 +249,7 @@ func TestClaimsEndWithTheGrant(t *testing.T) {
 	if err := c.operator.SavePrincipal(t.Context(), access.Principal{Name: own.worker, Grants: []access.Grant{{Role: access.Worker, Boards: "other"}}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job is free", func() bool {
+	eventually(t, "the job is claimable", func() bool {
 		job, err := c.operator.Job(t.Context(), own.claimed)
 		return err == nil && job.State == jobs.StateClaimable && strings.Contains(job.Reason, "no longer work")
 	})
@@ -258,7 +258,8 @@ func TestClaimsEndWithTheGrant(t *testing.T) {
 	}
 }
 
-// TestRegisteredBoards: a conductor or worker is registered for the boards alone on which its principal may work.
+// TestRegisteredBoards: a conductor or worker is registered only for the boards on which its
+// principal may work.
 func TestRegisteredBoards(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -285,7 +286,8 @@ func TestRegisteredBoards(t *testing.T) {
 	}
 }
 
-// whole makes a plain call at the first node, and returns all of its answer, however long it lasts.
+// whole makes a plain call at the first node, and returns its complete answer, without a time
+// limit.
 func (c *tenants) whole(token, name, request string) string {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-// TestScheduleThroughTheCluster goes through every call at a node that does not
-// lead, and holds that a leader posts slots.
+// TestScheduleThroughTheCluster makes every schedule call at a follower, and checks that a leader
+// posts slots.
 func TestScheduleThroughTheCluster(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -29,7 +29,7 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 		t.Errorf("saved again: %+v, %v", again, err)
 	}
 	first, err := client.Job(ctx, saved.ID.SlotJob(saved.Next))
-	for errors.Is(err, jobs.ErrNotFound) { // its time has yet to come
+	for errors.Is(err, jobs.ErrNotFound) { // its time is in the future
 		first, err = client.Job(ctx, saved.ID.SlotJob(saved.Next))
 	}
 	if err != nil || first.Kind != "tick" || first.State != jobs.StateClaimable || first.PostedAt.Before(saved.Next.Add(-time.Second/2)) {

@@ -33,8 +33,8 @@ func (c *cluster) clientFrom(host string) *raftboard.Client {
 	return client
 }
 
-// One client cannot open so many sessions that others get none, and the node's
-// own conductor gets one whatever its host has opened.
+// One client cannot open so many sessions that others get none. The node's own conductor gets a
+// session for any number of sessions from its host.
 func TestSessionsOfOneClient(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -47,7 +47,7 @@ func TestSessionsOfOneClient(t *testing.T) {
 	var open []jobs.Opening
 	for range 16 {
 		all.Go(func() {
-			for range maxClientSessions / 8 { // twice too many
+			for range maxClientSessions / 8 { // twice the allowed number
 				next := opening()
 				_, err := client.OpenSession(t.Context(), next)
 				var limit *logbook.LimitError
@@ -90,7 +90,7 @@ func TestSessionsOfOneClient(t *testing.T) {
 	}
 }
 
-// openPlainly opens a session without the client, as a call that has come over so many hops.
+// openPlainly opens a session without the client library, like a call after a number of hops.
 func openPlainly(t *testing.T, c *cluster, id jobs.SessionID, hops string) error {
 	t.Helper()
 	body := fmt.Sprintf(`{"opening":{"id":%q,"name":"w","ttl":"3600s"}}`, id)

@@ -51,14 +51,14 @@ func TestKeepAlivesWriteNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// Only an election, which a slow machine may see, makes entries: two each.
+	// Only an election, which can happen on a slow machine, makes entries: two each.
 	if wrote, elections := leader.LastIndex()-before, leader.CurrentTerm()-term; wrote > 2*elections {
 		t.Errorf("400 keep-alives made %d entries", wrote)
 	}
 }
 
-// Leaders come and go: a session with keep-alives lives, and one without has a full TTL
-// from the last change on.
+// Leaders change: a session with keep-alives lives, and a session without them has a full TTL from
+// the last change.
 func TestSessionsOutliveLeaders(t *testing.T) {
 	t.Parallel()
 	const ttl, pause = 6 * time.Second, 300 * time.Millisecond
@@ -141,7 +141,7 @@ func TestOldEpochExpiresNothing(t *testing.T) {
 	}
 }
 
-// Every one of many claims that wait gets one job, and one job goes to one.
+// Each of many waiting claims gets one job, and no job is claimed twice.
 func TestParkedClaimsGetOneEach(t *testing.T) {
 	t.Parallel()
 	const claims = 100
@@ -173,7 +173,7 @@ func TestParkedClaimsGetOneEach(t *testing.T) {
 	for i := range postings {
 		postings[i].Name, postings[i].Kind = "plain", "plain"
 	}
-	for range 2 { // in two lumps, each one command
+	for range 2 { // in two commands
 		if _, err := client.Post(t.Context(), postings...); err != nil {
 			t.Fatal(err)
 		}

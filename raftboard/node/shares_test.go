@@ -20,8 +20,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// begin starts a call over HTTP/2 with a token, from a host of this machine. The answer comes by the channel: its status, or 0 if it
-// was cut off.
+// begin starts a call over HTTP/2 with a token, from a host of this machine. The channel gets the
+// status of the answer, or 0 if the call was cut off.
 func (c *tenants) begin(host, token, path string, length int64, body io.Reader) <-chan int {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -52,7 +52,7 @@ func (c *tenants) begin(host, token, path string, length int64, body io.Reader) 
 	return answered
 }
 
-// A call that waits holds no more of the budget of bodies than its body, whether its length was told or not.
+// A waiting call holds only its body's size of the body budget, with or without a declared length.
 func TestCallsThatWaitHoldTheirBodiesAlone(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -76,7 +76,7 @@ func TestCallsThatWaitHoldTheirBodiesAlone(t *testing.T) {
 	}
 }
 
-// One principal cannot hold all that there is for bodies, calls, streams or waits.
+// One principal cannot take the whole budget of bodies, calls, streams or waits.
 func TestOnePrincipalLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const budget, part, senders = 1 << 20, 60 << 10, 40
@@ -105,7 +105,8 @@ func TestOnePrincipalLeavesRoom(t *testing.T) {
 	}
 }
 
-// What strangers send holds nothing of the budget of bodies, and each host has few bodies under way.
+// Bodies of unknown callers do not use the body budget, and each host can send few of them in
+// parallel.
 func TestBodiesOfStrangersAreApart(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1, func(o *node.Options) {
@@ -151,8 +152,8 @@ func TestBodiesOfStrangersAreApart(t *testing.T) {
 	}
 }
 
-// Openings that are refused take no places of sessions from other principals of the host, and a client cannot
-// say that it is a node.
+// Refused openings do not use the session limit of other principals of the host. A client cannot
+// claim to be a node.
 func TestRefusedOpeningsTakeNoPlacesOfOthers(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -182,8 +183,8 @@ func TestRefusedOpeningsTakeNoPlacesOfOthers(t *testing.T) {
 	}
 }
 
-// A client that sends more frames than it may is slowed, whatever they are; its principal's
-// other connections with it, and other principals and addresses not.
+// A client that sends too many frames of any kind is slowed, together with its principal's other
+// connections. Other principals and addresses are not slowed.
 func TestFramesArePaced(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -218,8 +219,8 @@ func TestFramesArePaced(t *testing.T) {
 	}
 }
 
-// TestRefusedCallsArePaced: a refused call costs its caller more than its frames, whether the answer
-// comes from an interceptor or from a handler without one.
+// TestRefusedCallsArePaced: a refused call costs its caller more than its frames. The refusal can
+// come from an interceptor or from a handler without one.
 func TestRefusedCallsArePaced(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
@@ -243,7 +244,7 @@ func TestRefusedCallsArePaced(t *testing.T) {
 	}
 }
 
-// http2 opens a connection without the client library, and has a token known on it.
+// http2 opens a connection without the client library, and authenticates it with a token.
 func (c *tenants) http2(host, token string) net.Conn {
 	c.t.Helper()
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
@@ -278,7 +279,8 @@ func (c *tenants) http2(host, token string) net.Conn {
 	return conn
 }
 
-// Connections of strangers have a bound of their own. Over it, the address with the most loses one.
+// Connections of unknown callers have their own limit. Above it, the address with the most
+// connections loses one.
 func TestConnectionsOfStrangersAreApart(t *testing.T) {
 	t.Parallel()
 	const all = 12

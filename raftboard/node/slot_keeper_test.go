@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// TestScheduleThatCannotBeEvaluated: a leader that lacks the zone of a schedule says so in its log,
-// in the list and in the schedule, and goes on with the others.
+// TestScheduleThatCannotBeEvaluated: if a leader lacks the zone of a schedule, its log, the list
+// and the schedule show this. It continues with the other schedules.
 func TestScheduleThatCannotBeEvaluated(t *testing.T) {
 	t.Parallel()
 	logged := &lockedBuffer{}
@@ -27,7 +27,7 @@ func TestScheduleThatCannotBeEvaluated(t *testing.T) {
 	defer cancel()
 	client := c.client(0)
 
-	// No call saves such a schedule: it is left by a release of the zones that has the name.
+	// No call saves such a schedule. It remains from a release with other zones.
 	due := time.Now().Add(-time.Second)
 	broken := &schedules.Schedule{ID: schedules.NewID(), Name: "broken", Rule: "* * * * *", Zone: "Europe/Atlantis", Posting: jobs.Posting{Kind: "k"}}
 	results, err := node.Propose(ctx, c.nodes[0], &conductordv1.Command{Kind: &conductordv1.Command_SaveSchedule{SaveSchedule: &conductordv1.SaveScheduleCommand{

@@ -17,8 +17,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// A reader that stops is dropped. It continues after the last position that it has
-// seen: no event comes twice, and none is left out.
+// A reader that stops reading is dropped. It continues after the last position that it has seen: no
+// event is repeated or lost.
 func TestReaderThatStopsIsDropped(t *testing.T) {
 	const total = 3_000
 	dropped := &awaitedLine{text: "ended a call that waited for its client", seen: make(chan struct{})}
@@ -44,7 +44,7 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	select { // the reader has stopped until then
+	select { // the reader does not read until then
 	case <-dropped.seen:
 	case <-time.After(patience):
 		t.Fatal("a reader that takes nothing is not dropped")
@@ -90,7 +90,7 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 	}
 }
 
-// awaitedLine is a log; the test waits for one line of it.
+// awaitedLine is a log in which the test waits for one line.
 type awaitedLine struct {
 	text string
 	seen chan struct{}

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// A follower that was away for longer than the log reaches back gets a
-// snapshot; and what a client has seen, no node unsays, however old its disk.
+// A follower that was away longer than the log reaches back gets a snapshot. A node with any old
+// state never contradicts what a client has seen.
 func TestSnapshotBringsUp(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, snapshotBringsUp)
@@ -35,7 +35,7 @@ func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	leader := c.nodes[c.leader()]
 	eventually(t, "the leader's log no longer reaches back", func() bool { return node.FirstIndex(leader) > had+1 })
 	c.start(away)
-	// The client has seen the last job; the node must not answer before it has.
+	// The client has seen the last job. The node must not answer before it has this job.
 	for _, id := range []jobs.JobID{last, first} {
 		if got, err := client.Stale().Job(t.Context(), id); err != nil || got.ID != id {
 			t.Errorf("stale: %v", err)
@@ -57,7 +57,7 @@ func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	for i := range c.nodes {
 		c.stop(i)
 	}
-	c.startAll() // from snapshots and what is behind them
+	c.startAll() // from snapshots and later entries
 	same(t, c)
 	page, err := client.Jobs(t.Context(), jobs.Query{})
 	if err != nil || fmt.Sprint(len(page.Items), page.Items[0].ID) != fmt.Sprint(151, first) {
@@ -65,8 +65,8 @@ func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	}
 }
 
-// A follower that restarts is ready only when it has all that was committed:
-// it knows a leader long before that.
+// A restarted follower is ready only when it has all committed entries, long after it knows a
+// leader.
 func TestRestartedNodeIsNotReadyTooSoon(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -87,8 +87,7 @@ func TestRestartedNodeIsNotReadyTooSoon(t *testing.T) {
 	}
 }
 
-// A log of few entries, but large ones, makes snapshots as well: a node that
-// starts must not apply it all again.
+// A log of few large entries also causes snapshots: a starting node must not apply them all again.
 func TestLogOfLargeEntriesMakesSnapshots(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, func(o *node.Options) {
@@ -113,7 +112,7 @@ func TestLogOfLargeEntriesMakesSnapshots(t *testing.T) {
 	eventually(t, "as many entries as usual stay behind the next", func() bool {
 		return node.Raft(c.nodes[0]).ReloadableConfig().TrailingLogs == 2*16_384
 	})
-	post(1) // the state has half a megabyte now, and the log has not grown by as much
+	post(1) // the state has half a megabyte now, more than the log has grown
 	if taken := node.LastSnapshot(c.nodes[0]); taken != first {
 		t.Errorf("a snapshot up to entry %d was taken before the log has outgrown the state", taken)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// First starts in any order make one cluster with one history. It continues after all nodes
-// were stopped together.
+// First starts in any order form one cluster with one history. It continues after all nodes were
+// stopped together.
 func TestBootstrapsOnce(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -191,13 +191,13 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 	}
 }
 
-// stoppedNode is a node of one that has a job and a snapshot, and was stopped.
+// stoppedNode is a stopped cluster of one node with a job and a snapshot.
 func stoppedNode(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, 1).startAll()
 	client := c.client()
 	posted(t, client)
-	client.Close() // the end waits a moment for callers
+	client.Close() // the node's end waits briefly for callers
 	eventually(t, "a snapshot", func() bool { return node.Raft(c.nodes[0]).Snapshot().Error() == nil })
 	c.stop(0)
 	c.options[0].Init = false
@@ -206,14 +206,14 @@ func stoppedNode(t *testing.T) *cluster {
 
 func initial(_ *testing.T, o *node.Options) { o.Init = true }
 
-// overWAL changes the node's log store over.
+// overWAL converts the node's log store.
 func overWAL(t *testing.T, o *node.Options) {
 	t.Helper()
 	convert(t, o.DataDir, logstore.WAL)
 	o.LogStore = logstore.WAL
 }
 
-// A node that lost its disk has forgotten its votes, and the others know.
+// A node that lost its disk has lost its votes, and the other nodes detect this.
 func TestWipedNodeIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -272,7 +272,7 @@ func unknownEntryStops(t *testing.T, kind logstore.Kind) {
 	}
 }
 
-// A node can be closed at any moment, more than once, from several sides.
+// A node can be closed at any time, several times and in parallel.
 func TestCloseAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	closeAll := func(c *cluster) {

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// jobsHad is how many jobs a node has acknowledged that is damaged then.
+// jobsHad is the number of jobs that a node has acknowledged before it is damaged.
 const jobsHad = 20
 
 // damage changes the data directory of a stopped node.
@@ -35,8 +35,8 @@ func TestDamagedStarts(t *testing.T) {
 	rows := []struct {
 		name   string
 		damage []damage
-		// By what the log holds: what came after the older snapshot, what came after
-		// the newest, nothing. all, or parts of the refusal. nil: nothing is said.
+		// Expected results by the content of the log: entries since the older snapshot, entries
+		// after the newest, none. A result is all, or parts of the refusal. nil: not checked.
 		since, after, empty []string
 	}{
 		{"nothing", nil, []string{all}, []string{all}, []string{all}},
@@ -73,7 +73,7 @@ func TestDamagedStarts(t *testing.T) {
 			[]string{"is damaged", bring}, []string{"is damaged", bring}, []string{"is damaged", bring},
 		},
 		{
-			// Beside an empty log nothing on this node shows that there was a newer one.
+			// With an empty log, nothing on this node shows that there was a newer snapshot.
 			"newest snapshot: lost", []damage{ofSnapshot(0, "", os.RemoveAll)},
 			[]string{all}, []string{"a snapshot is missing", bring}, nil,
 		},
@@ -123,7 +123,7 @@ func TestDamagedStarts(t *testing.T) {
 						t.Run(row.name, func(t *testing.T) {
 							want := map[string][]string{"whole": row.since, "since": row.since, "after": row.after, "empty": row.empty}[log]
 							if log == "whole" && slices.Contains(want, bring) {
-								want = []string{all} // made again from the first entry on
+								want = []string{all} // rebuilt from the first entry
 							}
 							options := c.options[0]
 							options.DataDir = filepath.Join(t.TempDir(), fmt.Sprint(i))
@@ -144,8 +144,8 @@ func TestDamagedStarts(t *testing.T) {
 	})
 }
 
-// nodeWithSnapshots makes the data directory of a node of one that has two
-// snapshots and a log that holds what the name says.
+// nodeWithSnapshots makes the data directory of a single node with two snapshots and a log with the
+// named content.
 func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool) (c *cluster, dir string) {
 	c = newCluster(t, 1, onStore(kind)).startAll()
 	client := c.client()
@@ -170,14 +170,14 @@ func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool
 			t.Fatal(err)
 		}
 	}
-	if log == "empty" { // all is in the newest snapshot, as after a leader has sent it
+	if log == "empty" { // all entries are in the newest snapshot, as after an install from a leader
 		if err := running.Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	client.Close()
 	dir = c.options[0].DataDir
-	if killed { // the files of an idle process are those that its end leaves
+	if killed { // the files of an idle process equal the files after its end
 		dir = t.TempDir()
 		if err := copyDir(dir, c.options[0].DataDir); err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func nodeWithSnapshots(t *testing.T, kind logstore.Kind, log string, killed bool
 	return c, dir
 }
 
-// startsOrSays opens a node, which either has all jobs or is refused as is said.
+// startsOrSays opens a node, which either has all jobs or is refused with the expected text.
 func startsOrSays(t *testing.T, options node.Options, want []string) {
 	t.Helper()
 	c := &cluster{t: t, options: []node.Options{options}, nodes: make([]*node.Node, 1)}
@@ -224,7 +224,7 @@ func startsOrSays(t *testing.T, options node.Options, want []string) {
 	}
 	c.ready()
 	client := c.client()
-	defer client.Close() // a connection that is open holds up the node's end
+	defer client.Close() // an open connection delays the node's end
 	page, err := client.Jobs(t.Context(), jobs.Query{})
 	if err != nil || len(page.Items) != jobsHad {
 		t.Errorf("%d jobs of %d are there, %v", len(page.Items), jobsHad, err)
@@ -287,7 +287,7 @@ func ofLog(file string, change func(path string) error) damage {
 	}
 }
 
-// ofTerms changes the file of bbolt that has term and vote.
+// ofTerms changes the bbolt file with term and vote.
 func ofTerms(change func(path string) error) damage {
 	return func(t *testing.T, dir string) {
 		path := logstore.Path(dir, logstore.Bolt)
@@ -341,15 +341,15 @@ func zeroAt(at int) func(string) error {
 	return edited(func(data []byte) []byte { clear(data[at : at+4096]); return data })
 }
 
-// flipAll changes a bit in each copy of a text: older pages have some.
+// flipAll changes a bit in each copy of a text, because older pages can contain copies.
 func flipAll(text string) func(string) error {
 	other := []byte(text)
 	other[2] ^= 1
 	return edited(func(data []byte) []byte { return []byte(strings.ReplaceAll(string(data), text, string(other))) })
 }
 
-// A node whose snapshot is damaged or lost, and cannot be made again from its
-// log, comes back with one of another node's, as its refusal advises.
+// A node whose snapshot is damaged or lost, and cannot be rebuilt from its log, starts with a
+// snapshot of another node, as its refusal advises.
 func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -396,7 +396,8 @@ func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 				}
 				name := filepath.Join("snapshots", newestSnapshot(t, from))
 				to := filepath.Join(c.options[away].DataDir, name)
-				// A damaged one has the same name when both nodes made it in one millisecond.
+				// If both nodes made it in the same millisecond, the damaged snapshot has the same
+				// name.
 				if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(from, name)))); err != nil {
 					t.Fatal(err)
 				}
@@ -413,9 +414,9 @@ func manySnapshots(o *node.Options) {
 	o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 16, 32, 20*time.Millisecond
 }
 
-// A follower is killed after it has kept a leader's snapshot and before it has cleared its
-// log; in between it restores the state, which takes seconds if the state is large. After the
-// restart it continues, even under another leader that begins where the follower's log ends.
+// A follower is killed after it has stored a leader's snapshot and before it has cleared its log.
+// In between it restores the state, which takes seconds for a large state. After the restart it
+// continues, even under another leader whose log starts where the follower's log ends.
 func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
@@ -449,7 +450,7 @@ func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 	})
 }
 
-// Remains of snapshots are removed, after a write or a removal that was cut off.
+// Remains of snapshots are removed after an interrupted write or removal.
 func TestRemainsOfSnapshotsAreRemoved(t *testing.T) {
 	t.Parallel()
 	c, dir := nodeWithSnapshots(t, logstore.Bolt, "since", false)

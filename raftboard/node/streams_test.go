@@ -30,7 +30,7 @@ type rawStream struct {
 	last uint64 // number
 }
 
-// stream opens a stream to a node, and returns the calls that the node takes on it.
+// stream opens a stream to a node, and returns the calls that the node accepts on it.
 func (c *cluster) stream(i int) (*rawStream, []string) {
 	c.t.Helper()
 	protocols := new(http.Protocols)
@@ -53,7 +53,7 @@ func (c *cluster) stream(i int) (*rawStream, []string) {
 	return &rawStream{t: c.t, conn: conn}, hello.GetProcedures()
 }
 
-// send begins a call.
+// send starts a call.
 func (s *rawStream) send(procedure string, message proto.Message) {
 	s.t.Helper()
 	encoded, err := proto.Marshal(message)
@@ -67,7 +67,7 @@ func (s *rawStream) send(procedure string, message proto.Message) {
 	}
 }
 
-// answers are those of the next message.
+// receive returns the answers of the next message.
 func (s *rawStream) receive() *conductordv1.CarryResponse {
 	s.t.Helper()
 	message, err := s.conn.Receive()
@@ -77,8 +77,8 @@ func (s *rawStream) receive() *conductordv1.CarryResponse {
 	return message
 }
 
-// TestStreamsTakeHostileCalls: whatever a call on a stream holds, it is
-// answered, never by an internal error, and the stream goes on.
+// TestStreamsTakeHostileCalls: for any content, a call on a stream gets an answer other than an
+// internal error, and the stream continues.
 func TestStreamsTakeHostileCalls(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -126,8 +126,8 @@ func methodOf(t *testing.T, procedure string) protoreflect.MethodDescriptor {
 	return found.(protoreflect.MethodDescriptor)
 }
 
-// A follower forwards the calls on a stream. A node that stops answers the calls that
-// it has taken, and names those that it has not.
+// A follower forwards the calls on a stream. A stopping node answers the calls that it has
+// accepted, and names the calls that it has not.
 func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3).startAll()
@@ -137,7 +137,7 @@ func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 		t.Fatalf("the node takes %v", procedures)
 	}
 	posting := &conductordv1.Posting{Id: jobs.NewJobID().String(), Name: "j", Kind: "none"}
-	for posted := false; !posted; { // it is refused while there is no leader
+	for posted := false; !posted; { // refused while there is no leader
 		raw.send("BoardService/Post", &conductordv1.PostRequest{Postings: []*conductordv1.Posting{posting}})
 		answer := raw.receive().GetAnswers()[0]
 		switch connect.Code(answer.GetCode()) {
@@ -154,7 +154,7 @@ func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 	answered := map[uint64]int{}
 	for stopped := false; ; {
 		message := raw.receive()
-		if !stopped { // what comes first shows that the one before was taken
+		if !stopped { // the first answer shows that the call before was accepted
 			stopped = true
 			c.stop(follower)
 		}
@@ -165,7 +165,7 @@ func TestStreamsOfAFollowerAndOfANodeThatStops(t *testing.T) {
 			break
 		}
 	}
-	// The node may have stopped before it has taken the last one.
+	// The node may have stopped before it has accepted the last call.
 	if answered[waiting] != 1 || answered[raw.last] > 1 || len(answered) > 2 {
 		t.Errorf("calls %d and %d were answered %v times", waiting, raw.last, answered)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestManySessionsVanish: those that vanish together with as many claims as they
-// may have are all expired in the time of one, which takes several rounds.
+// TestManySessionsVanish: many sessions with the maximum number of claims vanish together. All are
+// expired as fast as a single session, in several rounds.
 func TestManySessionsVanish(t *testing.T) {
 	t.Parallel()
 	const sessions = 12

@@ -16,12 +16,12 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// secured listens and dials for a node: with TLS if it has credentials, else in plain text.
+// secured listens and dials for a node: with TLS if it has credentials, otherwise in plain text.
 type secured struct {
 	system  System
 	store   *credentials.Store // nil: none
 	cluster string
-	clients bool // must have certificates
+	clients bool // clients must have certificates
 }
 
 func newSecured(o Options) secured {
@@ -65,7 +65,7 @@ func (s secured) dial(ctx context.Context, address string, protocols ...string) 
 	return secure, nil
 }
 
-// certified is the proof of a member's name; nil without credentials.
+// certified proves a member's name; nil without credentials.
 func (s secured) certified() func(net.Conn, string) error {
 	if s.store == nil {
 		return nil
@@ -81,8 +81,8 @@ func (s secured) url(address, path string) string {
 	return "https://" + address + path
 }
 
-// newForwarder makes the client that forwards calls to other members, over connections that are
-// kept. Nothing is sent to a node that is not the member of the address.
+// newForwarder makes the client that forwards calls to other members, over persistent connections.
+// It sends nothing to a node that is not the member with the address.
 func newForwarder(secure secured, members *membership.Members) *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		conn, err := secure.dial(ctx, address, "h2")

@@ -55,7 +55,7 @@ func (a *authority) write(name string, data []byte) string {
 	return path
 }
 
-// files issues a certificate, in the place of an earlier one.
+// files issues a certificate, and replaces an earlier one.
 func (a *authority) files(subject credentials.Subject) credentials.Files {
 	a.t.Helper()
 	if subject.Valid == 0 {
@@ -104,13 +104,13 @@ func secureClient(t *testing.T, c *cluster, files credentials.Files, which ...in
 	return client, err
 }
 
-// Every way between nodes and clients works with TLS: postings by any node, long polls,
+// All connections between nodes and clients work with TLS: postings by any node, long polls,
 // watches, read rounds, transfers, restarts, comparisons and backups.
 func TestTLSCluster(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	c := newCluster(t, 3, withTLS(a)).startAll()
-	for i := range 3 { // each forwards, or leads
+	for i := range 3 { // each node forwards, or leads
 		client, err := secureClient(t, c, credentials.Files{CA: filepath.Join(a.dir, "ca.pem")}, i)
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestTLSCluster(t *testing.T) {
 	same(t, c)
 }
 
-// Programs outside the cluster get in through no port, and learn nothing of it.
+// Programs without a certificate of the cluster are refused at every port, and learn nothing of it.
 func TestTLSRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthority(t), newAuthority(t)
@@ -163,7 +163,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 	}
 	posted(t, client)
 	member := c.options[0].Members[0]
-	hello := node.HelloOf(c.nodes[2]) // as n3, which is a member
+	hello := node.HelloOf(c.nodes[2]) // as member n3
 	hello.Run, hello.Start = uuid.New(), hello.Start+1
 	files := func(f credentials.Files) *tls.Config {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
@@ -197,7 +197,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 			defer conn.Close()
 			if name == "a half-open handshake" {
 				_, _ = conn.Write([]byte{0x16, 0x03, 0x01})
-				return // the cluster works beside it
+				return // the cluster continues to work
 			}
 			if config != nil {
 				conn = tls.Client(conn, config)
@@ -208,8 +208,8 @@ func TestTLSRefusesStrangers(t *testing.T) {
 			}
 		})
 	}
-	a.nodeFiles("n3") // as it was before
-	// The same greeting with the right certificate gets in, so the table tests the certificates.
+	a.nodeFiles("n3") // a new certificate for the same node
+	// The same hello with the right certificate is accepted, so the table tests the certificates.
 	conn, err := tls.Dial("tcp", member.Raft, files(a.files(subject)))
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 		t.Error("a client with another authority's certificate got in")
 	}
 	posted(t, client)
-	// Where clients must have certificates, one without gets in no more.
+	// If clients must have certificates, a client without one is refused.
 	strict := newCluster(t, 3, withTLS(a), func(o *node.Options) { o.ClientCertificates = true }).startAll()
 	if _, err := secureClient(t, strict, credentials.Files{CA: filepath.Join(a.dir, "ca.pem")}); err == nil {
 		t.Error("a client without a certificate got in")
@@ -240,7 +240,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 		}
 		posted(t, certified)
 	}
-	// A member is a member at any host, and clients ask for the host.
+	// A member is accepted at any host; clients check the host.
 	moved := newCluster(t, 1, func(o *node.Options) {
 		o.Credentials = opening(t, a.files(credentials.Subject{Name: o.Name, Cluster: "test", Hosts: []string{"10.9.9.9"}}))
 	}).startAll()
@@ -249,7 +249,7 @@ func TestTLSRefusesStrangers(t *testing.T) {
 	}
 }
 
-// withoutKey is a member's certificate with a key that is not its own.
+// withoutKey is a member's certificate with another key.
 func withoutKey(t *testing.T, a *authority) tls.Certificate {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, "n1.pem"), filepath.Join(a.dir, "n1.key"))
@@ -268,7 +268,7 @@ func withoutKey(t *testing.T, a *authority) tls.Certificate {
 	return pair
 }
 
-// A node whose certificate is of another node or cluster does not start.
+// A node with a certificate of another node or cluster does not start.
 func TestWrongCertificates(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -287,8 +287,8 @@ func TestWrongCertificates(t *testing.T) {
 	}
 }
 
-// Certificates and authorities are exchanged while jobs are posted: no call fails, and what
-// is shown afterwards is new. A file that cannot be used leaves what was there in use.
+// Certificates and authorities are replaced while jobs are posted: no call fails, and the nodes
+// then show the new certificates. If a file is invalid, the previous certificate stays in use.
 func TestCertificatesAreExchanged(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -323,7 +323,7 @@ func TestCertificatesAreExchanged(t *testing.T) {
 	next := newAuthority(t)
 	both := append(bytes.Clone(a.made.Cert), next.made.Cert...)
 	a.write("ca.pem", both)
-	time.Sleep(1100 * time.Millisecond) // all read the authorities before certificates come from the new one
+	time.Sleep(1100 * time.Millisecond) // all nodes read the authorities before they get certificates of the new one
 	a.made = next.made
 	for _, o := range c.options {
 		a.nodeFiles(o.Name)
@@ -344,7 +344,7 @@ func TestCertificatesAreExchanged(t *testing.T) {
 	}
 }
 
-// The files must be right when a node or a client starts.
+// The files must be valid when a node or a client starts.
 func TestUnusableCredentials(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -18,7 +18,7 @@ func TestTransferLeader(t *testing.T) {
 		from := c.leader()
 		to := (from + 1) % 3
 		acknowledged = append(acknowledged, posted(t, client))
-		leader, err := c.client((from+2)%3).TransferLeader(t.Context(), c.options[to].Name) // by way of the third
+		leader, err := c.client((from+2)%3).TransferLeader(t.Context(), c.options[to].Name) // through the third node
 		if err != nil || leader != c.options[to].Name {
 			t.Fatalf("%s leads: %v", leader, err)
 		}

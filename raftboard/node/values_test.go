@@ -21,7 +21,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// someKeys are keys of these ids, of one letter each; a key follows from its id.
+// someKeys are keys with these ids, of one letter each. A key is derived from its id.
 func someKeys(t *testing.T, ids ...string) *valuekeys.Keys {
 	t.Helper()
 	text := ""
@@ -52,7 +52,7 @@ func (c *canaries) failure() *logbook.Failure {
 		Causes: []logbook.Failure{{Kind: "other", Message: c.text(), Details: logbook.Values{"fact": c.value()}}}}
 }
 
-// everything is all that a client can read of a job, its book and its flow.
+// everything is all data of a job, its book and its flow that a client can read.
 func everything(t *testing.T, client *raftboard.Client, job jobs.JobID, schedule schedules.Ref) string {
 	t.Helper()
 	var all strings.Builder
@@ -84,8 +84,8 @@ func everything(t *testing.T, client *raftboard.Client, job jobs.JobID, schedule
 	return all.String()
 }
 
-// TestValuesAreEncrypted: whatever holds a value of a program is plain for a client with the key, and
-// for no other; names, states and kinds stay readable.
+// TestValuesAreEncrypted: only a client with the key reads values of programs in plain text. Names,
+// states and kinds are readable for all.
 func TestValuesAreEncrypted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -111,7 +111,7 @@ func TestValuesAreEncrypted(t *testing.T) {
 			t.Errorf("the answer has %s", posted.Details)
 		}
 	}
-	must(with.SaveBook(ctx, book)) // no difference, although the job is unfinished
+	must(with.SaveBook(ctx, book)) // the same book, although the job is unfinished
 
 	session, err := with.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "conductor"})
 	must(err)
@@ -163,7 +163,7 @@ func TestValuesAreEncrypted(t *testing.T) {
 			t.Errorf("canary %d is lost", n+1)
 		}
 	}
-	// With other keys, values are as without any. With the key among others, they are plain.
+	// Other keys are like no keys. With the key among others, the values are plain.
 	if got := everything(t, c.clientWith(someKeys(t, "b")), posting.ID, ref); got != stored {
 		t.Errorf("with another key: %s", got)
 	}
@@ -171,7 +171,7 @@ func TestValuesAreEncrypted(t *testing.T) {
 		t.Errorf("after a rotation: %s", got)
 	}
 
-	// The jobs of a schedule: a node has made their ids.
+	// The jobs of a schedule, whose ids a node has made.
 	slot, err := with.RunSchedule(ctx, schedules.Command{Ref: ref})
 	must(err)
 	job, err := with.Job(ctx, slot.Job)
@@ -184,7 +184,7 @@ func TestValuesAreEncrypted(t *testing.T) {
 	}
 }
 
-// TestMovedValuesAreRefused: a value that was moved to another name, job or step stays encrypted.
+// TestMovedValuesAreRefused: a value that was moved to another name, job or step is not decrypted.
 func TestMovedValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
@@ -212,11 +212,11 @@ func TestMovedValuesAreRefused(t *testing.T) {
 	}
 }
 
-// TestLongTextsFitWhenEncrypted: the longest failure that a conductor records, and the longest stderr,
-// fit when they are encrypted; the end of the stderr is kept.
+// TestLongTextsFitWhenEncrypted: the longest failure and the longest stderr that a conductor
+// records fit when they are encrypted. The end of the stderr is kept.
 func TestLongTextsFitWhenEncrypted(t *testing.T) {
 	t.Parallel()
-	const smallest = 64 << 10 // that a configuration with keys may have
+	const smallest = 64 << 10 // minimum for a configuration with keys
 	c := newCluster(t, 1, func(o *node.Options) { o.Limits = logbook.MaxLimits; o.Limits.Value = smallest }).startAll()
 	client := c.clientWith(someKeys(t, "a"))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -274,7 +274,7 @@ func TestEncryptedFlowsAreNotChecked(t *testing.T) {
 	}
 }
 
-// TestRepeatsUnderAnotherKey: a repeat under another current key has other bytes, so it is a
+// TestRepeatsUnderAnotherKey: a repeat with another current key has other bytes, so it is a
 // conflict and changes nothing.
 func TestRepeatsUnderAnotherKey(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// All members have the same sums while jobs are posted, even a member that began with a
+// All members have the same checksums while jobs are posted, even a member that started from a
 // snapshot. No member is left out, even during a second parallel comparison.
 func TestMembersAreCompared(t *testing.T) {
 	t.Parallel()

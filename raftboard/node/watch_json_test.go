@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// Plain programs watch by lines of JSON: what connect's own protocol frames in
-// bytes that they cannot write.
+// Plain programs can watch with one line of JSON per event, because they cannot write the binary
+// frames of connect's protocol.
 func TestWatchByLines(t *testing.T) {
 	c := newCluster(t, 1).startAll()
 	client := c.client()
@@ -78,8 +78,8 @@ func TestWatchByLines(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestPlainStreamsAreRefusedAsCalls: a watch or backup that is refused before it begins has the status of
-// docs/protocol.md, also in plain JSON.
+// TestPlainStreamsAreRefusedAsCalls: a watch or backup that is refused at its start has the status
+// of docs/protocol.md, also in plain JSON.
 func TestPlainStreamsAreRefusedAsCalls(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

@@ -55,7 +55,7 @@ func BenchmarkCalls(b *testing.B) {
 	}
 }
 
-// listening runs a node until the benchmark is over, and tells how to call it.
+// listening runs a node until the end of the benchmark, and returns a client and an address for it.
 func listening(b *testing.B) (client *http.Client, url string, options connect.ClientOption) {
 	n := &node{get: echo}
 	mux := http.NewServeMux()
@@ -79,7 +79,7 @@ func listening(b *testing.B) (client *http.Client, url string, options connect.C
 	return &http.Client{Transport: transport}, "http://" + listener.Addr().String(), connect.WithClientOptions(wire.ClientOptions()...)
 }
 
-// drive makes calls from several callers at the same time.
+// drive makes calls from several callers in parallel.
 func drive(b *testing.B, callers int, call func(context.Context) error) {
 	b.ReportAllocs()
 	before := processorTime(b)
@@ -101,7 +101,7 @@ func drive(b *testing.B, callers int, call func(context.Context) error) {
 	b.ReportMetric(float64((processorTime(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-us/op")
 }
 
-// processorTime is what this process has taken so far.
+// processorTime is the processor time of this process so far.
 func processorTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -28,9 +28,9 @@ type Caller struct {
 
 	mu      sync.Mutex
 	current *clientStream // nil: no stream is open
-	opening bool          // or open
-	calls   int           // that were wanted before the first stream
-	pause   time.Time     // until then no stream is opened
+	opening bool          // a stream is open or being opened
+	calls   int           // calls before the first stream
+	pause   time.Time     // no stream is opened before this time
 }
 
 // NewCaller makes a Caller, which has no stream yet.
@@ -45,9 +45,9 @@ type Call struct {
 
 // Heard is the data of an answer in addition to its message.
 type Heard struct {
-	Index  uint64 // of the log, which the answer includes; 0: unknown
+	Index  uint64 // log index that the answer includes; 0: unknown
 	Leader string // address of the leader's API; empty: unknown
-	Age    string // as wire.HeaderAge
+	Age    string // value of wire.HeaderAge
 }
 
 // Do makes a call and reads its answer. The error is a *connect.Error, as from a plain call, or
@@ -58,7 +58,7 @@ func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard
 	if open == nil || !open.takes[call.Procedure] {
 		return Heard{}, ErrNotCarried
 	}
-	// Leave a message that cannot be encoded to the plain call, which refuses it.
+	// A message that cannot be encoded is left to the plain call, which refuses it.
 	message, err := wire.ProtoCodec{}.Marshal(call.Message)
 	if err != nil || len(message) > MaxCall {
 		return Heard{}, ErrNotCarried
@@ -93,8 +93,7 @@ func (c *Caller) Want() {
 	c.usable()
 }
 
-// usable is the open stream; nil if there is none, and then one may be opened in
-// the background.
+// usable is the open stream; nil if there is none, and then one may be opened in the background.
 func (c *Caller) usable() *clientStream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +110,7 @@ func (c *Caller) usable() *clientStream {
 	return nil
 }
 
-// keep opens a stream and serves it to its end.
+// keep opens a stream and serves it until its end.
 func (c *Caller) keep() {
 	pause := refusedPause
 	ctx, cancel := context.WithCancel(c.options.Life)
@@ -135,13 +134,12 @@ func (c *Caller) set(s *clientStream) {
 	c.current = s
 }
 
-// open waits until the node has accepted a stream, and returns the procedures
-// that it takes.
+// open waits until the node has accepted a stream, and returns the procedures that it accepts.
 func (c *Caller) open(ctx context.Context, cancel context.CancelFunc) (carryStream, map[string]bool, error) {
 	tooLong := time.AfterFunc(openTime, cancel)
 	defer tooLong.Stop()
 	conn := c.options.Node.Carry(ctx)
-	// Only when it sends no more does net/http look at the context.
+	// net/http checks the context only after the end of the request.
 	context.AfterFunc(ctx, func() { _ = conn.CloseRequest() })
 	_ = conn.Send(&v1.CarryRequest{}) // the receive error has the reason of the failed send
 	hello, err := conn.Receive()

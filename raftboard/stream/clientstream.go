@@ -30,26 +30,26 @@ type clientStream struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	conn   carryStream
-	takes  map[string]bool // procedures; fixed
-	wake   chan struct{}   // holds one signal: there is something to send
+	takes  map[string]bool // accepted procedures; constant
+	wake   chan struct{}   // a signal: there is data to send
 
 	mu      sync.Mutex
 	last    uint64 // number
 	pending map[uint64]*pending
-	calls   []*v1.StreamedCall // wait to be sent
-	givenUp []uint64           // wait to be sent
+	calls   []*v1.StreamedCall // calls that wait to be sent
+	givenUp []uint64           // numbers that wait to be sent
 	waiting int                // bytes in calls
-	waking  int                // callers that have been answered, until they run
+	waking  int                // answered callers that do not run yet
 	over    bool               // no further calls
-	taken   uint64             // where the node has ended the stream: the last call that it has taken
+	taken   uint64             // if the node has ended the stream: the last call that it has accepted
 	ending  bool               // the node has ended the stream
-	idle    bool               // it was ended because it had nothing to do
+	idle    bool               // it ended because it was idle
 }
 
 // pending is a call in flight.
 type pending struct {
-	reply chan reply // holds one
-	left  bool       // its caller does not wait any more; guarded by clientStream.mu
+	reply chan reply // with a buffer of one
+	left  bool       // its caller no longer waits; guarded by clientStream.mu
 }
 
 // reply is the answer to a call, or an error.
@@ -66,8 +66,8 @@ func newClientStream(ctx context.Context, cancel context.CancelFunc, conn carryS
 	}
 }
 
-// serve sends and reads until the stream ends. It calls over before it settles the calls on
-// the stream. idle: the stream was closed because it was idle.
+// serve sends and reads until the stream ends. It calls over before it settles the calls on the
+// stream. idle: the stream was closed because it was idle.
 func (s *clientStream) serve(over func()) (idle bool) {
 	var sender sync.WaitGroup
 	sender.Go(s.send)
@@ -121,7 +121,7 @@ func (s *clientStream) leave(call *v1.StreamedCall, p *pending) {
 	s.signalLocked()
 }
 
-// awake notes that a caller runs again after its answer.
+// awake records that a caller runs again after its answer.
 func (s *clientStream) awake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +133,8 @@ func (s *clientStream) awakeLocked() {
 	s.signalLocked()
 }
 
-// enqueue numbers a call and queues it for sending. False: too many calls wait, or the stream is
-// over.
+// enqueue numbers a call and queues it for sending. False: too many calls wait, or the stream has
+// ended.
 func (s *clientStream) enqueue(call *v1.StreamedCall, p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *clientStream) enqueue(call *v1.StreamedCall, p *pending) bool {
 	return true
 }
 
-// signalLocked starts the sending of waiting calls, but not while callers wake that a message has
-// answered: callers that call again at once go in the same message.
+// signalLocked starts the sending of waiting calls, except while the callers of answered calls wake
+// up: callers that call again at once then share a message.
 func (s *clientStream) signalLocked() {
 	if s.waking > 0 || len(s.calls)+len(s.givenUp) == 0 {
 		return
@@ -203,7 +203,7 @@ func (s *clientStream) next() *v1.CarryRequest {
 	return message
 }
 
-// receive hands out answers until the stream ends, and gives the reason.
+// receive delivers answers until the stream ends, and returns the reason.
 func (s *clientStream) receive() error {
 	for {
 		message, err := s.conn.Receive()
@@ -237,7 +237,7 @@ func (s *clientStream) settle(why error) (idle bool) {
 			err = connect.NewError(connect.CodeUnavailable, fmt.Errorf("%w: %v", errBroken, why))
 		}
 		s.waking++
-		p.reply <- reply{err: err} // never blocks: it is the only one
+		p.reply <- reply{err: err} // never blocks: it is the only value
 	}
 	clear(s.pending)
 	return s.idle
@@ -269,7 +269,7 @@ func (r reply) read(answer proto.Message) (Heard, error) {
 		return Heard{}, r.failure(code)
 	}
 	if err := (wire.ProtoCodec{}).Unmarshal(r.answer.GetMessage(), answer); err != nil {
-		return Heard{}, connect.NewError(connect.CodeInvalidArgument, err) // as connect does
+		return Heard{}, connect.NewError(connect.CodeInvalidArgument, err) // same as connect
 	}
 	return Heard{Index: r.answer.GetIndex(), Leader: r.leader, Age: r.answer.GetAge()}, nil
 }

@@ -61,12 +61,12 @@ func TestNodeSaysWhatItTakes(t *testing.T) {
 	})
 }
 
-// A client that breaks the rules loses its stream, or its call is refused by name.
+// A client that breaks the rules loses its stream, or its call is refused with a code.
 func TestBoundsOfAStream(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		request *v1.CarryRequest
-		ends    error // of the stream; nil: it goes on
+		ends    error // end of the stream; nil: it continues
 		code    connect.Code
 	}{
 		{"a call that is not taken", &v1.CarryRequest{Calls: calls("BoardService/Purge", 1, 1)}, nil, connect.CodeUnimplemented},
@@ -106,8 +106,7 @@ func TestBoundsOfAStream(t *testing.T) {
 	}
 }
 
-// As many calls as may be under way are; the next one is refused, and has not
-// happened.
+// At the maximum number of calls in flight, the next call is refused and has no effect.
 func TestOneCallTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
@@ -134,8 +133,7 @@ func TestOneCallTooMany(t *testing.T) {
 	})
 }
 
-// A client that has as many calls under way makes the next one without the
-// stream.
+// A client with the maximum number of calls in flight makes the next one without the stream.
 func TestCallersKeepTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
@@ -158,7 +156,7 @@ func TestCallersKeepTheBound(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		synctest.Wait() // the node has answered even those
+		synctest.Wait() // the node has answered even these
 		if _, _, err := get(t.Context(), c, "j"); err != nil {
 			t.Errorf("when fewer are in flight again: %v", err)
 		}
@@ -201,7 +199,7 @@ func TestStreamOfASlowReaderEnds(t *testing.T) {
 		if got := len(n.answered()); got != 40 {
 			t.Errorf("%d calls were answered, want 40", got)
 		}
-		// The node holds too much to take another call from here.
+		// The node holds too many bytes to accept another call here.
 		if err := conn.Send(&v1.CarryRequest{Calls: calls(getName, 42, 42)}); err != nil {
 			t.Fatal(err)
 		}
@@ -216,14 +214,14 @@ func TestStreamOfASlowReaderEnds(t *testing.T) {
 	})
 }
 
-// scripted is a node that speaks to a Caller in ways of its own.
+// scripted is a node that follows a test's function instead of the protocol.
 type scripted func(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error
 
 func (s scripted) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 	return s(ctx, conn)
 }
 
-// hello accepts a stream and waits for so many calls.
+// hello accepts a stream and waits for a number of calls.
 func hello(conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse], calls int) error {
 	if err := conn.Send(&v1.CarryResponse{Procedures: []string{getName}}); err != nil {
 		return err
@@ -238,7 +236,7 @@ func hello(conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse], calls in
 	return nil
 }
 
-// Calls that a stopping node has not taken have not happened.
+// Calls that a stopping node has not accepted have no effect.
 func TestCallsThatAreNotTakenGoWithoutTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := standing(t, start(t, &node{}, scripted(func(_ context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
@@ -274,7 +272,7 @@ func TestCallsThatAreNotTakenGoWithoutTheStream(t *testing.T) {
 // A call whose caller leaves before it could be sent is not sent.
 func TestCallsThatWaitCanBeTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const fills = 16 // the window of a stream that nobody reads, and the message behind it
+		const fills = 16 // enough for the window of a stream that nobody reads, and one more message
 		read, numbers := make(chan struct{}), make(chan []uint64, 1)
 		c := standing(t, start(t, &node{}, scripted(func(_ context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 			if err := hello(conn, 0); err != nil {
@@ -351,7 +349,7 @@ func TestNodesThatAnswerNonsense(t *testing.T) {
 	}
 }
 
-// A node that accepts a stream without a word keeps nobody waiting.
+// A node that accepts a stream and never sends a message does not block its callers.
 func TestNodeThatSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
@@ -370,7 +368,7 @@ func TestNodeThatSaysNothing(t *testing.T) {
 	})
 }
 
-// FuzzCarry sends bytes to a node in place of messages. It answers, and lives.
+// FuzzCarry sends arbitrary bytes to a node as messages. It answers, and continues.
 func FuzzCarry(f *testing.F) {
 	for _, message := range []*v1.CarryRequest{
 		{},
@@ -413,7 +411,7 @@ func FuzzCarry(f *testing.F) {
 	})
 }
 
-// envelope is a message as a stream has it.
+// envelope is a message in the format of a stream.
 func envelope(flags byte, message []byte) []byte {
 	head := binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(message)))
 	return append(head, message...)

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const leader = "10.0.0.1:7070"
 
-// getJob and execute are calls of the node, and purge is one that it takes on
-// its own only.
+// getJob and execute are calls of the node. purge is a call that the node accepts only outside
+// streams.
 const (
 	getJob  = conductordv1connect.BoardServiceGetJobProcedure
 	execute = conductordv1connect.BoardServiceExecuteProcedure
@@ -39,11 +39,11 @@ type node struct {
 	conductordv1connect.UnimplementedBoardServiceHandler
 	conductordv1connect.UnimplementedStreamServiceHandler
 	get  func(ctx context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error)
-	stop context.CancelFunc // ends all calls, as a stopping node does
+	stop context.CancelFunc // ends all calls, like a stopping node
 
 	mu      sync.Mutex
 	carried []string // procedures that were answered on streams
-	ends    []error  // of the contexts of Execute
+	ends    []error  // errors of the contexts of Execute
 }
 
 func (n *node) GetJob(ctx context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
@@ -79,8 +79,8 @@ func echo(_ context.Context, request *connect.Request[v1.GetJobRequest]) (*conne
 	return answer, nil
 }
 
-// start runs a node, over pipes in place of a network, and gives calls to it.
-// Without streams it knows nothing of them.
+// start runs a node over pipes instead of a network, and returns a client for it. Without streams
+// it does not support them.
 func start(t *testing.T, n *node, streams conductordv1connect.StreamServiceHandler) *http.Client {
 	t.Helper()
 	if n.get == nil {
@@ -116,7 +116,7 @@ func start(t *testing.T, n *node, streams conductordv1connect.StreamServiceHandl
 	return &http.Client{Transport: transport}
 }
 
-// server takes calls on streams.
+// server accepts calls on streams.
 func (n *node) server() *stream.Server {
 	return stream.NewServer(stream.ServerOptions{
 		Offers: []stream.Offer{stream.Offered(getJob, n.GetJob), stream.Offered(execute, n.Execute)},
@@ -167,7 +167,7 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)
 
 const base = "http://node"
 
-// caller makes a Caller, whose goroutines have ended when the test has.
+// caller makes a Caller, whose goroutines must end before the end of the test.
 func caller(t *testing.T, client *http.Client) *stream.Caller {
 	t.Helper()
 	life, end := context.WithCancel(context.Background())
@@ -202,7 +202,7 @@ func get(ctx context.Context, c *stream.Caller, id string) (*v1.GetJobResponse, 
 	return answer, heard, err
 }
 
-// plain asks for it by a call of its own.
+// plain reads the job with a plain call.
 func plain(ctx context.Context, client *http.Client, id string) (*v1.GetJobResponse, error) {
 	board := conductordv1connect.NewBoardServiceClient(client, base, wire.ClientOptions()...)
 	answer, err := board.GetJob(ctx, connect.NewRequest(&v1.GetJobRequest{Id: id}))
@@ -212,7 +212,7 @@ func plain(ctx context.Context, client *http.Client, id string) (*v1.GetJobRespo
 	return answer.Msg, nil
 }
 
-// told is the content of an error for its caller.
+// told returns the parts of an error that its caller sees.
 func told(err error) string {
 	kinds := ""
 	for _, kind := range []error{

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// prefix begins a procedure in a URL, and not on a stream.
+// prefix is the start of a procedure in a URL, but not on a stream.
 const prefix = "/conductord.v1."
 
 // Offer is a call that a node accepts on streams.
@@ -34,7 +34,7 @@ func Offered[Req, Res any](procedure string, handle func(context.Context, *conne
 	return Offer{procedure, func(ctx context.Context, call *v1.StreamedCall) (proto.Message, http.Header, error) {
 		message := new(Req)
 		if err := wire.DecodeCall(call.GetMessage(), any(message).(proto.Message)); err != nil {
-			return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("unmarshal message: %w", err)) // as connect says it
+			return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("unmarshal message: %w", err)) // same as connect
 		}
 		request := connect.NewRequest(message)
 		if index := call.GetMinIndex(); index > 0 {
@@ -62,7 +62,7 @@ func answerOf(number uint64, message proto.Message, header http.Header, err erro
 		return refusal(number, err)
 	}
 	answer := &v1.StreamedAnswer{Number: number, Message: encoded}
-	// An index that cannot be read is none, as for the reader of a header.
+	// An unreadable index counts as none, like for the reader of a header.
 	answer.Index, _ = strconv.ParseUint(header.Get(wire.HeaderIndex), 10, 64)
 	answer.Age = header.Get(wire.HeaderAge)
 	return answer

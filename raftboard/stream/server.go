@@ -32,7 +32,7 @@ type ServerOptions struct {
 	// Short reports that the node is short of memory: each stream then has a smaller budget. nil:
 	// never
 	Short func() bool
-	// Patience is how long the reader of a stream may accept nothing.
+	// Patience is the maximum time for which the reader of a stream can accept nothing.
 	Patience time.Duration
 }
 
@@ -42,7 +42,7 @@ type Server struct {
 	offers  map[string]Offer
 	names   []string
 	streams atomic.Int64
-	idle    atomic.Int64 // goroutines that wait beyond maxIdle of their streams
+	idle    atomic.Int64 // waiting goroutines beyond maxIdle of their streams
 }
 
 // NewServer makes a Server.
@@ -59,7 +59,7 @@ func NewServer(options ServerOptions) *Server {
 // leaveIdle ends the wait of a goroutine.
 func (s *Server) leaveIdle() { s.idle.Add(-1) }
 
-// budget is the number of bytes that each stream may make the node hold.
+// budget is the number of bytes that each stream can make the node hold.
 func (s *Server) budget() int {
 	if s.options.Short != nil && s.options.Short() {
 		return shortBytes
@@ -81,7 +81,7 @@ func (s *Server) Handler(options ...connect.HandlerOption) (string, http.Handler
 }
 
 // Carry implements conductordv1connect.StreamServiceHandler. It returns when the client has ended
-// the stream and everything is answered, when the client is gone, or when the node stops.
+// the stream and everything is answered, when the client has left, or when the node stops.
 func (s *Server) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 	defer s.streams.Add(-1)
 	if open := s.streams.Add(1); open > MaxStreams {

@@ -29,20 +29,20 @@ type serverStream struct {
 	ctx       context.Context // of all calls
 	cancel    context.CancelFunc
 	handlers  sync.WaitGroup
-	tasks     chan task     // to handlers that are idle
+	tasks     chan task     // for idle handlers
 	ended     chan struct{} // closed when no call follows
 
 	mu       sync.Mutex
-	lowered  sync.Cond                     // on mu: inFlight or bytes are lower, or the stream is over
-	last     uint64                        // number that was taken
+	lowered  sync.Cond                     // on mu: inFlight or bytes have decreased, or the stream has ended
+	last     uint64                        // last accepted number
 	calls    map[uint64]context.CancelFunc // being answered
-	inFlight int                           // calls that are being answered, and answers that are not sent
-	bytes    int                           // of these
-	answers  []outgoing                    // wait to be sent
+	inFlight int                           // calls that are being answered, and unsent answers
+	bytes    int                           // bytes of these
+	answers  []outgoing                    // answers that wait to be sent
 	sending  bool                          // a goroutine sends
 	sends    uint64                        // messages
 	idle     int                           // handlers that wait for another call
-	panicked bool                          // a handler has
+	panicked bool                          // a handler has panicked
 }
 
 // deadlines end operations that wait for the client. They do nothing after the stream's handler
@@ -54,7 +54,7 @@ type deadlines struct {
 	released bool
 }
 
-// stop ends the reading or writing that a deadline of the controller bounds.
+// stop ends the read or write that a deadline of the controller limits.
 func (d *deadlines) stop(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,7 +87,7 @@ func newServerStream(ctx context.Context, server *Server, conn *connect.BidiStre
 	return s
 }
 
-// serve answers calls until the stream is over.
+// serve answers calls until the stream has ended.
 func (s *serverStream) serve() error {
 	defer s.cancel()
 	if err := s.conn.Send(&v1.CarryResponse{Procedures: s.server.names, Leader: s.server.options.Leader()}); err != nil {
@@ -118,7 +118,7 @@ func (s *serverStream) wakeReader() {
 	s.lowered.Broadcast()
 }
 
-// receive takes calls until the client sends no more, or the stream's context ends. Neither is an
+// receive accepts calls until the client sends no more, or the stream's context ends. Neither is an
 // error; calls in progress continue after the first.
 func (s *serverStream) receive() error {
 	for {
@@ -153,8 +153,8 @@ func (s *serverStream) awaitBudget() {
 	}
 }
 
-// take begins the calls of a message. The error means that the client breaks the rules of numbers
-// or limits.
+// take starts the calls of a message. An error means that the client breaks the rules of numbers or
+// limits.
 func (s *serverStream) take(message *v1.CarryRequest) error {
 	if n := len(message.GetCalls()); n > MaxCalls {
 		return wire.ErrorToConnect(&logbook.LimitError{Field: "calls", Limit: MaxCalls, Size: int64(n), Unit: "calls"})
@@ -212,7 +212,7 @@ type task struct {
 	call   *v1.StreamedCall
 }
 
-// dispatch gives a call to a handler that is idle, or else to a new one.
+// dispatch passes a call to an idle handler, or to a new one.
 func (s *serverStream) dispatch(next task) {
 	select {
 	case s.tasks <- next:
@@ -221,8 +221,7 @@ func (s *serverStream) dispatch(next task) {
 	}
 }
 
-// answer handles one call after another, until the stream ends or enough others wait
-// for one.
+// answer handles one call after another, until the stream ends or enough other handlers are idle.
 func (s *serverStream) answer(next task) {
 	for {
 		s.handle(next)
@@ -240,7 +239,7 @@ func (s *serverStream) answer(next task) {
 	}
 }
 
-// enterIdle lets a goroutine wait for a call, unless enough others do. leave ends that.
+// enterIdle lets a goroutine wait for a call, unless enough others wait. leave ends the wait.
 func (s *serverStream) enterIdle() (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -298,8 +297,8 @@ func (s *serverStream) abort() {
 	s.cancel()
 }
 
-// put sends an answer, and all answers that arrive meanwhile, or leaves it to the goroutine that
-// is sending. When a message cannot be sent, later ones fail too.
+// put sends an answer, and all answers that arrive meanwhile, or leaves it to the goroutine that is
+// sending. When a message cannot be sent, later ones also fail.
 func (s *serverStream) put(answer *v1.StreamedAnswer, call *v1.StreamedCall) {
 	size := answer.SizeVT()
 	s.mu.Lock()
@@ -315,7 +314,7 @@ func (s *serverStream) put(answer *v1.StreamedAnswer, call *v1.StreamedCall) {
 	}
 }
 
-// sendLocked sends one message, without the lock.
+// sendLocked sends one message. It releases the lock meanwhile.
 func (s *serverStream) sendLocked(message *v1.CarryResponse) {
 	s.sending = true
 	s.mu.Unlock()
@@ -340,7 +339,7 @@ func (s *serverStream) nextLocked() *v1.CarryResponse {
 		message.Answers = append(message.Answers, out.answer)
 	}
 	sent := len(message.Answers)
-	clear(s.answers[:sent]) // for the collector
+	clear(s.answers[:sent]) // for the garbage collector
 	s.answers = s.answers[sent:]
 	s.inFlight -= sent
 	s.lowered.Signal()

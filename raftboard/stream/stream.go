@@ -24,7 +24,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of a stream.
+// Limits of a stream.
 const (
 	// MaxCalls is the maximum of calls in flight on one stream, including long polls: as many as
 	// on one HTTP/2 connection.
@@ -44,9 +44,9 @@ const (
 	maxIdle     = 8
 	maxIdleMore = 256
 	// MaxStreams is the maximum of streams at a node; each takes some tens of kilobytes. A client
-	// that gets none continues with plain calls.
+	// without a stream continues with plain calls.
 	MaxStreams = 1024
-	// packBytes limits a message with several calls or answers. A larger answer goes alone.
+	// packBytes limits a message with several calls or answers. A larger answer is sent alone.
 	packBytes = wire.PackBytes
 	// frameBytes is the maximum overhead of a message.
 	frameBytes = 128 << 10
@@ -68,7 +68,7 @@ const (
 	refusedPause = 10 * time.Second
 	// idleTime is how long a stream stays open without a call.
 	idleTime = time.Minute
-	// maxTimeout bounds the time that a call may have; nothing waits longer.
+	// maxTimeout limits the time of a call; nothing waits longer.
 	maxTimeout = time.Hour
 	// openAfter is the number of calls before a client opens a stream, which does not pay for one
 	// or two.

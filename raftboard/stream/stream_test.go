@@ -91,10 +91,10 @@ func TestErrorsAreThoseOfPlainCalls(t *testing.T) {
 
 func TestDeadlineGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var deadline time.Time // of the node's end of the call
+		var deadline time.Time // of the call at the node
 		n := &node{get: func(ctx context.Context, _ *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
 			deadline, _ = ctx.Deadline()
-			<-ctx.Done() // or the caller gives up first, at the same time
+			<-ctx.Done() // the caller may give up at the same moment
 			return nil, ctx.Err()
 		}}
 		c := standing(t, start(t, n, n.server()))
@@ -127,7 +127,7 @@ func TestMinIndexGoesAlong(t *testing.T) {
 	})
 }
 
-// A call that does not go on a stream has not happened, and goes as a plain call.
+// A call that cannot go on a stream has no effect there, and is made as a plain call.
 func TestWhatIsNotCarried(t *testing.T) {
 	many := strings.Repeat("x", stream.MaxCall)
 	for _, test := range []struct {
@@ -183,7 +183,7 @@ func TestAStreamIsOpenedBehindTheFirstCalls(t *testing.T) {
 	})
 }
 
-// An idle stream ends, and another is opened when there is use for it.
+// An idle stream ends, and another one is opened when needed.
 func TestIdleStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
@@ -212,8 +212,8 @@ func TestIdleStreamsEnd(t *testing.T) {
 	})
 }
 
-// A handler that panics ends the stream, and the results of its calls are unknown. They are
-// not on the next stream.
+// A handler that panics ends the stream, and the results of its calls are ambiguous. The calls are
+// not sent again on the next stream.
 func TestBrokenStreamLeavesCallsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{get: func(ctx context.Context, r *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {

@@ -15,8 +15,8 @@ func (l Load) Plus(more Load) Load { return Load{l.Commands + more.Commands, l.B
 // sent when a batch in flight is answered.
 type BatchRule struct {
 	Max      Load // limit of a batch; a single request may be larger
-	Much     Load // a batch with this many commands or bytes carries much
-	Few      int  // batches with up to this many commands in all carry few
+	Much     Load // a batch with this many commands or bytes counts as large
+	Few      int  // batches with up to this many commands in total count as small
 	InFlight int  // maximum batches in flight
 }
 

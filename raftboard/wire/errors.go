@@ -31,7 +31,7 @@ var codes = []struct {
 	{jobs.ErrSessionExpired, connect.CodeFailedPrecondition},
 	{jobs.ErrInvalid, connect.CodeInvalidArgument},
 	{jobs.ErrLimit, connect.CodeResourceExhausted},
-	{access.ErrUnknown, connect.CodeUnauthenticated}, // one of ErrNotAllowed
+	{access.ErrUnknown, connect.CodeUnauthenticated}, // wraps ErrNotAllowed
 	{jobs.ErrNotAllowed, connect.CodePermissionDenied},
 	{jobs.ErrCompacted, connect.CodeOutOfRange},
 	{jobs.ErrWrongCluster, connect.CodeFailedPrecondition},
@@ -98,11 +98,11 @@ func ErrorFromConnect(err error) error {
 	return fromCode(crossed)
 }
 
-// fromNetwork classifies an error that this end has made.
+// fromNetwork classifies an error that this end has created.
 func fromNetwork(err error) error {
 	var operation *net.OpError
 	switch {
-	// This case comes before the context's errors, because a dial that timed out is one of them too.
+	// This case comes before the context's errors, because a dial timeout also matches them.
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, withoutCode(err))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -111,7 +111,7 @@ func fromNetwork(err error) error {
 		return fmt.Errorf("%w: %w", jobs.ErrLimit, err) // larger than MaxMessage
 	}
 	switch connect.CodeOf(err) {
-	case connect.CodeUnimplemented: // an HTTP server, but not ours
+	case connect.CodeUnimplemented: // an HTTP server of another program
 		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated: // HTTP status 403 and 401
 		return fmt.Errorf("%w: %w", jobs.ErrNotAllowed, err)

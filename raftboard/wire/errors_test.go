@@ -16,14 +16,14 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// sentinels are all that can come out of ErrorFromConnect.
+// sentinels are all possible results of ErrorFromConnect.
 var sentinels = []error{
 	jobs.ErrUncertain, jobs.ErrUnavailable, jobs.ErrNotFound, jobs.ErrUnclaimable, jobs.ErrConflict, jobs.ErrFenced,
 	jobs.ErrSessionExpired, jobs.ErrInvalid, jobs.ErrLimit, jobs.ErrNotAllowed, jobs.ErrCompacted, jobs.ErrOverloaded, jobs.ErrWrongCluster,
 	context.Canceled, context.DeadlineExceeded,
 }
 
-// is gives the sentinels that an error wraps.
+// is returns the sentinels that an error wraps.
 func is(err error) []error {
 	var found []error
 	for _, sentinel := range sentinels {
@@ -96,7 +96,7 @@ func TestWithoutClass(t *testing.T) {
 	}
 }
 
-// crossed makes of a server's error what the client's end of connect makes.
+// crossed converts a server's error like the client's side of connect.
 func crossed(sent *connect.Error) error {
 	received := connect.NewWireError(sent.Code(), errors.New(sent.Message()))
 	for _, detail := range sent.Details() {

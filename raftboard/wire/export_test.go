@@ -1,4 +1,4 @@
 package wire
 
-// AnswerCodec is what those who answer write with.
+// AnswerCodec is the codec with which servers write answers.
 var AnswerCodec answerCodec

@@ -72,7 +72,7 @@ func (JSONCodec) Unmarshal(data []byte, message any) error {
 	return nil
 }
 
-// IsBinary returns false: the form is text, which may be in a URL or a log.
+// IsBinary returns false: the form is text, which can be in a URL or a log.
 func (JSONCodec) IsBinary() bool { return false }
 
 // MarshalStable is Marshal, which is stable.
@@ -84,8 +84,8 @@ type charsetCodec struct{ JSONCodec }
 
 func (charsetCodec) Name() string { return "json; charset=utf-8" }
 
-// checkJSON refuses input that is not one JSON value of bounded depth, because the walker trusts its
-// input.
+// checkJSON refuses input that is not one JSON value of limited depth, because the walker trusts
+// its input.
 func checkJSON(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return &logbook.InvalidError{Field: "request", Reason: "empty; send a JSON object, such as {}"}
@@ -121,7 +121,7 @@ func jsonDepth(data []byte) int {
 	return deepest
 }
 
-// form converts between the JSON of protojson and the form that a message states.
+// form converts between the JSON of protojson and the special form of a message.
 type form struct {
 	from func(out *bytes.Buffer, written []byte) error // from the output of protojson
 	to   func(out *bytes.Buffer, given []byte) error   // to the input of protojson
@@ -146,7 +146,7 @@ func pairForm(first, second string) form {
 			if err := json.Unmarshal(written, &numbers); err != nil {
 				return fmt.Errorf("internal error: protojson wrote two numbers as %.64q: %w", written, err)
 			}
-			number := func(name string) string { // of 64 bits, and then in quotes, or of 32; protojson leaves zero out
+			number := func(name string) string { // of 64 bits, then in quotes, or of 32; protojson omits zero
 				return cmp.Or(strings.Trim(string(numbers[name]), `"`), "0")
 			}
 			fmt.Fprintf(out, `"%s-%s"`, number(first), number(second))
@@ -172,17 +172,17 @@ func pairForm(first, second string) form {
 	}
 }
 
-// wrapValue turns a value as users write it into what protojson reads.
+// wrapValue converts a value from the users' form to the input of protojson.
 func wrapValue(out *bytes.Buffer, value []byte) error {
 	out.WriteString(`{"json":"`)
 	encoder := base64.NewEncoder(base64.StdEncoding, out)
-	_, _ = encoder.Write(value) // a Buffer takes everything
+	_, _ = encoder.Write(value) // a Buffer accepts everything
 	_ = encoder.Close()
 	out.WriteString(`"}`)
 	return nil
 }
 
-// unwrapValue turns what protojson wrote into the value that it holds.
+// unwrapValue converts the output of protojson to the contained value.
 func unwrapValue(out *bytes.Buffer, wrapped []byte) error {
 	var holder struct{ JSON []byte }
 	if err := json.Unmarshal(wrapped, &holder); err != nil {
@@ -211,8 +211,8 @@ func rewrite(data []byte, message protoreflect.MessageDescriptor, reads bool) ([
 	return w.out.Bytes(), nil
 }
 
-// walker goes over JSON data once, copying as it goes. Each of its methods
-// starts before a JSON value and ends behind it.
+// walker passes over JSON data once, and copies it. Each of its methods starts before a JSON value
+// and ends after it.
 type walker struct {
 	data  []byte
 	at    int
@@ -220,8 +220,8 @@ type walker struct {
 	reads bool // from our form to protojson's
 }
 
-// message copies a message of the given type. A value that is not the object that
-// the type wants is left to protojson, which has the better error.
+// message copies a message of the given type. If a value is not the object that the type requires,
+// protojson refuses it with a better error.
 func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 	if ours := formOf(kind); ours.to != nil {
 		w.peek()
@@ -297,7 +297,7 @@ func (w *walker) writeNamed() error {
 		if i > 0 {
 			w.out.WriteByte(',')
 		}
-		w.out.WriteString(cmp.Or(string(one.Name), `""`)) // protojson leaves an empty name out
+		w.out.WriteString(cmp.Or(string(one.Name), `""`)) // protojson omits an empty name
 		w.out.WriteByte(':')
 		if err := unwrapValue(&w.out, []byte(cmp.Or(string(one.Value), "{}"))); err != nil {
 			return err
@@ -322,8 +322,8 @@ func (w *walker) members(opening, closing byte, member func(key string) error) e
 	return err
 }
 
-// each goes over an object or an array, and calls member before each value, which
-// member copies. In an object it gets the key too. Commas are copied.
+// each passes over an object or an array, and calls member before each value, which member copies.
+// In an object it also passes the key. Commas are copied.
 func (w *walker) each(closing byte, member func(key string, quoted []byte) error) error {
 	w.peek()
 	w.at++
@@ -380,8 +380,8 @@ func (w *walker) next() []byte {
 	return w.data[start:w.at]
 }
 
-// endOfString is the index behind the string that begins at start, or the
-// length of the data if it never ends.
+// endOfString is the index after the string that begins at start, or the length of the data if it
+// never ends.
 func endOfString(data []byte, start int) int {
 	for i := start + 1; i < len(data); i++ {
 		switch data[i] {
@@ -394,7 +394,7 @@ func endOfString(data []byte, start int) int {
 	return len(data)
 }
 
-// endOfGroup is the index behind the object or array that begins at start.
+// endOfGroup is the index after the object or array that begins at start.
 func endOfGroup(data []byte, start int) int {
 	depth := 0
 	for i := start; i < len(data); i++ {

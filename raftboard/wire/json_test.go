@@ -16,7 +16,7 @@ import (
 
 func value(text string) *v1.Value { return &v1.Value{Json: []byte(text)} }
 
-// formed are messages and their JSON, good in both directions.
+// formed are messages and their JSON, valid in both directions.
 var formed = []struct {
 	name    string
 	message proto.Message
@@ -137,7 +137,7 @@ func TestJSONOfBadValues(t *testing.T) {
 	}
 }
 
-// FuzzJSON: whatever is accepted is written as JSON that reads as the same.
+// FuzzJSON: accepted input is written as JSON that decodes to the same message.
 func FuzzJSON(f *testing.F) {
 	for _, test := range formed {
 		f.Add([]byte(test.json))

@@ -34,7 +34,7 @@ func TestProtoCodec(t *testing.T) {
 		if err := (wire.ProtoCodec{}).Unmarshal(data, got); err != nil || !proto.Equal(got, sent) {
 			t.Errorf("%s: %v became %v, %v, for who asks", name, sent, got, err)
 		}
-		// Connect uses the memory of a request again.
+		// Connect reuses the memory of a request.
 		copy(data, bytes.Repeat([]byte("?"), len(data)))
 		if !proto.Equal(got, sent) {
 			t.Errorf("%s: the message has changed with the bytes that it was read from: %v", name, got)
@@ -64,7 +64,7 @@ func TestProtoCodecRefuses(t *testing.T) {
 			t.Error("a number was read")
 		}
 	}
-	// Nodes check messages when they come in, so this is about requests.
+	// Nodes check messages on arrival, so this test is about requests.
 	if err := (wire.ProtoCodec{}).Unmarshal([]byte{0x0a, 0x05, 'x'}, &v1.PostRequest{}); err == nil {
 		t.Error("half a message was read")
 	}

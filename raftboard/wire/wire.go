@@ -51,8 +51,8 @@ const MaxHops = 1
 
 // Sizes, in bytes of a message's encoding.
 const (
-	// MaxMessage bounds every request and every answer. A full batch fits, together with a
-	// command of the largest size.
+	// MaxMessage limits every request and every answer. A full batch fits, together with a command
+	// of the largest size.
 	MaxMessage = 4 << 20
 	// PageBytes is the size at which a node ends a page. Such a page with one more large item
 	// fits into MaxMessage.
@@ -70,7 +70,7 @@ const _ = uint64(MaxMessage - PackBytes - MaxCommand)
 
 // Times.
 const (
-	// MaxPoll bounds the wait of one WaitJob or ClaimNext.
+	// MaxPoll limits the wait of one WaitJob or ClaimNext.
 	MaxPoll = 60 * time.Second
 	// WatchSign is the interval of a node's signs of life on a watch. After WatchSilence without
 	// one, a client tries another node.
@@ -78,8 +78,8 @@ const (
 	WatchSilence = 10 * time.Second
 )
 
-// MaxJSONDepth bounds the nesting of a message in JSON. It allows a value of the maximum depth inside the
-// most deeply nested message, with chains of causes.
+// MaxJSONDepth limits the nesting of a message in JSON. It allows a value of the maximum depth
+// inside the most deeply nested message, with chains of causes.
 const MaxJSONDepth = 2 * logbook.MaxJSONDepth
 
 // HandlerOptions returns the options of all handlers of the API: the codecs, with JSON under both of its

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// tryTime bounds a try. holdTime bounds the open time of a slow try.
+	// tryTime limits a try. holdTime limits the open time of a slow try.
 	tryTime  = 3 * time.Second
 	holdTime = 500 * time.Millisecond
-	// atOnce bounds the tries under way; beyond it, a try is left out.
+	// atOnce limits the parallel tries. Tries over the limit are omitted.
 	atOnce = 64
 	// pipelined is the number of requests that a flood sends together on its connection;
 	// opened is the number of connections or streams that one try opens.
@@ -82,7 +82,7 @@ func Names() []string {
 	return names
 }
 
-// Result is what came of an attack.
+// Result is the result of the attacks.
 type Result struct {
 	Tries map[string]int // by name
 	In    []error        // successful attacks
@@ -140,7 +140,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, conn.SetDeadline(end)
 }
 
-// member greets the raft port with a certificate; empty: with none.
+// member sends a member's hello to the raft port, with a certificate; empty: without one.
 func member(certificate string, version uint16) func(context.Context, *Cluster, int) error {
 	return func(ctx context.Context, c *Cluster, n int) error {
 		config := &tls.Config{InsecureSkipVerify: true, MaxVersion: version}
@@ -151,8 +151,8 @@ func member(certificate string, version uint16) func(context.Context, *Cluster, 
 	}
 }
 
-// Control sends the hello of a member with the right certificate. It is accepted, which shows
-// that the others are refused because of their certificates.
+// Control sends the hello of a member with the right certificate. It is accepted, which proves that
+// the other hellos are refused because of their certificates.
 func (c *Cluster) Control(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -178,7 +178,7 @@ func (c *Cluster) greet(ctx context.Context, n int, config *tls.Config) error {
 	return nil
 }
 
-// raw sends bytes spread over the time slow, and reads the answer.
+// raw sends bytes over the time slow, and reads the answer.
 func raw(where port, said string, slow time.Duration) func(context.Context, *Cluster, int) error {
 	return func(ctx context.Context, c *Cluster, n int) error {
 		conn, err := dial(ctx, where(c, n))
@@ -205,7 +205,7 @@ func raw(where port, said string, slow time.Duration) func(context.Context, *Clu
 	}
 }
 
-// post posts a job with a token; change makes something else of it.
+// post posts a job with a token, after change has modified the request.
 func post(token string, change func(n int, r *http.Request)) func(context.Context, *Cluster, int) error {
 	return func(ctx context.Context, c *Cluster, n int) error {
 		request, err := c.request(ctx, n, token, "BoardService/Post", fmt.Sprintf(`{"postings": [{"board": %q, "name": "attack", "kind": "none"}]}`, Board))
@@ -219,11 +219,11 @@ func post(token string, change func(n int, r *http.Request)) func(context.Contex
 		defer transport.CloseIdleConnections()
 		answer, err := transport.RoundTrip(request)
 		if err != nil {
-			return nil // it was cut off
+			return nil // the connection was closed
 		}
 		defer answer.Body.Close()
 		said, _ := io.ReadAll(answer.Body)
-		if refused := bytes.Contains(said, []byte(`"not_allowed"`)); answer.StatusCode == http.StatusOK && !refused { // each posting has its own verdict
+		if refused := bytes.Contains(said, []byte(`"not_allowed"`)); answer.StatusCode == http.StatusOK && !refused { // each posting has its own result
 			return errIn("%s %s", answer.Status, said)
 		}
 		return nil
@@ -246,7 +246,8 @@ func setBody(r *http.Request, body io.Reader) {
 	r.Body, r.ContentLength = io.NopCloser(body), -1
 }
 
-// vouch claims that the call comes from a node, for a principal with all permissions.
+// vouch adds headers that claim that the call comes from a node, for a principal with all
+// permissions.
 func vouch(n int, r *http.Request) {
 	for name, values := range map[string][]string{
 		wire.HeaderPrincipal: {"node/node1", "local/0", "shop", "", "node/"},
@@ -267,7 +268,7 @@ func setPath(n int, r *http.Request) {
 	r.URL.Opaque, r.URL.RawQuery = "//"+r.URL.Host+path, query
 }
 
-// bomb is 16 MiB of nothing, compressed.
+// bomb is 16 MiB of zeros, compressed.
 var bomb = func() []byte {
 	var packed bytes.Buffer
 	writer := gzip.NewWriter(&packed)
@@ -276,7 +277,7 @@ var bomb = func() []byte {
 	return packed.Bytes()
 }()
 
-// manyConnections holds connections that say nothing.
+// manyConnections opens connections that send nothing.
 func manyConnections(ctx context.Context, c *Cluster, n int) error {
 	for range opened {
 		if conn, err := dial(ctx, apiPort(c, n)); err == nil {
@@ -287,7 +288,7 @@ func manyConnections(ctx context.Context, c *Cluster, n int) error {
 	return nil
 }
 
-// manyWatches holds watches of the guest's board, which the guest may have, on one connection.
+// manyWatches opens permitted watches of the guest's board on one connection.
 func manyWatches(ctx context.Context, c *Cluster, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, holdTime)
 	defer cancel()

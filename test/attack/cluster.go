@@ -26,11 +26,11 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// Board is the board that the honest client may use, and no attacker.
+// Board is the board of the honest client. No attacker may use it.
 const Board = "orders"
 
 const (
-	guestBoard = "guests" // that the guest may read
+	guestBoard = "guests" // the guest may read it
 	valid      = time.Hour
 )
 
@@ -38,15 +38,15 @@ const (
 type Cluster struct {
 	*local.Cluster
 	Honest   *raftboard.Client // posts on Board
-	Operator *raftboard.Client // by the socket of a node: may do everything
+	Operator *raftboard.Client // through the socket of a node: has all permissions
 
 	dir          string
 	authority    credentials.Issued
 	certificates map[string]tls.Certificate // of false members, by fault
-	store        *credentials.Store         // trusts the nodes, and has no certificate
-	tokens       map[string]string          // by what is wrong; "right" is the honest client's
-	hello        transport.Hello            // as a member says it
-	client       *tls.Config                // trusts the nodes, and has no certificate
+	store        *credentials.Store         // trusts the nodes, but has no certificate
+	tokens       map[string]string          // by fault; "right" is the honest client's token
+	hello        transport.Hello            // as a member sends it
+	client       *tls.Config                // trusts the nodes, but has no certificate
 }
 
 // Start starts a cluster of three nodes without conductors. Close it.
@@ -106,7 +106,7 @@ func (c *Cluster) issueNode(name string) error {
 	return errors.Join(err, os.WriteFile(c.file(name+".pem"), made.Cert, 0o600), os.WriteFile(c.file(name+".key"), made.Key, 0o600))
 }
 
-// forge makes the certificates of would-be members. Each claims the name of the last node.
+// forge makes the certificates of false members. Each claims the name of the last node.
 func (c *Cluster) forge() error {
 	other, err := credentials.NewAuthority("other", 2*valid)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Cluster) admit(ctx context.Context) error {
 	for _, row := range []struct {
 		principal string
 		grant     access.Grant
-		tokens    map[string]time.Time // by name: when they expire
+		tokens    map[string]time.Time // expiry by name
 	}{
 		{"shop", access.Grant{Role: access.Poster, Boards: Board}, map[string]time.Time{"right": {}}},
 		{"former", access.Grant{Role: access.Poster, Boards: Board}, map[string]time.Time{"expired": time.Now().Add(shortly), "revoked": {}}},
@@ -202,8 +202,8 @@ func Posting() jobs.Posting {
 	return jobs.Posting{ID: jobs.NewJobID(), Board: Board, Name: "order", Kind: "none"}
 }
 
-// node is one of the nodes, in turns.
+// node returns the nodes in turn.
 func (c *Cluster) node(n int) *local.Node { return c.Nodes[n%len(c.Nodes)] }
 
-// errIn marks an attack that got in.
+// errIn marks a successful attack.
 func errIn(format string, args ...any) error { return fmt.Errorf("it got in: "+format, args...) }

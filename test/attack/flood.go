@@ -18,8 +18,8 @@ import (
 // Flood is one client that floods a node, from several addresses of this machine.
 type Flood struct {
 	Name     string
-	Token    bool // of a principal that may read one board, on each connection
-	Connects bool // it only opens connections
+	Token    bool // each connection has a token of a principal that may read one board
+	Connects bool // only opens connections
 	Hosts    int
 	run      func(ctx context.Context, f *flooder)
 }
@@ -73,7 +73,7 @@ var Floods = slicesOf(
 	}},
 )
 
-// slicesOf makes two floods of each: from one host and from a hundred. Floods of principals
+// slicesOf makes two floods of each kind: from one host and from a hundred. Floods of principals
 // use one host.
 func slicesOf(kinds ...Flood) (all []Flood) {
 	for _, kind := range kinds {
@@ -106,7 +106,7 @@ func (f Flood) Run(ctx context.Context, target Target, connections int) {
 	all.Wait()
 }
 
-// flooder is one connection after another from one host.
+// flooder opens one connection after another from one host.
 type flooder struct {
 	target Target
 	host   net.IP
@@ -216,7 +216,7 @@ func frame(kind, flags byte, stream uint32, payload string) string {
 	return string(binary.BigEndian.AppendUint32(append(head, flags), stream)) + payload
 }
 
-// literal is a header as HPACK has it without compression.
+// literal is an uncompressed HPACK header.
 func literal(name, value string) string {
 	var out bytes.Buffer
 	out.WriteByte(0)
@@ -234,7 +234,8 @@ func literal(name, value string) string {
 
 func newID() string { return jobs.NewSessionID().String() }
 
-// Alone is no flood: a number of goroutines compute for the duration of a flood.
+// Alone is the baseline without a flood: a number of goroutines compute for the duration of a
+// flood.
 func Alone(ctx context.Context, n int) {
 	var all sync.WaitGroup
 	for range n {

@@ -19,7 +19,7 @@ const violations = `(async () => {
 	return found.violations.map(v => v.impact + ": " + v.help + " (" + v.id + "): " + v.nodes.map(n => n.target.join(" ")).join("; ")).join("\n")
 })()`
 
-// TestAccessible checks that axe-core finds nothing wrong with any page, light and dark, narrow and wide.
+// TestAccessible checks that axe-core finds no fault on any page, light and dark, narrow and wide.
 func TestAccessible(t *testing.T) {
 	longtest.Skip(t)
 	s, idle, flowing := seeded(t)
@@ -52,7 +52,7 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
-// checked is what the rules find on the page.
+// checked returns the faults that the rules find on the page.
 func (p *tab) checked() string {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)

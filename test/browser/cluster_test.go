@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/internal/longtest"
 )
 
-// TestTransferByButton checks that a person hands the leadership over, that another person's open page shows the new
-// leader without a load, and that the members can be compared.
+// TestTransferByButton: one user transfers the leadership, and another user's open page shows the
+// new leader without a reload. The members can be compared.
 func TestTransferByButton(t *testing.T) {
 	longtest.Skip(t)
 	if chromium == nil {

@@ -61,8 +61,8 @@ func TestPagesLive(t *testing.T) {
 	p.want("window.loaded", "once")
 }
 
-// TestCancelByButton checks that a person finds a job by the filter, opens an action, sees its command,
-// and has the new state, also in a browser without script.
+// TestCancelByButton: a user finds a job with the filter, opens an action, sees its command, and
+// gets the new state, also in a browser without scripts.
 func TestCancelByButton(t *testing.T) {
 	for _, script := range []bool{true, false} {
 		t.Run(fmt.Sprintf("script %v", script), func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestCancelByButton(t *testing.T) {
 	}
 }
 
-// script lets pages run scripts, or not.
+// script turns scripts on the pages on or off.
 func (p *tab) script(runs bool) {
 	p.Helper()
 	p.silent = !runs

@@ -37,14 +37,15 @@ func pages(idle, flowing jobs.Job) map[string]string {
 	}
 }
 
-// everyPage is pages, and those that have no live stream by their nature.
+// everyPage is pages, and the pages without a live stream.
 func everyPage(idle, flowing jobs.Job) map[string]string {
 	all := pages(idle, flowing)
 	all["API"], all["error code"], all["bulk"] = "api", "errors/not_found", "bulk/cancel?board=quiet"
 	return all
 }
 
-// TestPagesLoad checks that each page loads without a word in the console, from its own host alone (see tab).
+// TestPagesLoad checks that each page loads without console output, and only from its own host (see
+// tab).
 func TestPagesLoad(t *testing.T) {
 	s, idle, flowing := seeded(t)
 	p := s.browse()

@@ -24,11 +24,12 @@ var rewrite = flag.Bool("rewrite", false, "TestPictures draws the pictures of do
 // picture is a picture of a page, docs/dashboard-NAME.png.
 type picture struct {
 	name, path string
-	until      string // a condition in JavaScript: the page shows what the picture is about
+	until      string // a condition in JavaScript: the page shows the subject of the picture
 	dark       bool
 }
 
-// TestPictures checks that docs/dashboard.md shows the pictures that a run with -rewrite draws, and no others.
+// TestPictures checks that docs/dashboard.md shows exactly the pictures that a run with -rewrite
+// draws.
 func TestPictures(t *testing.T) {
 	page, err := os.ReadFile("../../docs/dashboard.md")
 	if err != nil {
@@ -120,7 +121,7 @@ func draw(t *testing.T) {
 	p.picture(cluster)
 }
 
-// await waits until a job is as wanted.
+// await waits until a job meets a condition.
 func (s *site) await(job jobs.Job, is func(*jobs.Job) bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {

@@ -17,10 +17,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long a page may take on a busy machine to show what it must.
+// patience is the limit for a page on a busy machine.
 const patience = time.Minute
 
-// chromium is the browser that all tests share, nil where there is none.
+// chromium is the browser of all tests, nil if there is none.
 var chromium context.Context
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -44,13 +44,13 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// tab is a window of the browser with cookies of its own. A test fails when its pages write
-// to the console or load anything from another host.
+// tab is a window of the browser with its own cookies. A test fails when its pages write to the
+// console or load anything from another host.
 type tab struct {
 	*testing.T
 	ctx    context.Context
 	site   *site
-	silent bool // its pages run no script
+	silent bool // its pages run no scripts
 
 	mu       sync.Mutex
 	problems []string
@@ -101,7 +101,7 @@ func (p *tab) observe(event any) {
 	}
 }
 
-// do takes steps in the browser.
+// do performs actions in the browser.
 func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -116,8 +116,8 @@ func (p *tab) visit(path string) {
 	p.do(chromedp.Navigate(p.site.url + path))
 }
 
-// click presses an element once the page is live and the element stands still. It names the element by its
-// place: the browser's own ids of elements become void while a page loads.
+// click presses an element when the page is live and the element does not move. It names the
+// element by its position, because the browser's element ids become invalid while a page loads.
 func (p *tab) click(selector string) {
 	p.Helper()
 	place := fmt.Sprintf(`(() => {
@@ -173,7 +173,7 @@ func (p *tab) want(expression, want string) {
 	}
 }
 
-// wait waits until a condition in JavaScript holds, also across the load of a page.
+// wait waits until a condition in JavaScript is true, also across reloads of the page.
 func (p *tab) wait(condition string) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)

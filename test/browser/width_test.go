@@ -47,7 +47,8 @@ func TestNarrowTablesAreCards(t *testing.T) {
 	p.want(`getComputedStyle(document.querySelector("tbody td"), "::before").content`, `"State"`)
 }
 
-// TestFilterTimesAreLocal checks that a person enters times as the rows show them, and that addresses hold UTC.
+// TestFilterTimesAreLocal checks that users enter times as the rows show them, and that addresses
+// contain UTC.
 func TestFilterTimesAreLocal(t *testing.T) {
 	longtest.Skip(t)
 	s, _, _ := seeded(t)

@@ -67,7 +67,7 @@ func main() {
 // mixed is a cluster with both log stores: nodes share entries, not files.
 const mixed = "mixed"
 
-// dirEnv hands the folder, with the daemon in it, to the process in the lab.
+// dirEnv passes the folder with the daemon to the process in the lab.
 const dirEnv = "CONDUCTORD_CHAOS_DIR"
 
 // run builds the daemon, enters the lab if one is possible, and breaks the cluster there.
@@ -96,11 +96,11 @@ func run(o options) (status int, err error) {
 		os.Setenv(dirEnv, o.dir)
 		return chaos(o)
 	}
-	os.Args = append(os.Args, fmt.Sprintf("-seed=%d", o.seed)) // the last one counts
+	os.Args = append(os.Args, fmt.Sprintf("-seed=%d", o.seed)) // the last flag counts
 	return processes.EnterLab(dirEnv + "=" + o.dir)
 }
 
-// chaos breaks a cluster below a folder in which the daemon has been built.
+// chaos breaks a cluster below a folder with a built daemon.
 func chaos(o options) (status int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -153,7 +153,7 @@ func assemble(o options, steps *processes.Steps) (cluster.Cluster, error) {
 			if !o.liars { // a node that has lost acknowledged writes may differ
 				c.Cluster.VerifyInterval = time.Second
 			}
-			// Snapshots, and their way to nodes that lag, within a round.
+			// Snapshots, and their transfer to lagging nodes, happen within a round.
 			c.Raft.SnapshotInterval, c.Raft.SnapshotThreshold, c.Raft.TrailingLogs = 5*time.Second, 500, 1000
 		},
 	}
@@ -176,9 +176,9 @@ func newRunner(o options, broken cluster.Cluster, steps *processes.Steps) *clust
 	}
 	return &cluster.Runner{
 		Cluster: broken, Plan: plan, Command: command(o), Posting: steps.Posting, Gather: steps.Gather,
-		// So that every conductor has jobs at any time.
+		// So that every conductor always has jobs.
 		FlowEvery: 250 * time.Millisecond, Work: time.Second, Think: 20 * time.Millisecond,
-		// A daemon that is paused does not stop its steps.
+		// A paused daemon does not stop its steps.
 		Lenient: true,
 		Longest: longest, Takeover: takeover,
 		Log: func(format string, args ...any) {

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// takeover limits the time after the TTL of a silent owner until its job is claimable. It is
-// several times the promised grace, cool-down and second.
+// takeover limits the time from the TTL of a silent owner until its job is claimable. It is several
+// times the promised grace, cool-down and second.
 const takeover = 10 * time.Second
 
 // longest limits the time without an acknowledged write during one kind of fault. It is
@@ -20,7 +20,7 @@ var longest = map[cluster.Nemesis]time.Duration{
 	cluster.NemesisClock:    8 * time.Second,
 }
 
-// shortRounds has a round for each nemesis, which detects a daemon without the guard against
+// shortRounds has a round for each nemesis. The round detects a daemon without the guard against
 // that nemesis.
 func shortRounds(plan cluster.Plan) [][]cluster.Fault {
 	var rounds [][]cluster.Fault
@@ -29,11 +29,11 @@ func shortRounds(plan cluster.Plan) [][]cluster.Fault {
 		round := []cluster.Fault{fault}
 		switch kind {
 		case cluster.NemesisPause:
-			round[0].Lasts = 8 * time.Second // longer than its session lives
+			round[0].Lasts = 8 * time.Second // longer than the TTL of its session
 		case cluster.NemesisHungDisk:
 			round[0].Lasts = 18 * time.Second
 		case cluster.NemesisClock:
-			// A clock that has led while it was wrong, and jobs whose owner dies then.
+			// A clock that was wrong while its node led, and jobs whose owner dies then.
 			round[0].Offset, round[0].Lasts = time.Hour, 3*time.Second
 			for node := range plan.Size {
 				at := time.Duration(3+2*node) * time.Second

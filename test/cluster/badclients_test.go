@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// badClients is what each sends on a connection, which it then leaves open. Tests with real
-// processes hold what costs memory and processor time.
+// badClients are the bytes that each kind sends on a connection, which it then leaves open. Tests
+// with real processes cover clients that cost memory and processor time.
 var badClients = map[string]func() []byte{
 	"silent":          func() []byte { return nil },
 	"noise":           noise,
@@ -34,8 +34,8 @@ func (c *nodes) BadClientKinds() []string {
 	return []string{"silent", "noise", "half a greeting", "half a request"}
 }
 
-// BadClient talks to both ports of a node, over some connections at once, and
-// makes new ones when the node has ended them.
+// BadClient calls both ports of a node over several connections in parallel, and reopens those that
+// the node has closed.
 func (c *nodes) BadClient(ctx context.Context, i int, kind string) {
 	var all sync.WaitGroup
 	const atOnce = 5

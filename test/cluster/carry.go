@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// moment is the beginning or the end of a fault.
+// moment is the start or the end of a fault.
 type moment struct {
 	at    time.Duration
 	fault *Fault
-	node  *int // the node that it was done to
+	node  *int // the affected node
 	end   bool
 }
 
-// carryOut injects the faults into the cluster, each at its time. It returns when the last one
-// has ended. It returns an error if a node has ended itself without a fault of its disk.
+// carryOut injects the faults into the cluster, each at its time, and returns when the last one has
+// ended. A node that ended itself without a fault of its disk is an error.
 func (r *Runner) carryOut(ctx context.Context, faults []Fault) error {
 	began := time.Now()
 	var moments []moment
@@ -49,7 +49,7 @@ func (r *Runner) carryOut(ctx context.Context, faults []Fault) error {
 	return nil
 }
 
-// ended finds a node that has ended itself without an excuse.
+// ended finds a node that has ended itself without a permitted reason.
 func (r *Runner) ended() error {
 	for i := range r.Cluster.Size() {
 		if r.Cluster.Running(i) {
@@ -63,11 +63,11 @@ func (r *Runner) ended() error {
 	return nil
 }
 
-// begin begins a fault, and returns the node that has it.
+// begin starts a fault, and returns its node.
 func (r *Runner) begin(ctx context.Context, f Fault) int {
 	node := f.Node
 	if node == Leader {
-		node, _ = r.leader(ctx) // node 0 if none leads
+		node, _ = r.leader(ctx) // node 0 without a leader
 	}
 	switch f.Nemesis {
 	case NemesisKill:
@@ -100,7 +100,7 @@ func (r *Runner) begin(ctx context.Context, f Fault) int {
 			defer cancel()
 			r.flicker(until, f)
 		})
-	case NemesisClock: // one at a time: a majority must have the true time
+	case NemesisClock: // one at a time: a majority must have the right time
 		for i := range r.Cluster.Size() {
 			r.Cluster.(Skewer).Skew(i, 0)
 		}
@@ -147,7 +147,7 @@ var diskFaults = map[Nemesis]DiskFault{
 	NemesisSlowDisk: DiskSlow, NemesisBadDisk: DiskFail, NemesisHungDisk: DiskHang, NemesisFullDisk: DiskFull,
 }
 
-// end ends a fault. A node that does not run is started, whatever ended it.
+// end ends a fault. It restarts a node that does not run, for any reason.
 func (r *Runner) end(ctx context.Context, f Fault, node int) {
 	switch f.Nemesis {
 	case NemesisPause:
@@ -169,7 +169,7 @@ func (r *Runner) end(ctx context.Context, f Fault, node int) {
 			r.Log("%v: tried again when all is mended", err)
 			continue
 		}
-		const moment = 2 * time.Second // without a node to answer, it begins after the round
+		const moment = 2 * time.Second // without an answering node, it starts after the round
 		starting, cancel := context.WithTimeout(ctx, moment)
 		_ = r.startConductor(starting, i)
 		cancel()
@@ -194,7 +194,7 @@ func (r *Runner) heal() {
 	}
 }
 
-// Supported are the nemeses that a cluster has the power for.
+// Supported are the nemeses that a cluster can produce.
 func Supported(c Cluster) []Nemesis {
 	kinds := []Nemesis{NemesisKill}
 	if _, ok := c.(Pauser); ok {

@@ -70,18 +70,18 @@ type (
 		Disk(i int, fault DiskFault)
 		DiskFaults() []DiskFault // the possible ones
 	}
-	// PowerCutter ends a node so that all writes are lost that were not synced.
+	// PowerCutter ends a node and drops all its unsynced writes.
 	PowerCutter interface {
 		PowerCut(i int)
 	}
-	// Damager damages a file of one node: it kills the node, changes the file, and starts the
-	// node again. Repair undoes the damage in the same way. The error is a node that neither
-	// started nor refused with a message.
+	// Damager damages a file of one node: it kills the node, changes the file, and starts the node
+	// again. Repair undoes the damage in the same way. A node that neither starts nor refuses with
+	// a message is an error.
 	Damager interface {
 		Damage(i int, seed uint64) error
 		Repair(i int) error
 	}
-	// BadClients send a node what no honest client sends, until ctx ends.
+	// BadClients send a node calls that no honest client sends, until ctx ends.
 	BadClients interface {
 		BadClientKinds() []string
 		BadClient(ctx context.Context, i int, kind string)

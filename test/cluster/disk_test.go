@@ -24,7 +24,7 @@ type disk struct {
 	mu     sync.Mutex // held by each write, and while the directory is copied
 	fault  cluster.DiskFault
 	mended chan struct{} // closed when the fault ends
-	failed bool          // a write has
+	failed bool          // a write has failed
 }
 
 func newDisk() *disk { return &disk{mended: make(chan struct{})} }
@@ -40,7 +40,7 @@ func (d *disk) set(fault cluster.DiskFault) {
 // slowSync is the time of a write on a slow disk.
 const slowSync = 200 * time.Millisecond
 
-// write makes a write, as the disk is.
+// write makes a write with the current fault of the disk.
 func (d *disk) write(do func() error) error {
 	d.mu.Lock()
 	for d.fault == cluster.DiskHang || d.fault == cluster.DiskSlow {

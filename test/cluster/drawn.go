@@ -7,20 +7,20 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// StepKind is how often a step may be executed.
+// StepKind determines how often a step can be executed.
 type StepKind string
 
 // The kinds. Only a RetriedStep has a revert. A step that runs at most once has only one
 // attempt at its revert. On a full disk that revert fails, and the flow correctly ends in
 // failure.
 const (
-	RetriedStep    StepKind = "retried"    // tried again after it failed
+	RetriedStep    StepKind = "retried"    // retried after a failure
 	RepeatableStep StepKind = "repeatable" // see flow.Repeatable
 	OnceStep       StepKind = "once"       // see flow.AtMostOnce
 )
 
-// The sides that a result can pick. A step behind a decider is named after a side, and runs if
-// the required result has picked that side.
+// The sides that a result can pick. A step behind a decider is named after a side, and runs if the
+// required result has picked that side.
 const (
 	Left  = "left"
 	Right = "right"
@@ -36,8 +36,8 @@ type DrawnFlow struct {
 type DrawnStep struct {
 	Name   string   `json:"name"`
 	Kind   StepKind `json:"kind"`
-	Needs  []string `json:"needs,omitempty"`  // the steps before it whose results it takes
-	Doomed bool     `json:"doomed,omitempty"` // it fails permanently, and everything is undone
+	Needs  []string `json:"needs,omitempty"`  // earlier steps whose results it uses
+	Doomed bool     `json:"doomed,omitempty"` // it fails permanently, and the flow is reverted
 }
 
 // Sided reports whether the step is behind a decider.

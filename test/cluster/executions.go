@@ -13,9 +13,9 @@ import (
 // other steps must not have.
 type Executions struct {
 	Begun       int
-	Ahead       int // began before what led to them was durable; only the harness's conductors know
-	Again       int // of a step that had begun before
-	OtherInputs int // took a result that a crash has lost
+	Ahead       int // started before its causes were durable; only the harness's conductors know
+	Again       int // of a step that had started before
+	OtherInputs int // used a result that a crash has lost
 	LeftOut     int // the record says that the step never ran
 }
 
@@ -110,8 +110,9 @@ func recordedResult(atom *logbook.AtomDetail) (result Result) {
 	return result
 }
 
-// marked reports whether the record has the attempt of an entry. The first steps of a flow have
-// it too: the claim is their mark, and the next owner records them under that claim's token.
+// marked reports whether the record has the attempt of an entry. This is also true for the first
+// steps of a flow: the claim is their mark, and the next owner records them under that claim's
+// token.
 func marked(detail *logbook.FlowDetail, entry *Entry) bool {
 	atom, found := detail.Atom(entry.Step)
 	return found && slices.ContainsFunc(atom.Attempts, func(a logbook.Attempt) bool {

@@ -30,7 +30,7 @@ const flowKind = "ledger"
 // errDoomed is the failure of a flow that must be undone.
 var errDoomed = flow.Permanent(errors.New("this step always fails"))
 
-// errFlaky is a failure after which the step is tried again.
+// errFlaky is a failure after which the step is retried.
 var errFlaky = errors.New("this step fails now and then")
 
 // newPosting draws a job with a flow.
@@ -44,7 +44,7 @@ func newPosting(draw *rand.Rand) (jobs.Posting, error) {
 		ID: logbook.NewFlowID(), Book: book.ID, Name: "ledger", Factory: logbook.Factory{Name: flowKind, Args: args},
 	}
 	book.Flows = []logbook.FlowDetail{detail}
-	// Without the greatest MaxCrashes, a job is trashed that loses its conductor five times.
+	// Without the maximum MaxCrashes, a job that loses its conductor five times is trashed.
 	return jobs.Posting{ID: jobs.NewJobID(), Name: "ledger", Book: &book, Flow: detail.ID, MaxCrashes: jobs.MaxMaxCrashes}, nil
 }
 
@@ -59,7 +59,7 @@ type Conductor struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 	runs   atomic.Int64
-	work   time.Duration // the longest that a step takes
+	work   time.Duration // maximum duration of a step
 }
 
 // ConductorOptions set the work of a conductor.
@@ -68,7 +68,7 @@ type ConductorOptions struct {
 	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	Endpoints []string
 	Ledger    *Ledger
-	Name      string // no two conductors of a run have the same
+	Name      string // unique among the conductors of a run
 	Work      time.Duration
 	Logger    hclog.Logger // nil: none
 }
@@ -260,7 +260,7 @@ func (l *link) open(ctx context.Context, network, address string) (net.Conn, err
 	return kept, nil
 }
 
-// linked is a connection that its link knows until it is closed.
+// linked is a connection that its link keeps until it is closed.
 type linked struct {
 	net.Conn
 	link *link
@@ -274,7 +274,7 @@ func (c *linked) Close() error {
 	return c.Conn.Close()
 }
 
-// cut ends all connections, and those to come.
+// cut ends all current and future connections.
 func (l *link) cut() {
 	l.mu.Lock()
 	conns := l.conns

@@ -41,7 +41,7 @@ type Entry struct {
 	Kind  StepKind // of the step
 	// Inputs are the runs whose results this run received, by the providing step.
 	Inputs map[string]string
-	Ahead  bool // it began before what led to it was durable
+	Ahead  bool // it started before its cause was durable
 }
 
 // String shows an entry in one line.
@@ -70,10 +70,10 @@ func InputsOf(arguments logbook.Values) map[string]string {
 	return inputs
 }
 
-// Ledger is a system outside the cluster that steps have their effects on.
+// Ledger is the system outside the cluster that the steps change.
 type Ledger struct {
-	// Strict: no two owners of a flow may overlap. A conductor stops its steps before another
-	// can begin, unless its process was paused.
+	// Strict: no two owners of a flow may overlap. A conductor stops its steps before another can
+	// start, unless its process was paused.
 	Strict bool
 
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ func (l *Ledger) Write(e Entry, alive func() bool) error {
 	return nil
 }
 
-// Faults are the faults that the ledger itself has found.
+// Faults returns the faults that the ledger has found.
 func (l *Ledger) Faults() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,10 +136,10 @@ type Result struct {
 	Pick string `json:"pick"` // a side, for a decider
 }
 
-// Check compares the record of a finished flow with the ledger of its steps. Each result
-// belongs to an existing run, the last one of its key. A reverted flow has undone every begun
-// step, and a successful flow none. Early executions of repeatable steps, which
-// checkExecutions allows, are counted.
+// Check compares the record of a finished flow with the ledger of its steps. Each result belongs to
+// an existing run, the last one of its key. A reverted flow has reverted every started step, and a
+// successful flow none. Early executions of repeatable steps, which checkExecutions allows, are
+// counted.
 func (l *Ledger) Check(detail logbook.FlowDetail) (Executions, error) {
 	entries := l.Entries(detail.ID)
 	var faults []string

@@ -68,9 +68,9 @@ func TestLedgersCanDisagree(t *testing.T) {
 	}
 }
 
-// TestLedgersJudgeExecutions checks that only a repeatable step may begin before its causes are
-// durable. Step "a" hands its result to step "left", which stands behind a decider; the runs
-// are named after their steps.
+// TestLedgersJudgeExecutions checks that only a repeatable step may start before its causes are
+// durable. Step "left" uses the result of step "a", and stands behind a decider. The runs are named
+// after their steps.
 func TestLedgersJudgeExecutions(t *testing.T) {
 	id, lost, kept := logbook.NewFlowID(), logbook.Token{Generation: 1, Index: 1}, logbook.Token{Generation: 1, Index: 2}
 	ran := func(kind StepKind, step, run string, attempt int, token logbook.Token, inputs map[string]string) []Entry {
@@ -97,7 +97,7 @@ func TestLedgersJudgeExecutions(t *testing.T) {
 	of := func(run string) map[string]string { return map[string]string{"a": run} }
 	for _, row := range []struct {
 		name    string
-		entries []Entry // behind both runs of "a"
+		entries []Entry // after both runs of "a"
 		left    logbook.AtomDetail
 		pick    string
 		counted Executions

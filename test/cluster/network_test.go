@@ -20,10 +20,10 @@ type network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	cuts      map[[2]int]bool
-	frozen    map[int]bool // nothing leaves or enters these places
-	off       map[int]bool // machines without power: nothing of them answers
+	frozen    map[int]bool // no traffic leaves or enters these places
+	off       map[int]bool // machines without power: they answer nothing
 	conns     map[*pipe]struct{}
-	changed   chan struct{} // closed, and another one made, when something above has changed
+	changed   chan struct{} // closed and replaced after each change above
 }
 
 func newNetwork(latency time.Duration) *network {
@@ -42,8 +42,8 @@ func (n *network) change(do func()) {
 	n.changed = make(chan struct{})
 }
 
-// stalled returns whether nothing gets from one place to another, and a channel
-// that is closed when that may have changed.
+// stalled reports whether no traffic passes from one place to another, and returns a channel that
+// is closed when this may have changed.
 func (n *network) stalled(from, to int) (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,8 +66,8 @@ func (n *network) listen(place int, where string) (net.Listener, error) {
 	return l, nil
 }
 
-// dial connects a place to a port. A port that nobody listens on refuses; one
-// behind a cut does not answer.
+// dial connects a place to a port. A port without a listener refuses; a port behind a cut does not
+// answer.
 func (n *network) dial(ctx context.Context, from, to int, where string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(where), Err: err}
@@ -107,8 +107,8 @@ func (n *network) dial(ctx context.Context, from, to int, where string) (net.Con
 	}
 }
 
-// end ends all connections of the programs at a place, and its ports: with a
-// word to the others, or, where the power is gone, without one until answer.
+// end ends all connections and ports of the programs at a place. It notifies the other ends;
+// without power, it does not until answer.
 func (n *network) end(place int) {
 	n.mu.Lock()
 	var ended []*pipe
@@ -188,13 +188,13 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return address(l.where) }
 
-// window is how many bytes wait in one direction before the writer does.
+// window is the number of bytes that can wait in one direction before the writer blocks.
 const window = 256 << 10
 
-// chunk is what one write has sent.
+// chunk is the data of one write.
 type chunk struct {
 	data []byte
-	at   time.Time // when it arrives
+	at   time.Time // time of arrival
 	end  error     // io.EOF, or a reset; nil: data
 }
 
@@ -206,9 +206,9 @@ type pipe struct {
 	mu     sync.Mutex
 	chunks []chunk
 	size   int
-	broken error         // the reader's error; it reads no more
+	broken error         // the reader's error, after which it reads no more
 	ended  bool          // writes are no longer read
-	wake   chan struct{} // closed, and another one made, when something has changed
+	wake   chan struct{} // closed and replaced after each change
 }
 
 func newPipe(n *network, from, to int) *pipe {
@@ -349,7 +349,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// Close ends this end: the other reads what is under way, and then the end.
+// Close closes this end: the other end reads the data in flight, and then the end of the stream.
 func (c *conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil

@@ -28,19 +28,19 @@ type nodes struct {
 	members []node.Member
 	place   []*machine
 	log     func(place int) hclog.Logger
-	ending  sync.WaitGroup // nodes that were killed, and are not quite gone
+	ending  sync.WaitGroup // killed nodes that have not ended completely
 }
 
 // machine is the place of a node.
 type machine struct {
 	skew atomic.Int64
-	turn chan struct{} // full while a node comes or goes; a mutex would hold up virtual time
+	turn chan struct{} // full while a node starts or ends; a mutex would block virtual time
 
 	mu    sync.Mutex
-	life  int        // how many nodes have run here
+	life  int        // number of nodes that have run here
 	node  *node.Node // nil: none runs
-	disk  *disk      // of the node that runs, or of the last
-	dir   string     // of the node that runs, or of the next
+	disk  *disk      // of the current node, or of the last one
+	dir   string     // of the current node, or of the next one
 	ended error
 	fault cluster.DiskFault
 }
@@ -75,7 +75,7 @@ func (c *nodes) Endpoints() []string {
 	return endpoints
 }
 
-// placeOf is the place that has an address.
+// placeOf is the place with an address.
 func (c *nodes) placeOf(where string) int {
 	for i, member := range c.members {
 		if member.Raft == where || member.API == where {
@@ -101,7 +101,7 @@ func (c *nodes) options(i, life int) node.Options {
 	}
 	return node.Options{
 		Name: c.members[i].Name, Cluster: "virtual", Members: c.members, DataDir: m.dir, Init: life == 1,
-		// Snapshots are so frequent that nodes that were away get them.
+		// Snapshots are so frequent that nodes that were away get one.
 		Raft:      node.RaftTimings{SnapshotInterval: 10 * time.Second, SnapshotThreshold: 400, TrailingLogs: 800},
 		Sessions:  node.SessionTimings{MaxCrashes: -1},
 		Retention: node.Retention{Keep: 5_000}, VerifyInterval: time.Second,
@@ -117,8 +117,8 @@ func (c *nodes) options(i, life int) node.Options {
 			},
 			Log: func(log logstore.Engine) logstore.Engine { return &engine{log, m.disk} },
 		},
-		// A process would be gone when Fatal is called; here it is the caller. Open
-		// alone may go on: it fails, and closes what it has opened.
+		// A process would end when Fatal is called; here the caller ends. Only Open can continue:
+		// it fails, and closes what it has opened.
 		Fatal: func(err error) {
 			if opening() {
 				return
@@ -150,7 +150,7 @@ func (c *nodes) Start(i int) error {
 	opened, err := node.Open(c.options(i, life))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.life != life { // it has ended itself meanwhile
+	if m.life != life { // the node has ended itself meanwhile
 		if opened != nil {
 			c.ending.Go(func() { _ = opened.Close() })
 		}
@@ -160,7 +160,7 @@ func (c *nodes) Start(i int) error {
 	return err
 }
 
-// begin begins a life of a machine; 0: it has one.
+// begin starts the next life of a machine; 0: one is running.
 func (c *nodes) begin(i int) (life int) {
 	m := c.place[i]
 	m.turn <- struct{}{}
@@ -180,8 +180,8 @@ func (c *nodes) begin(i int) (life int) {
 	return m.life
 }
 
-// leave ends a life of a machine: nothing of the node reaches anybody any more,
-// and the next one finds a copy of its files.
+// leave ends a life of a machine: the node reaches no other any more, and the next one gets a copy
+// of its files.
 func (c *nodes) leave(i, life int, why error, powerless bool) {
 	m := c.place[i]
 	m.turn <- struct{}{}
@@ -242,8 +242,7 @@ func (c *nodes) Ended(i int) error {
 	return m.ended
 }
 
-// Pause stops all traffic of a machine. Its timers run, which those of a stopped
-// process do not.
+// Pause stops all traffic of a machine. Unlike in a stopped process, its timers run.
 func (c *nodes) Pause(i int)  { c.network.change(func() { c.network.frozen[i] = true }) }
 func (c *nodes) Resume(i int) { c.network.change(func() { delete(c.network.frozen, i) }) }
 
@@ -295,7 +294,7 @@ func (c *nodes) Close() error {
 		faults = append(faults, leftovers(m.dir))
 	}
 	c.ending.Wait()
-	const idle = 2 * time.Minute // a connection that was dialled for a call that is over closes by then
+	const idle = 2 * time.Minute // connections of ended calls close within this time
 	time.Sleep(idle)
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()

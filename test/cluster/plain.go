@@ -18,27 +18,27 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// History holds the calls that plain workers make about the same jobs, and
-// their answers. It is written by many goroutines.
+// History contains the calls of plain workers about the same jobs, with their answers. Many
+// goroutines write it.
 type History struct {
 	began    time.Time
 	series   string        // distinguishes its jobs from jobs of other histories
-	term     time.Duration // for how long the workers work on the same jobs
+	term     time.Duration // time for which the workers work on the same jobs
 	priority atomic.Int32  // the last number; each number is used once
 
 	mu         sync.Mutex
 	operations []porcupine.Operation
 	answers    map[string]int
 	posted     map[jobs.JobID]bool // acknowledged
-	written    time.Duration       // when the last write was acknowledged, since began
-	unserved   time.Duration       // the longest time between two of them
+	written    time.Duration       // time of the last acknowledged write, since began
+	unserved   time.Duration       // longest time between two acknowledged writes
 }
 
-// jobsAtOnce is how many jobs the workers work on: few, so that they meet.
+// jobsAtOnce is the number of jobs for all workers: few, so that they conflict.
 const jobsAtOnce = 6
 
-// NewHistory begins a history, whose workers move on to other jobs once in a
-// term. At most four bytes of the series count.
+// NewHistory starts a history, whose workers move on to other jobs once per term. At most four
+// bytes of the series count.
 func NewHistory(series string, term time.Duration) *History {
 	return &History{
 		began: time.Now(), series: series, term: term,
@@ -53,7 +53,7 @@ func (h *History) numberedJob(n int) jobs.JobID {
 	return id
 }
 
-// Jobs are all jobs that the workers may have worked on until now.
+// Jobs are all jobs that the workers may have used so far.
 func (h *History) Jobs() []jobs.JobID {
 	var ids []jobs.JobID
 	for n := range (int(time.Since(h.began)/h.term) + 1) * jobsAtOnce {
@@ -91,7 +91,7 @@ func (h *History) Unserved() time.Duration {
 	return max(h.unserved, time.Since(h.began)-h.written).Round(time.Millisecond)
 }
 
-// Calls is how many calls the history holds.
+// Calls is the number of calls in the history.
 func (h *History) Calls() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +112,7 @@ func (h *History) Check(timeout time.Duration) error {
 	return nil
 }
 
-// tell prints calls, one a line, in the order in which they were made.
+// tell prints calls, one per line, in the order of their starts.
 func (h *History) tell(operations []porcupine.Operation) string {
 	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var lines strings.Builder
@@ -145,7 +145,7 @@ func (h *History) call(worker int, in asked, do func() (jobs.Job, error), refusa
 	case in.what == "read":
 		return job, err
 	default:
-		out.unknown, back = true, math.MaxInt64 // it may happen at any time from now on
+		out.unknown, back = true, math.MaxInt64 // it can take effect at any later time
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,13 +171,13 @@ type Worker struct {
 	History *History
 	Session jobs.SessionID
 	Draw    *rand.Rand
-	Think   time.Duration // the longest time between two calls
+	Think   time.Duration // maximum time between two calls
 }
 
 // Impatient is the patience of a worker's client.
 const Impatient = 200 * time.Millisecond
 
-// Work makes calls at random until ctx ends.
+// Work makes random calls until ctx ends.
 func (w *Worker) Work(ctx context.Context) {
 	for ctx.Err() == nil {
 		h := w.History

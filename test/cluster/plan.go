@@ -32,15 +32,15 @@ const (
 	NemesisBadClient Nemesis = "badclient"
 )
 
-// Fault is one thing that goes wrong.
+// Fault is a single fault.
 type Fault struct {
-	At      time.Duration // since the round began
+	At      time.Duration // time since the start of the round
 	Lasts   time.Duration
 	Nemesis Nemesis
 	Node    int           // or Leader
-	Peer    int           // of NemesisCut: what Node sends does not reach it
-	Offset  time.Duration // of NemesisClock
-	Client  string        // of NemesisBadClient
+	Peer    int           // for NemesisCut: it receives nothing from Node
+	Offset  time.Duration // for NemesisClock
+	Client  string        // for NemesisBadClient
 }
 
 // String shows the fault in one line.
@@ -68,18 +68,18 @@ func (f Fault) String() string {
 type Plan struct {
 	Seed   uint64
 	Size   int           // of the cluster
-	Round  time.Duration // how long faults are carried out in one round
+	Round  time.Duration // time of one round in which faults are injected
 	Every  time.Duration // average time between the starts of faults
-	Lasts  time.Duration // the longest fault
+	Lasts  time.Duration // maximum duration of a fault
 	Kinds  []Nemesis     // nemeses to draw from
 	Client []string      // kinds of bad clients
-	// Offsets are offsets of clocks; each may be positive or negative.
+	// Offsets are offsets of clocks; each can be positive or negative.
 	Offsets []time.Duration
-	// Fixed are the faults of the rounds, over and over; nil: they are drawn.
+	// Fixed are the faults of the rounds, repeated; nil: random faults.
 	Fixed [][]Fault
 }
 
-// Offsets are those at which clocks stand: some seconds to a year.
+// Offsets are the offsets of wrong clocks: some seconds to a year.
 var Offsets = []time.Duration{time.Second, time.Minute, time.Hour, 365 * 24 * time.Hour}
 
 // Faults returns the faults of one round, in order. A round first draws a few nemeses, so that
@@ -106,7 +106,7 @@ func (p Plan) Faults(round int) []Fault {
 func (p Plan) fault(draw *rand.Rand, at time.Duration, kind Nemesis) Fault {
 	f := Fault{At: at, Nemesis: kind, Node: draw.IntN(p.Size)}
 	if draw.IntN(3) == 0 {
-		f.Node = Leader // more faults than its share: it does the most
+		f.Node = Leader // gets more faults than its share, because it does the most
 	}
 	f.Lasts = min(p.between(draw, p.Lasts/50, p.Lasts), p.Round-at)
 	f.Peer = (max(f.Node, 0) + 1 + draw.IntN(max(1, p.Size-1))) % p.Size
@@ -124,7 +124,7 @@ func (p Plan) between(draw *rand.Rand, low, high time.Duration) time.Duration {
 	return (low + time.Duration(draw.Int64N(int64(high-low)+1))).Round(time.Millisecond)
 }
 
-// list prints faults, one a line.
+// list prints faults, one per line.
 func list(faults []Fault) string {
 	var lines strings.Builder
 	for _, fault := range faults {

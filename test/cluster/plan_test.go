@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSeedMakesTheSamePlan checks that a seed and a round's number say which
-// faults there are, and that no fault outlasts its round.
+// TestSeedMakesTheSamePlan checks that a seed and a round's number determine the faults, and that
+// no fault outlasts its round.
 func TestSeedMakesTheSamePlan(t *testing.T) {
 	plan := func(seed uint64) Plan {
 		return Plan{

@@ -20,7 +20,7 @@ type (
 		priority jobs.Priority // of change
 	}
 	answered struct {
-		unknown bool // whether it happened
+		unknown bool // the outcome is unknown
 		refused bool
 		job     register // of claim and read
 	}
@@ -32,7 +32,7 @@ type (
 	}
 )
 
-// tokenUnknown is the token of a claim whose claimant got no answer.
+// tokenUnknown is the token of a claim without an answer.
 var tokenUnknown = jobs.Token{Generation: math.MaxUint64}
 
 // jobModel defines the valid answers about one job, for one order of all calls about it.
@@ -55,8 +55,8 @@ func jobModel() porcupine.Model {
 	return model.ToModel()
 }
 
-// step returns the possible registers after a call: none if the answer was impossible. If it
-// is unknown whether the call happened, both results are possible.
+// step returns the possible registers after a call: none if the answer was impossible. If the
+// outcome is unknown, both results are possible.
 func step(now register, in asked, out answered) []any {
 	can, next := effect(now, in, out)
 	switch {
@@ -70,7 +70,7 @@ func step(now register, in asked, out answered) []any {
 	return nil
 }
 
-// effect returns whether a call can happen, and the state after it.
+// effect reports whether a call can take effect, and returns the state after it.
 func effect(now register, in asked, out answered) (can bool, next register) {
 	next = now
 	switch in.what {

@@ -19,11 +19,11 @@ import (
 type Runner struct {
 	Cluster Cluster
 	Plan    Plan
-	Command string // repeats the run, for people
+	Command string // the command that repeats the run
 
 	Workers   int           // plain clients; 0: 4
-	Think     time.Duration // the longest time between two calls of one
-	Term      time.Duration // for how long they work on the same jobs; 0: 500 ms
+	Think     time.Duration // maximum time between two calls of one worker
+	Term      time.Duration // time for which they work on the same jobs; 0: 500 ms
 	FlowEvery time.Duration // time between two posted jobs with a flow; 0: a second
 	Work      time.Duration // the longest that a step takes; 0: 500 ms
 	Settle    time.Duration // from the end of the faults until every job has ended; 0: 60 s

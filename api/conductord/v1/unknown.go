@@ -2,7 +2,7 @@ package conductordv1
 
 import "google.golang.org/protobuf/proto"
 
-// unknownIn is UnknownField of a message that is not ours.
+// unknownIn is UnknownField for a message of another package.
 func unknownIn(message proto.Message) (name string, found bool) {
 	m := message.ProtoReflect()
 	if !m.IsValid() || len(m.GetUnknown()) == 0 {

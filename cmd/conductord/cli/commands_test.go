@@ -59,7 +59,7 @@ func TestNeedsAttention(t *testing.T) {
 	}
 }
 
-// aged shows boards as if their jobs had waited longer.
+// aged is a cluster whose boards seem to have jobs that have waited longer.
 type aged struct {
 	*clitest.Cluster
 	by time.Duration
@@ -75,8 +75,8 @@ func (a aged) BoardList(ctx context.Context, after string, limit int) (jobs.Page
 	return page, err
 }
 
-// TestEachKindNeedsAttention holds, for each kind of job that needs an operator, that the list has
-// it, and that a job of a similar kind is left out.
+// TestEachKindNeedsAttention checks each kind of job that needs an operator: the list has it, and
+// omits a similar job that needs none.
 func TestEachKindNeedsAttention(t *testing.T) {
 	cluster := clitest.Open(t)
 	parks := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}
@@ -123,8 +123,8 @@ func TestPostedAgainUnderItsKey(t *testing.T) {
 	}
 }
 
-// A name that begins with - comes after -- in the commands of remedies and hints, even if they
-// get flags.
+// In the commands of remedies and hints, a name that begins with - comes after --. Otherwise it
+// would be read as a flag.
 func TestNamesThatLookLikeFlags(t *testing.T) {
 	for remedy, want := range map[jobs.Remedy]string{
 		{Verb: jobs.RemedyResumeBoard, Target: "-rf2"}:  "conductord board resume -- '-rf2'",

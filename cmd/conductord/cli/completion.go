@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// completionTime bounds a completion: a person waits for it at the keyboard.
+	// completionTime limits a completion, because a user waits for it.
 	completionTime = time.Second
 	// maxCompletions limits the offered completions.
 	maxCompletions = 100
@@ -31,8 +31,8 @@ var fixedNames = map[string][]string{
 	"how": {"abandoned", "crashed", "trashed", "reverted", "failed"}, "log-level": {"trace", "debug", "info", "warn", "error"},
 }
 
-// completeNames makes all commands below a command complete the arguments and flags whose
-// names are known here.
+// completeNames makes all commands below a command complete the arguments and flags whose kinds are
+// known here.
 func (p *Program) completeNames(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		p.completeNames(below)
@@ -44,7 +44,7 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	}
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		what := flagNames[flag.Name]
-		switch { // some flags have another meaning elsewhere
+		switch { // some flags have another meaning in other commands
 		case fixedNames[flag.Name] != nil:
 			what = flag.Name
 		case flag.Name == "from" && cmd.Name() == "rerun":
@@ -52,7 +52,7 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 		case flag.Name == "to" && cmd.Name() == "transfer":
 			what = "conductor"
 		}
-		if what != "" { // the only error is that it is registered already
+		if what != "" { // the only error is a repeated registration
 			_ = cmd.RegisterFlagCompletionFunc(flag.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 				return p.complete(cmd, what, args, begun)
 			})
@@ -60,7 +60,7 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	})
 }
 
-// complete offers names with the given beginning. Without an answer in time it offers nothing
+// complete offers names with the given beginning. If no answer arrives in time, it offers nothing
 // and prints no error.
 func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	names, fixed := fixedNames[what]
@@ -86,7 +86,7 @@ func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun
 	return names[:min(len(names), maxCompletions)], cobra.ShellCompDirectiveNoFileComp
 }
 
-// nameReader reads what has a name. A completion leaves out everything that it cannot read.
+// nameReader reads objects with names. A completion omits everything that it cannot read.
 type nameReader interface {
 	statusReader
 	BoardList(ctx context.Context, after string, limit int) (jobs.Page[jobs.BoardStatus], error)
@@ -177,5 +177,5 @@ func completeSteps(ctx context.Context, cluster idFinder, text string) []string 
 	return StepsOf(&detail)
 }
 
-// Outcomes are all that there are.
+// Outcomes are all outcomes of a job.
 var Outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}

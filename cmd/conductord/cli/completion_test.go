@@ -33,9 +33,9 @@ func TestCompletion(t *testing.T) {
 	unbegun := clitest.Post(t, flows, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x").String()
 	_, flow := clitest.StuckFlow(t, flows)
 	for _, row := range []struct {
-		args   string // the last word is incomplete; a dash: empty
-		want   string // the offers, by words
-		server bool   // without one there are no offers
+		args   string // the last word is incomplete; a dash is an empty last word
+		want   string // the offered words
+		server bool   // without a server nothing is offered
 	}{
 		{"board show -", "default night", true},
 		{"board show ni", "night", true},
@@ -86,7 +86,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// offered are the words that a shell gets, without descriptions and directive.
+// offered returns the words that a shell gets, without descriptions and directive.
 func offered(out string) string {
 	var offers []string
 	for _, line := range strings.Split(out, "\n") {

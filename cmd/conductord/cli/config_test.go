@@ -56,7 +56,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
-// TestShowConfig: each value comes with the place that has said it last.
+// TestShowConfig: each value is shown with the source that set it.
 func TestShowConfig(t *testing.T) {
 	path := configFile(t, "log_store = \"wal\"\ndisk_reserve = 2000000\n", "n1")
 	args := []string{"config", "show", "--config", path, "--sessions-ttl", "8s", "--tls-ca=a", "--tls-cert=b", "--tls-key=c",

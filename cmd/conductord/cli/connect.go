@@ -20,7 +20,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// Cluster is the program's connection as commands see it: a board, a logbook, and the status of the
+// Cluster is the program's connection for commands: a board, a logbook, and the status of the
 // nodes. Functions of a noun take only the part that they need.
 type Cluster interface {
 	jobs.Board
@@ -33,7 +33,7 @@ type Cluster interface {
 	// FindIDs reads the ids that begin with a prefix, or end with it.
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
 
-	// ReadLogs reads what the steps of a job write; see raftboard.Client.
+	// ReadLogs reads the output of a job's steps; see raftboard.Client.
 	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
 
 	// Verify compares the states of the members.
@@ -58,7 +58,7 @@ type statusReader interface {
 
 // Members changes the members of a cluster, their leader and their version; see raftboard.Client.
 type Members interface {
-	// TransferLeader hands the leadership over, and returns who leads then.
+	// TransferLeader transfers the leadership, and returns the new leader.
 	TransferLeader(ctx context.Context, to string) (leader string, err error)
 	AddMember(ctx context.Context, member raftboard.NewMember) (raftboard.Admission, error)
 	RemoveMember(ctx context.Context, name string) ([]raftboard.Member, error)
@@ -101,14 +101,14 @@ func (p *Program) endpoints() []string {
 	return endpoints
 }
 
-// ServersOr makes some addresses the servers to ask if none were named.
+// ServersOr sets the servers to call if none were given.
 func (p *Program) ServersOr(addresses []string) {
 	if len(p.servers) == 0 && p.Value("CONDUCTORD_SERVER") == "" {
 		p.servers = addresses
 	}
 }
 
-// credentials are the certificates to use: by flag, else by environment.
+// credentials are the certificates: from the flag, else from the environment.
 func (p *Program) credentials() credentials.Files {
 	files := p.files
 	for _, of := range []struct {
@@ -122,14 +122,14 @@ func (p *Program) credentials() credentials.Files {
 	return files
 }
 
-// CredentialsOr makes some certificates those to use if none were named.
+// CredentialsOr sets the certificates if none were given.
 func (p *Program) CredentialsOr(files credentials.Files) {
 	if p.credentials().Empty() {
 		p.files = files
 	}
 }
 
-// token is the token to show: by flag, else by environment; empty: none.
+// token is the access token: from the flag, else from the environment; empty: none.
 func (p *Program) token() (string, error) {
 	path := cmp.Or(p.tokenFile, p.Value("CONDUCTORD_TOKEN_FILE"))
 	if path == "" {
@@ -142,18 +142,18 @@ func (p *Program) token() (string, error) {
 // empty: none.
 func (p *Program) ValueKeys() string { return cmp.Or(p.valueKeys, p.Value("CONDUCTORD_VALUE_KEYS")) }
 
-// With does something with a cluster, within the usual time of a call.
+// With calls do with a cluster, within the usual time of a call.
 func (p *Program) With(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, callTimeout, callPatience, do)
 }
 
-// Waiting does something with a cluster that takes as long as it takes.
+// Waiting calls do with a cluster, without a time limit.
 func (p *Program) Waiting(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, 0, waitPatience, do)
 }
 
-// Watching runs a command that ends by an interrupt from the keyboard. The interrupt is no
-// error.
+// Watching is Waiting for a command that an interrupt from the keyboard ends. The interrupt is not
+// an error.
 func (p *Program) Watching(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	err := p.Waiting(ctx, do)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
@@ -162,7 +162,7 @@ func (p *Program) Watching(ctx context.Context, do func(ctx context.Context, clu
 	return err
 }
 
-// within bounds the time by --timeout, or else by a usual time; 0: no bound.
+// within limits the time by --timeout, or else by a usual time; 0: no limit.
 func (p *Program) within(ctx context.Context, usual, patience time.Duration, do func(ctx context.Context, cluster Cluster) error) error {
 	first := firstPatience
 	if p.Timeout > 0 {
@@ -188,7 +188,7 @@ func (p *Program) within(ctx context.Context, usual, patience time.Duration, do 
 	return nil
 }
 
-// connect finds a node that answers, and soon gives up.
+// connect finds a node that answers, and gives up soon.
 func (p *Program) connect(ctx context.Context, first, patience time.Duration) (Cluster, error) {
 	dialling, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
@@ -227,7 +227,7 @@ func (p *Program) Options(patience time.Duration) (options raftboard.Options, er
 		if err != nil {
 			return options, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
 		}
-		if expires := store.Expires(); time.Now().After(expires) { // nodes refuse it in words of TLS
+		if expires := store.Expires(); time.Now().After(expires) { // nodes would refuse it with a TLS message
 			p.Note("warning: a certificate of this client expired on %s; issue a new one: `conductord cert issue client --help`",
 				expires.Format(time.DateOnly))
 		}
@@ -257,13 +257,13 @@ func (p *Program) adviseTopology(ctx context.Context, cluster statusReader, err 
 	return Advised(err, "this node uses a topology, and another cluster may have it: use --topology FILE")
 }
 
-// HandlersKey is where the entity of a daemon's conductor names its handlers.
+// HandlersKey is the metadata key under which a daemon's conductor announces its handlers.
 const HandlersKey = "handlers"
 
-// CloseTimeout bounds the closing of that session.
+// CloseTimeout limits the closing of a session.
 const CloseTimeout = 5 * time.Second
 
-// Scheduler is the part of a cluster that keeps schedules.
+// Scheduler is the part of a cluster for schedules.
 func Scheduler(cluster any) (schedules.Scheduler, error) {
 	keeper, ok := cluster.(schedules.Scheduler)
 	if !ok {

@@ -20,8 +20,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// TestCodesAreDocumented holds docs/errors.md, and the table of docs/protocol.md, against the codes
-// of the API and what each becomes on the wire and at the command line.
+// TestCodesAreDocumented compares docs/errors.md, and the table of docs/protocol.md, with the codes
+// of the API, their wire codes and their exit codes.
 func TestCodesAreDocumented(t *testing.T) {
 	protocol, err := os.ReadFile("../../../docs/protocol.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestCodesAreDocumented(t *testing.T) {
 			}
 		}
 		if !slices.Contains(command.Codes(), code) {
-			continue // only the caller knows it
+			continue // clients create this code themselves
 		}
 		err := command.ErrorFromProto(&v1.Error{Code: code})
 		crossing, exit := wire.ErrorToConnect(err), cli.ExitCode(err)
@@ -67,8 +67,8 @@ func TestErrorCommand(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		out  string // a part
-		err  string // the end
+		out  string // part of stdout
+		err  string // end of stderr
 	}{
 		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\n"},
 		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\nconductord: `conductord error not_found` explains this error\n"}, // at a terminal

@@ -24,8 +24,8 @@ func unverified(err error) error {
 	return fmt.Errorf("%w: %w", jobs.ErrUnavailable, &tls.CertificateVerificationError{Err: err})
 }
 
-// TestNobodySettles: the message differs if no node answers, or if nodes answer that there is
-// no leader.
+// TestNobodySettles: the message differs if no node answers, or if nodes answer that there is no
+// leader.
 func TestNobodySettles(t *testing.T) {
 	noLeader := raftboard.NodeFailure{Node: "a:1", Reached: true, Err: jobs.ErrUnavailable}
 	refused := func(node string) raftboard.NodeFailure {
@@ -63,7 +63,7 @@ func TestNobodySettles(t *testing.T) {
 	}
 }
 
-// TestExpiredClientCertificate: a client says itself that its certificate has expired.
+// TestExpiredClientCertificate: a client reports itself that its certificate has expired.
 func TestExpiredClientCertificate(t *testing.T) {
 	authority, err := credentials.NewAuthority("authority", 2*time.Hour)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestExpiredClientCertificate(t *testing.T) {
 	}
 }
 
-// TestErrorsAreSaidOnce are errors that once said a thing twice, or in words of a library.
+// TestErrorsAreSaidOnce has errors that formerly repeated a statement, or quoted a library.
 func TestErrorsAreSaidOnce(t *testing.T) {
 	cluster := clitest.Open(t)
 	const absent = "01890000-0000-7000-8000-000000000001"

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exampleLines are command lines, a line each.
+// exampleLines are command lines, one per line.
 //
 //go:embed examples.txt
 var exampleLines string

@@ -18,7 +18,7 @@ func newTree() *cobra.Command {
 	return commands.Of(&cli.Program{}).Root()
 }
 
-// eachCommand calls do with every command of the program, and not with cobra's own.
+// eachCommand calls do for every command of the program, but not for cobra's built-in commands.
 func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 	do(cmd)
 	for _, child := range cmd.Commands() {
@@ -38,7 +38,7 @@ func TestExamples(t *testing.T) {
 	shown := 0
 	eachCommand(newTree(), func(cmd *cobra.Command) {
 		switch {
-		case cmd.CommandPath() == "conductord worker": // does something, and has a verb too
+		case cmd.CommandPath() == "conductord worker": // a command with an action of its own and subcommands
 		case cmd.HasSubCommands() && cmd.Example != "":
 			t.Errorf("%s does nothing, and has the example %s", cmd.CommandPath(), cmd.Example)
 		case !cmd.HasSubCommands() && cmd.Example == "":
@@ -58,7 +58,7 @@ func TestExamples(t *testing.T) {
 
 var shellWord = regexp.MustCompile(`('[^']*'|[^\s'])+`)
 
-// parses says how a line is no command line; empty: it is one.
+// parses describes why a line is not a valid command line; empty: it is valid.
 func parses(line, path string) string {
 	line, _, _ = strings.Cut(line, " | ")
 	line, _, _ = strings.Cut(line, " > ")
@@ -84,7 +84,7 @@ func parses(line, path string) string {
 	return ""
 }
 
-// TestExamplesCanBeWrong: the check above finds wrong examples.
+// TestExamplesCanBeWrong: parses finds wrong examples.
 func TestExamplesCanBeWrong(t *testing.T) {
 	for line, good := range map[string]bool{
 		"conductord job get ID": true, "conductord job get ID | cat": true, "conductord job post --reason 'a b'": false,

@@ -22,27 +22,27 @@ import (
 // The exit codes.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1   // the job was not a success, or the command itself failed on this machine
+	ExitFailed      = 1   // the job did not succeed, or the command itself failed on this machine
 	ExitUsage       = 2   // the command line, a file or a value is wrong
 	ExitNotFound    = 3   // the named object does not exist
 	ExitConflict    = 4   // another owner has the object, or its state does not allow the call
-	ExitTimeout     = 5   // the time was up; or it is unknown whether it happened, and repeating is harmless
-	ExitUnavailable = 6   // no leader could take it: it did not happen
+	ExitTimeout     = 5   // timeout, or an ambiguous result; repeating is harmless
+	ExitUnavailable = 6   // no leader was available: no effect
 	ExitNotAllowed  = 7   // the caller may not do this
-	ExitLimit       = 8   // too large or too much
-	ExitInterrupted = 130 // ended from the keyboard, as shells count it
+	ExitLimit       = 8   // too large, or over a limit
+	ExitInterrupted = 130 // interrupted from the keyboard, as in shells
 )
 
-// errUsage: the command line is wrong.
+// errUsage marks an error in the command line.
 var errUsage = errors.New("usage")
 
-// ErrRunFailed: the command did its work, but the job that it ran or waited for did not
-// succeed. The output already has the reason.
+// ErrRunFailed: the command itself worked, but its job did not succeed. The output already has the
+// reason.
 var ErrRunFailed = errors.New("the run did not succeed")
 
 type usageError struct{ error }
 
-// UsageError marks an error as one of the command line.
+// UsageError marks an error as a usage error.
 func UsageError(err error) error { return usageError{err} }
 
 func (usageError) Is(target error) bool { return target == errUsage }
@@ -77,7 +77,7 @@ type exitRule struct {
 	code int
 }
 
-// ExitCode says with which code the program ends on an error.
+// ExitCode returns the program's exit code for an error.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -95,7 +95,7 @@ func ExitCode(err error) int {
 
 // errorDocument is an error with -o json.
 type errorDocument struct {
-	Error Part   `json:"error"` // as the API writes it
+	Error Part   `json:"error"` // as in the API
 	Hint  string `json:"hint,omitempty"`
 }
 
@@ -117,8 +117,8 @@ func errorMessage(err error) *v1.Error {
 	return message
 }
 
-// Because adds to an error what could not be done, unless the error already contains it, like
-// errors of the client library. For nil, it returns nil.
+// Because adds the failed action to an error, unless the error already contains it, like errors of
+// the client library. For nil, it returns nil.
 func Because(err error, format string, args ...any) error {
 	if err == nil || strings.HasPrefix(err.Error(), "cannot ") {
 		return err

@@ -2,7 +2,7 @@ package cli
 
 import "time"
 
-// Ago is how tables show a moment.
+// Ago formats a time as tables show it.
 func Ago(t time.Time) string { return AgoText(t) }
 
 // Profiles is the file of profiles.

@@ -43,7 +43,7 @@ func (p *Program) ReadInput(path string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadDetails reads --details: JSON, or @FILE that holds JSON.
+// ReadDetails reads --details: JSON, or @FILE with JSON.
 func (p *Program) ReadDetails(given string) (json.RawMessage, error) {
 	text := []byte(given)
 	if path, isFile := strings.CutPrefix(given, "@"); isFile {
@@ -59,7 +59,7 @@ func (p *Program) ReadDetails(given string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// ParseSets reads --set k=v. A value that is valid JSON is taken as JSON, any other value as a
+// ParseSets reads --set k=v. A value that is valid JSON is parsed as JSON. Any other value is a
 // string: --set n=3 is a number, --set city=Wien a string.
 func ParseSets(sets []string) (logbook.Values, error) {
 	values := make(logbook.Values, len(sets))

@@ -27,7 +27,7 @@ func TestJSONListsFaults(t *testing.T) {
 	}
 }
 
-// TestJSONListsWithoutItems: a list without items is there, so that scripts can go through it.
+// TestJSONListsWithoutItems: an empty list is present, so that scripts can iterate over it.
 func TestJSONListsWithoutItems(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, name := range []string{"job", "claim", "book", "schedule", "trash", "token", "quota"} {
@@ -44,7 +44,7 @@ func TestJSONListsWithoutItems(t *testing.T) {
 	}
 }
 
-// TestJSONShowsNoPackedDefinition: the definition of a flow is packed for programs of ours.
+// TestJSONShowsNoPackedDefinition: the packed definition of a flow is only for our programs.
 func TestJSONShowsNoPackedDefinition(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x")

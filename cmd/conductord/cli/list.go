@@ -14,23 +14,22 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// defaultListed bounds a list when --limit is not given.
+// defaultListed is the default of --limit.
 const defaultListed = 100
 
-// List is a command that lists things.
+// List is a command that lists objects.
 type List[T any] struct {
-	What string // the things, in the plural
-	// Read reads a page of at most limit items. The first page comes after "", and next is ""
-	// when nothing follows.
+	What string // the noun in the plural
+	// Read reads a page of at most limit items. The first page is read with "", and next is ""
+	// after the last page.
 	Read   func(ctx context.Context, cluster Cluster, after string, limit int) (page []T, next string, err error)
 	Answer func(things []T, next string) proto.Message // the answer of the API
 	Header []string
 	Row    func(*T) []string
-	Whole  bool // one page holds all: there is nothing to limit
+	Whole  bool // one page contains all items, so there is no limit
 }
 
-// Command completes a command. prepare checks the flags, before a server is
-// asked.
+// Command completes a command. prepare checks the flags before a server is called.
 func (l List[T]) Command(p *Program, cmd *cobra.Command, prepare func(args []string) error) *cobra.Command {
 	limit, after := defaultListed, ""
 	if cmd.Args == nil {
@@ -115,15 +114,14 @@ func Messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
 	return converted
 }
 
-// Ask makes the action of a command that needs a cluster and its arguments, and no flag checked.
+// Ask makes the action of a command that needs a cluster and its arguments, but no checked flags.
 func (p *Program) Ask(do func(ctx context.Context, cluster Cluster, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, args) })
 	}
 }
 
-// About makes the action of a command about one thing, which its first
-// argument names.
+// About makes the action of a command about one object, which its first argument names.
 func About[ID any](p *Program, parse func(string) (ID, error), do func(context.Context, Cluster, ID) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		id, err := parse(args[0])
@@ -146,10 +144,10 @@ func Get[ID, T any](p *Program, what string, parse func(string) (ID, error), rea
 	})
 }
 
-// Name takes any argument for a name; the server checks it.
+// Name accepts any argument as a name; the server checks it.
 func Name(text string) (string, error) { return text, nil }
 
-// AdviseCreate names the command that makes a board which there is not.
+// AdviseCreate adds the command that creates a missing board.
 func AdviseCreate(err error, board string) error {
 	if !errors.Is(err, jobs.ErrNotFound) {
 		return err
@@ -157,8 +155,8 @@ func AdviseCreate(err error, board string) error {
 	return Advised(err, "the first posting to a board makes it, or `conductord board create "+Operand(board)+"`")
 }
 
-// CheckBoards refuses a board in --board that does not exist: a misspelt name would pass for
-// an empty board.
+// CheckBoards refuses a board in --board that does not exist. Otherwise a misspelt name would look
+// like an empty board.
 func CheckBoards(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup("board")
 	if flag == nil || !flag.Changed {
@@ -171,7 +169,7 @@ func CheckBoards(ctx context.Context, cluster jobs.Boards, cmd *cobra.Command) e
 		var known []string
 		for board, err := range jobs.AllBoards(ctx, cluster) {
 			if err != nil {
-				break // a hint less
+				break // only the hint is missing
 			}
 			known = append(known, board.Name)
 		}

@@ -7,7 +7,7 @@ import (
 
 const SinceUsage = "only at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)"
 
-// ParseMoment reads a flag such as --not-before: a time, or a span from now.
+// ParseMoment reads a flag such as --not-before: a time, or a duration from now.
 func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -16,13 +16,13 @@ func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 		return now.Add(after), nil
 	}
 	moment, err := time.Parse(time.RFC3339, text)
-	if err != nil || moment.IsZero() { // the zero time counts as none
+	if err != nil || moment.IsZero() { // the zero time is invalid
 		return time.Time{}, UsageError(fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a span such as 10m", flag))
 	}
 	return moment, nil
 }
 
-// ParsePast reads a flag such as --since: a time in the past, or a span before now, with or
+// ParsePast reads a flag such as --since: a time in the past, or a duration before now, with or
 // without a minus sign.
 func ParsePast(flag, text string, now time.Time) (time.Time, error) {
 	past := text
@@ -49,8 +49,7 @@ func (p *Program) TimeText(t time.Time) string {
 	return t.In(zone).Format(time.RFC3339)
 }
 
-// AgoText shows, for tables, how long ago a time was or how soon it will be; empty for the
-// zero time.
+// AgoText shows in tables the time since a moment or until it; empty for the zero time.
 func AgoText(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -62,8 +61,8 @@ func AgoText(t time.Time) string {
 	return shortSpan(now.Sub(t)) + " ago"
 }
 
-// shortSpan shows a span in the smallest unit that needs two digits, so that a column of ages
-// is narrow.
+// shortSpan shows a duration in the smallest unit that needs at most two digits, so that a column
+// of ages is narrow.
 func shortSpan(span time.Duration) string {
 	const day, few = 24 * time.Hour, 100
 	switch {

@@ -28,7 +28,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestZones: people read the time of their zone, or UTC; programs always UTC.
+// TestZones: text shows times in the local zone or in UTC; JSON always in UTC.
 func TestZones(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k", "--not-before", "2030-07-01T12:00:00Z").String()

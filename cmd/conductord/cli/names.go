@@ -28,13 +28,13 @@ var flagNames = map[string]string{
 	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor", "principal": "principal", "step": "step",
 }
 
-// idNouns are the nouns of an id that names one of these, the likelier first.
+// idNouns are the possible nouns of an id argument of such a kind, the likelier first.
 var idNouns = map[string][]jobs.IDNoun{
 	"job": {jobs.IDOfJob}, "trashed": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
 }
 
-// argumentName returns the kind of object that the argument at position number of of arguments names;
-// empty: unknown here.
+// argumentName returns the kind of object that an argument names. number is the argument's
+// position, and of is the number of arguments. Empty: unknown here.
 func argumentName(cmd *cobra.Command, number, of int) string {
 	words := argumentWords(cmd)
 	if at := slices.IndexFunc(words, func(word string) bool { return strings.Contains(word, "…") }); number > at && at >= 0 {
@@ -57,7 +57,7 @@ type shortID struct {
 	replace  func(id string) error
 }
 
-// whole reports that all digits are given.
+// whole reports whether all digits are given.
 func (s shortID) whole() bool { return len(s.prefixes[0].Digits) == 2*len(uuid.Nil) }
 
 func parseShortID(what, text string) (short shortID, err error) {
@@ -71,8 +71,8 @@ func parseShortID(what, text string) (short shortID, err error) {
 	return short, nil
 }
 
-// resolveIDs replaces the beginnings of ids on the command line by the whole ids, before the
-// command reads them. Whole ids cost no call.
+// resolveIDs replaces prefixes of ids on the command line by the whole ids, before the command
+// reads them. Whole ids cost no call.
 func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	var found []shortID
 	var faults []error
@@ -83,7 +83,7 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 		short, err := parseShortID(what, text)
 		whole := len(text) == len(uuid.Nil.String())
 		switch {
-		case err != nil && whole: // the command refuses it
+		case err != nil && whole: // the command itself refuses it
 			return
 		case err != nil:
 			faults = append(faults, err)
@@ -153,7 +153,7 @@ func (s shortID) find(ctx context.Context, cluster idFinder) (string, error) {
 	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, "s or "), all)
 }
 
-// ambiguous lists the candidates of a beginning that several ids have.
+// ambiguous lists the candidates for an ambiguous prefix.
 func ambiguous(digits, noun string, matches jobs.IDMatches) error {
 	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin or end so; give more of one:", digits, noun)}
 	for _, id := range matches.IDs {

@@ -44,7 +44,7 @@ func TestShortIDs(t *testing.T) {
 	for _, row := range []struct {
 		args  string
 		code  int
-		says  string // part of stdout, or of stderr if it fails
+		says  string // part of stdout, or of stderr after a failure
 		dials int
 	}{
 		{"job get " + first, 0, first, 1},
@@ -78,7 +78,7 @@ func TestShortIDs(t *testing.T) {
 		{"claim list --session 0000", cli.ExitNotFound, "no session id starts or ends with 0000", 1},
 	} {
 		if strings.HasPrefix(row.args, "trash purge") {
-			clitest.Run(t, cluster, "job", "cancel", second) // so that it is finished
+			clitest.Run(t, cluster, "job", "cancel", second) // so that the job is finished
 		}
 		got, dialled := dials(t, cluster, strings.Fields(row.args)...)
 		text := got.Out
@@ -91,7 +91,7 @@ func TestShortIDs(t *testing.T) {
 	}
 }
 
-// TestShortIDsOfJobsAndFlows: what begins as a job and as the flow of another one is neither.
+// TestShortIDsOfJobsAndFlows: a prefix that matches a job and the flow of another job is ambiguous.
 func TestShortIDsOfJobsAndFlows(t *testing.T) {
 	const flow, other, own, itsFlow = "03330000-0000-7000-8000-000000000002", "03330000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000002"
 	cluster := clitest.Open(t)
@@ -123,7 +123,7 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 	}
 }
 
-// TestShortIDsAreBounded: more candidates than a person compares are not listed.
+// TestShortIDsAreBounded: a long list of candidates is not shown.
 func TestShortIDsAreBounded(t *testing.T) {
 	cluster := clitest.Open(t)
 	var postings []jobs.Posting

@@ -22,7 +22,7 @@ import (
 
 func NumberText(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// StatesText are the jobs by state, in the order of a job's life.
+// StatesText lists the jobs by state, in the order of a job's life.
 func StatesText(counts map[jobs.State]uint64) string {
 	var said []string
 	for _, state := range jobs.States {
@@ -33,7 +33,7 @@ func StatesText(counts map[jobs.State]uint64) string {
 	return strings.Join(said, ", ")
 }
 
-// SpanText shows a duration, and nothing for none.
+// SpanText shows a duration; empty for zero.
 func SpanText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -43,7 +43,7 @@ func SpanText(d time.Duration) string {
 
 func Listed(what string, names []string) string { return what + ": " + Few(names) }
 
-// Few names a few of many.
+// Few lists the first of many names.
 func Few(names []string) string {
 	const most = 20
 	shown := make([]string, 0, most+1)
@@ -59,7 +59,7 @@ func Few(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// Texts are the values of a type of text, as texts.
+// Texts converts values of a string type to strings.
 func Texts[T ~string](values []T) []string {
 	names := make([]string, 0, len(values))
 	for _, value := range values {
@@ -68,7 +68,7 @@ func Texts[T ~string](values []T) []string {
 	return names
 }
 
-// CountText shows a count, and nothing for none.
+// CountText shows a count; empty for zero.
 func CountText(count int) string {
 	if count == 0 {
 		return ""
@@ -76,7 +76,7 @@ func CountText(count int) string {
 	return strconv.Itoa(count)
 }
 
-// ValuesText shows values by name, one on each line.
+// ValuesText shows values by name, one per line.
 func ValuesText(values logbook.Values) string {
 	lines := make([]string, 0, len(values))
 	for name, value := range values {
@@ -121,7 +121,7 @@ func escapeRune(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// CleanLines does the same to text of several lines, which stay lines.
+// CleanLines cleans a text of several lines, and keeps the line breaks.
 func CleanLines(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, line := range lines {
@@ -130,8 +130,8 @@ func CleanLines(text string) []string {
 	return lines
 }
 
-// Document makes the JSON of a result: for an API message in the form of the API, for other
-// values as encoding/json does.
+// Document makes the JSON of a result: an API message in the form of the API, other values as by
+// encoding/json.
 func Document(value any) ([]byte, error) {
 	if message, ok := value.(proto.Message); ok {
 		text, err := wire.JSONCodec{}.Marshal(message)
@@ -144,7 +144,7 @@ func Document(value any) ([]byte, error) {
 		if rest != "}" {
 			rest = "," + rest
 		}
-		return fmt.Appendf(nil, `{"%s":[]%s`, first.Name(), rest), nil // scripts go through a list without items
+		return fmt.Appendf(nil, `{"%s":[]%s`, first.Name(), rest), nil // an empty list must be present for scripts
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -153,12 +153,12 @@ func Document(value any) ([]byte, error) {
 	return bytes.TrimSpace(text.Bytes()), err
 }
 
-// Part is an API message within a document of the command line's own.
+// Part is an API message within one of the command line's own documents.
 type Part struct{ proto.Message }
 
 func (m Part) MarshalJSON() ([]byte, error) { return wire.JSONCodec{}.Marshal(m.Message) }
 
-// WriteJSON writes the one document of a command.
+// WriteJSON writes the single document of a command.
 func (p *Program) WriteJSON(value any) error {
 	var text bytes.Buffer
 	line, err := Document(value)
@@ -182,7 +182,7 @@ func (p *Program) writeDocument(text []byte, err error) error {
 	return err
 }
 
-// Show writes a result: its document with -o json, and otherwise a line.
+// Show writes a result: its document with -o json, otherwise a line.
 func (p *Program) Show(value any, format string, args ...any) error {
 	if p.JSON() {
 		return p.WriteJSON(value)
@@ -239,11 +239,11 @@ func (l *cleanLog) Write(record []byte) (int, error) {
 	return len(record), nil
 }
 
-// Field is one line of a thing that is shown alone: a name and a text.
+// Field is one line of a single object: a name and a text.
 type Field [2]string
 
-// WriteFields writes a single thing: a name and a text on each line. Names without a text are
-// left out; further lines of a text are indented.
+// WriteFields writes a single object: a name and a text on each line. Names without a text are
+// omitted; further lines of a text are indented.
 func (p *Program) WriteFields(fields []Field) error {
 	width := 0
 	for _, f := range fields {
@@ -265,7 +265,7 @@ func (p *Program) WriteFields(fields []Field) error {
 	return p.WriteLines(lines)
 }
 
-// WriteLines writes lines, each of them clean.
+// WriteLines cleans and writes lines.
 func (p *Program) WriteLines(lines []string) error {
 	var text strings.Builder
 	for _, line := range lines {
@@ -275,7 +275,7 @@ func (p *Program) WriteLines(lines []string) error {
 	return err
 }
 
-// DurationText shows a duration with as many digits as a person reads.
+// DurationText shows a duration with a useful precision.
 func DurationText(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -286,7 +286,7 @@ func DurationText(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// OrDash fills a cell that would be empty.
+// OrDash replaces an empty text by a dash.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"

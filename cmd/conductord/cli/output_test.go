@@ -53,8 +53,8 @@ func TestHiddenCharacters(t *testing.T) {
 	}
 }
 
-// TestNamesReachNoTerminalRaw: names may hold marks of writing direction. No command writes them
-// raw, whatever it shows: a table, a line, JSON, a note or an error.
+// TestNamesReachNoTerminalRaw: names can contain marks of writing direction. No command writes them
+// raw, in a table, a line, JSON, a note or an error.
 func TestNamesReachNoTerminalRaw(t *testing.T) {
 	const evil = "a\u202eb\u200bc"
 	cluster := clitest.Open(t)
@@ -111,7 +111,7 @@ func TestLogsAreClean(t *testing.T) {
 	}
 }
 
-// TestErrorsAreClean: messages come from anybody, too.
+// TestErrorsAreClean: error messages can also contain foreign text.
 func TestErrorsAreClean(t *testing.T) {
 	got := clitest.Run(t, nil, "job", "list", "--state", "\x1b[31m\u202e")
 	if strings.ContainsAny(got.Err, "\x1b\u202e") {
@@ -119,8 +119,7 @@ func TestErrorsAreClean(t *testing.T) {
 	}
 }
 
-// TestErrorsAsJSON: with -o json an error is one document on stderr, with the
-// code that the API has for it.
+// TestErrorsAsJSON: with -o json, an error is one document on stderr, with its API code.
 func TestErrorsAsJSON(t *testing.T) {
 	const id = "01890000-0000-7000-8000-000000000001"
 	for _, row := range []struct {
@@ -149,7 +148,7 @@ func TestErrorsAsJSON(t *testing.T) {
 	}
 }
 
-// TestJSONKeepsValues: large numbers and signs that HTML minds stay as posted.
+// TestJSONKeepsValues: large numbers, and characters that are special in HTML, stay as posted.
 func TestJSONKeepsValues(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k", "--details", `{"n":12345678901234567890,"s":"<&>"}`)

@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestFlagsAboutThePast: in each of them a span is how long ago, with or without a minus, and the future
-// is refused by the flag's name and value.
+// TestFlagsAboutThePast: in each of these flags a duration means "ago", with or without a minus. A
+// future time is refused with the flag's name and value.
 func TestFlagsAboutThePast(t *testing.T) {
 	cluster := clitest.Open(t)
 	if got := clitest.Run(t, cluster, "schedule", "set", "s", "--rule", "@hourly", "--kind", "k", "--overlap", "allow"); got.Code != 0 {

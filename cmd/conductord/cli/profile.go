@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxProfiles bounds the file of profiles, in bytes: a larger one is another file.
+// maxProfiles limits the file of profiles, in bytes: a larger file is something else.
 const maxProfiles = 1 << 20
 
 // profileKeys are the keys of a profile.
@@ -32,7 +32,7 @@ type profiles struct {
 	Profiles map[string]map[string]string `toml:"profiles" json:"profiles"`
 }
 
-// profiles reads the file of profiles; without one there are none.
+// profiles reads the file of profiles. Without a file there are no profiles.
 func (p *Program) profiles() (saved profiles, path string, err error) {
 	saved.Profiles = map[string]map[string]string{}
 	if p.ConfigDir == "" {
@@ -73,14 +73,14 @@ func parseProfiles(text []byte) (profiles, error) {
 		}
 	}
 	for name, profile := range saved.Profiles {
-		if profile == nil { // an empty table, which would not be written
+		if profile == nil { // an empty table would not be written
 			saved.Profiles[name] = map[string]string{}
 		}
 	}
 	return saved, nil
 }
 
-// text is the file's text. Nothing is written that cannot be read back.
+// text is the file's text. It refuses profiles that could not be read again.
 func (s *profiles) text() ([]byte, error) {
 	var text bytes.Buffer
 	if err := toml.NewEncoder(&text).Encode(s); err != nil {
@@ -118,7 +118,7 @@ func (p *Program) UseProfile() (name string, err error) {
 	return name, saved.check(name)
 }
 
-// ProfileCommand keeps profiles.
+// ProfileCommand manages profiles.
 func (p *Program) ProfileCommand() *cobra.Command {
 	verb := func(use, short, done string, change func(saved *profiles, name string) error) *cobra.Command {
 		return &cobra.Command{
@@ -160,7 +160,7 @@ func (p *Program) ProfileCommand() *cobra.Command {
 		})
 }
 
-// named is a profile of what flags and environment name.
+// named returns a profile with the values of the given flags and variables.
 func (p *Program) named() map[string]string {
 	files := p.credentials()
 	named := map[string]string{
@@ -177,7 +177,7 @@ func (p *Program) named() map[string]string {
 	return named
 }
 
-// write replaces the file as a whole.
+// write replaces the whole file.
 func (s *profiles) write(path string) error {
 	if path == "" {
 		return errors.New("profiles have no directory: set HOME")

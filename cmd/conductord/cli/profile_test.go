@@ -39,7 +39,7 @@ func TestProfiles(t *testing.T) {
 		env     string
 		code    int
 		said    string // part of the output
-		servers string // that were dialled
+		servers string // the dialled servers
 		token   string
 	}{
 		{line: "config profile list", said: "NAME  IN FORCE"},
@@ -98,7 +98,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestStatusNamesProfile: cluster status says which profile is in force.
+// TestStatusNamesProfile: cluster status names the profile in use.
 func TestStatusNamesProfile(t *testing.T) {
 	dir, cluster := t.TempDir(), clitest.Open(t)
 	cluster.Statuses = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: "n", Leader: "n", Ready: true}}}

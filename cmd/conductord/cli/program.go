@@ -29,7 +29,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// OperatorName is who sits at this keyboard: user@host.
+// OperatorName is the user of this command line: user@host.
 func OperatorName() string {
 	name, host := "unknown", "unknown"
 	if who, err := user.Current(); err == nil && who.Username != "" {
@@ -42,9 +42,9 @@ func OperatorName() string {
 }
 
 const (
-	// DefaultServer is where a server on this machine listens.
+	// DefaultServer is the address of a server on this machine.
 	DefaultServer = "127.0.0.1:7070"
-	// callTimeout bounds a command that does not wait for a job.
+	// callTimeout limits a command that does not wait for a job.
 	callTimeout = 30 * time.Second
 	// firstPatience limits the wait for the first answer of any node. Often no server is
 	// running, and the user should learn that soon.
@@ -55,20 +55,20 @@ const (
 	// waitPatience is callPatience for commands that wait for a job: long enough for a restart
 	// of nodes.
 	waitPatience = 60 * time.Second
-	// ProgressPause is how often a command that waits shows its progress.
+	// ProgressPause is the interval at which a waiting command shows its progress.
 	ProgressPause = time.Second
 )
 
-// Program is the command line with everything that it uses of the outside world, so that tests
-// can replace it.
+// Program is the command line with all its dependencies on the outside world, so that tests can
+// replace them.
 type Program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Env      []string
-	Columns  func() int                 // how many characters a line of Out has, where that is a terminal; nil: it is none
-	Zone     *time.Location             // of the times that people read; nil: UTC
+	Columns  func() int                 // characters per line of Out, if it is a terminal; nil: not a terminal
+	Zone     *time.Location             // time zone of shown times; nil: UTC
 	Terminal bool                       // Err is a terminal: progress is drawn on it
-	Size     func() (width, height int) // of the terminal; 0: not known
+	Size     func() (width, height int) // of the terminal; 0: unknown
 	// ConfigDir contains the file of profiles, in a subdirectory; empty: there are no profiles.
 	ConfigDir string
 	// Dial connects to a cluster.
@@ -89,19 +89,19 @@ type Program struct {
 	utc       bool
 	stale     bool // of the commands that have the flag
 
-	givenProfile string // that --profile names; profile may come from elsewhere later
-	misnamed     error  // of --help after an unknown verb
+	givenProfile string // value of --profile; profile can also come from another source later
+	misnamed     error  // error of --help after an unknown verb
 
-	boards  []string  // that the command line names
-	ids     []shortID // that it names, as they were given
-	cluster string    // of these, by the topology; empty: the topology has not decided
+	boards  []string  // boards in the command line
+	ids     []shortID // ids in the command line, as given
+	cluster string    // chosen by the topology from these; empty: not chosen
 
-	profileValues map[string]string // of the profile in force, by key; nil: none
+	profileValues map[string]string // of the profile in use, by key; nil: none
 
-	started bool // the command line was right: what goes wrong now is no usage error
+	started bool // the command line was valid: later errors are not usage errors
 }
 
-// Run runs one command and gives its exit code. It runs once.
+// Run runs one command and returns its exit code. Call it once.
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.Root()
 	root.SetArgs(args)
@@ -152,7 +152,7 @@ func (p *Program) report(err error, usage string) {
 	}
 }
 
-// plain says in plain words that a call has timed out.
+// plain replaces the text of a timed-out call by plain words.
 func (p *Program) plain(text string) string {
 	over := "timed out"
 	if p.Timeout > 0 {

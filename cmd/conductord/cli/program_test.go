@@ -165,7 +165,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestBounds checks which commands are patient.
+// TestBounds checks which commands wait without a limit.
 func TestBounds(t *testing.T) {
 	const id = "01890000-0000-7000-8000-000000000001"
 	for _, row := range []struct {

@@ -43,7 +43,7 @@ var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyStartWorker:  "worker --handlers DIRECTORY --types TARGET",
 }
 
-// remedyDeeds are remedies that are no command.
+// remedyDeeds are remedies that are not commands.
 var remedyDeeds = map[jobs.RemedyVerb]string{
 	jobs.RemedyRunFlow:     "post the flow instead: `conductord flow run FILE`",
 	jobs.RemedyStart:       "start a conductor; `conductord conductor list` shows the live ones",
@@ -51,11 +51,11 @@ var remedyDeeds = map[jobs.RemedyVerb]string{
 	jobs.RemedyAddCapacity: "start another conductor, or raise conductor.max_jobs",
 }
 
-// RemedyText is a remedy for people: a command line where there is one.
+// RemedyText shows a remedy: a command line if there is one.
 func RemedyText(remedy jobs.Remedy) string {
 	line, known := remedyCommands[remedy.Verb]
 	if !known {
-		return cmp.Or(remedyDeeds[remedy.Verb], string(remedy.Verb)) // none, or one of a newer server
+		return cmp.Or(remedyDeeds[remedy.Verb], string(remedy.Verb)) // empty, or a verb of a newer server
 	}
 	if remedy.Verb == jobs.RemedyStartWorker && remedy.Value != "" {
 		line += " --labels VALUE"

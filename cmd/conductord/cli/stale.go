@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// staleCommands are the commands that only read what every node knows.
+// staleCommands are the commands that only read, and only data that every node has.
 var staleCommands = []string{
 	"job get", "job list", "job explain", "job errors", "trash list", "trash show", "flow show", "book get", "book list",
 	"board list", "board show", "board count", "schedule list", "schedule show", "session list", "conductor list", "quota list",
@@ -25,7 +25,7 @@ func (p *Program) addStale(root *cobra.Command) {
 	}
 }
 
-// noteAge says how old a stale answer may be.
+// noteAge reports the maximum age of a stale answer.
 func (p *Program) noteAge(age time.Duration, known bool) {
 	if !known {
 		p.Note("stale: unknown age; the node has had no leader since its start")

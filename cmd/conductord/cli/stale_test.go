@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestStale: every command that only reads can take what one node knows, and says how old
-// that may be.
+// TestStale: every command that only reads accepts the state of one node, and reports the possible
+// age of that state.
 func TestStale(t *testing.T) {
 	cluster := clitest.Open(t)
 	job := clitest.PostHello(t, cluster).String()
@@ -17,7 +17,7 @@ func TestStale(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		age  time.Duration // negative: unknown
-		want string        // part of what stderr says
+		want string        // part of stderr
 	}{
 		{"job get " + job, 2 * time.Minute, "stale: up to 2m0s old"},
 		{"job list", 0, "stale: up to 0s old"},

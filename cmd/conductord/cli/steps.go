@@ -19,7 +19,7 @@ type FlowReader interface {
 	FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error)
 }
 
-// FindFlow reads the flow of a job, or the flow itself.
+// FindFlow reads a flow by its job's id or by its own id.
 func FindFlow(ctx context.Context, cluster FlowReader, id uuid.UUID) (logbook.FlowDetail, error) {
 	flowID := logbook.FlowID{UUID: id}
 	job, err := cluster.Job(ctx, jobs.JobID{UUID: id})
@@ -35,7 +35,7 @@ func FindFlow(ctx context.Context, cluster FlowReader, id uuid.UUID) (logbook.Fl
 	return detail, Because(err, "read flow %s", flowID)
 }
 
-// StepsOf are the names of all steps that are known of a flow.
+// StepsOf are the names of all known steps of a flow.
 func StepsOf(detail *logbook.FlowDetail) []string {
 	names := PlannedSteps(detail)
 	for i := range detail.Atoms {

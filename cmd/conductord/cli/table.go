@@ -10,9 +10,9 @@ import (
 
 const (
 	columnGap = 2
-	leastCell = 8  // how far cells are shortened, but for ids and states
-	leastLast = 24 // the same of the last column, which is often a reason
-	// cutID is the length of a shortened id: its creation time and the counter behind that.
+	leastCell = 8  // minimum width to which cells are shortened, except ids and states
+	leastLast = 24 // the same for the last column, which is often a reason
+	// cutID is the length of a shortened id: its creation time and the following counter.
 	cutID = len("00000000-0000-0000")
 	// ColourOff ends a colour on a terminal.
 	ColourOff = "\x1b[0m"
@@ -116,7 +116,7 @@ func fit(cells [][]string, width int) (columns, widths []int) {
 	for over(whole) {
 		longest := slices.MaxFunc(columns, func(a, b int) int { return spare(a) - spare(b) })
 		if spare(longest) == 0 {
-			break // the terminal is too narrow for anything
+			break // the terminal is too narrow for any column
 		}
 		widths[longest]--
 	}

@@ -13,7 +13,7 @@ import (
 
 const firstID, secondID, laterID = "01a20dce-5501-742b-b53e-8f1ba6a6a0d4", "01a20dce-5501-7fff-8000-000000000001", "01a20dcf-0000-7000-8000-000000000002"
 
-// TestTables: a table fits into a terminal. Where the output is none, every cell is whole.
+// TestTables: a table fits into a terminal. Without a terminal, no cell is shortened.
 func TestTables(t *testing.T) {
 	header := []string{"id", "state", "owner", "name", "posted", "reason"}
 	rows := [][]string{
@@ -85,7 +85,8 @@ func TestTablesHaveColours(t *testing.T) {
 	}
 }
 
-// TestListsFitATerminal: the lists of a busy cluster fit into 80 columns, with what matters.
+// TestListsFitATerminal: the lists of a busy cluster fit into 80 columns without losing important
+// columns.
 func TestListsFitATerminal(t *testing.T) {
 	cluster := clitest.Open(t)
 	for i := range 3 {

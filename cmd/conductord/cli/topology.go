@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// CheckTime bounds the query of one cluster. All clusters are queried in parallel.
+// CheckTime limits the query of one cluster. All clusters are queried in parallel.
 const CheckTime = 5 * time.Second
 
 // topologyFile is the path of the topology: from the flag, else from the environment; empty:

@@ -45,7 +45,7 @@ func TestTopologyIsShown(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // all that is said, in single spaces
+		want string // the whole output, in single spaces
 	}{
 		{"topology show", 0, "digest " + digest + " CLUSTER ID SERVERS a prod-a a:1,a:2 main main m:1 BOARDS CLUSTERS mail a orders/* main,a all others main"},
 		{"topology route mail default orders/1", 0, "BOARD CLUSTER RULE SERVERS mail a mail a:1,a:2 default main default m:1 orders/1 main orders/* m:1"},
@@ -77,7 +77,7 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 	}
 	for _, row := range []struct {
 		args, env string
-		want      string // the servers that are called; empty: the command line is refused
+		want      string // the called servers; empty: the command line is refused
 		says      string
 	}{
 		{"board show mail", "", "a:1 a:2", `cannot connect to a:1, a:2: cluster "a" of the topology: `},
@@ -187,7 +187,7 @@ func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 	}
 }
 
-// TestTopologyCheck checks what differs from the file, and that it is found at each cluster.
+// TestTopologyCheck checks that differences from the file are reported for each cluster.
 func TestTopologyCheck(t *testing.T) {
 	path, digest := writeTopology(t)
 	node := func(endpoint, cluster, digest string) raftboard.NodeStatus {

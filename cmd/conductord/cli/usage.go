@@ -68,7 +68,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// valueText says what values a flag takes.
+// valueText describes the values of a flag.
 func valueText(flag *pflag.Flag) string {
 	switch flag.Value.Type() {
 	case "int", "int64":

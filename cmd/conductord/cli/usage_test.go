@@ -21,7 +21,7 @@ var argument = regexp.MustCompile(`(?:^| )[A-Z][A-Z-]*\b`)
 // usage errors, before a server is called. This includes errors that the flag library finds.
 func TestUsageErrorsOfTheTree(t *testing.T) {
 	longtest.Skip(t)
-	const deaf = "x\x01" // no number, no time, no id, and no name
+	const deaf = "x\x01" // not a valid number, time, id or name
 	lines := 0
 	wrong := func(line ...string) {
 		t.Helper()
@@ -54,7 +54,7 @@ func TestUsageErrorsOfTheTree(t *testing.T) {
 				wrong(path...)
 			}
 			switch flag.Value.Type() {
-			case "string", "stringSlice", "stringArray": // whose values each command reads by itself: see TestWrongCommandLines
+			case "string", "stringSlice", "stringArray": // each command parses these values itself: see TestWrongCommandLines
 			default:
 				wrong(with("--" + flag.Name + "=" + deaf)...)
 			}
@@ -68,7 +68,7 @@ func TestUsageErrorsOfTheTree(t *testing.T) {
 	t.Logf("%d wrong command lines", lines)
 }
 
-// TestWhatMustBeSaid: each command that cannot do without a flag says so.
+// TestWhatMustBeSaid: each command with a required flag names it when it is missing.
 func TestWhatMustBeSaid(t *testing.T) {
 	const id = "01890000-0000-7000-8000-000000000001"
 	for _, row := range []struct{ args, want string }{

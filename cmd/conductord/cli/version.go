@@ -17,7 +17,7 @@ import (
 type Version struct {
 	Version  string  `json:"version"`
 	Commit   string  `json:"commit,omitempty"`
-	Modified bool    `json:"modified,omitempty"` // the commit's files were changed before the build
+	Modified bool    `json:"modified,omitempty"` // the files of the commit were changed before the build
 	Formats  Formats `json:"formats"`
 	Go       string  `json:"go"`
 	Platform string  `json:"platform"`

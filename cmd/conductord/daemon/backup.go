@@ -88,7 +88,7 @@ func checkBackupCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// RestoredBackup is what backup restore says.
+// RestoredBackup is the output of backup restore.
 type RestoredBackup struct {
 	Node       string          `json:"node"`
 	DataDir    string          `json:"data_dir"`

@@ -48,7 +48,7 @@ func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Op
 	if err := own.Registry.Register(spec.Kind, factory); err != nil {
 		return nil, err
 	}
-	if guarded && c.Secrets.Boards == nil { // access control means tenants: none may name the secrets of all
+	if guarded && c.Secrets.Boards == nil { // access control means tenants: by default, none may use the secrets of all boards
 		c.Secrets.Boards = config.PerBoard{}
 	}
 	source, err := secrets.Open(secrets.Options{
@@ -130,7 +130,7 @@ func runConductor(ctx context.Context, c config.Config, steps string, client con
 	outliveReaders()
 	tightenUmask()
 	if c.Conductor.Name == "" {
-		host, _ := os.Hostname() // the process id is a name too
+		host, _ := os.Hostname() // the process id is part of the name
 		c.Conductor.Name = fmt.Sprintf("%s:%d", cmp.Or(host, "unknown-host"), os.Getpid())
 	}
 	steps, release, err := holdSteps(steps)
@@ -153,7 +153,7 @@ func runConductor(ctx context.Context, c config.Config, steps string, client con
 	defer stopping()
 	if err := errors.Join(runner.Run(ctx), runner.close()); err != nil {
 		logger.Warn("stopped with errors", "error", err)
-		return nil // a stop on request is no failure: the jobs are claimable when the session has expired
+		return nil // a requested stop is not a failure: the jobs are claimable when the session has expired
 	}
 	logger.Info("stopped")
 	return nil

@@ -70,7 +70,7 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// checkConfigs checks all of the files before it gives its verdict.
+// checkConfigs checks all files before it reports the result.
 func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 	var faults config.Faults
 	checked := []CheckedConfig{}

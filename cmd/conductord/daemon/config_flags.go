@@ -11,8 +11,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// configFlags are the flags of a command that takes a configuration: --config,
-// and one for every key.
+// configFlags are the flags of a command with a configuration: --config, and one for every key.
 type configFlags struct {
 	path     string
 	flags    *pflag.FlagSet
@@ -31,12 +30,11 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// addConfigFlags gives a command the flags of a configuration. Only server and config init list them
-// all in their help.
+// addConfigFlags adds the flags of a configuration to a command. Only server and config init list
+// them all in their help.
 func addConfigFlags(cmd *cobra.Command) *configFlags { return addSettingFlags(cmd, config.Settings()) }
 
-// addHiddenConfigFlags is addConfigFlags for the other commands: their help says where the
-// list is.
+// addHiddenConfigFlags is addConfigFlags for the other commands: their help refers to the list.
 func addHiddenConfigFlags(cmd *cobra.Command) *configFlags {
 	c := addConfigFlags(cmd)
 	for _, setting := range c.settings {
@@ -58,7 +56,7 @@ func addSettingFlags(cmd *cobra.Command, settings []config.Setting) *configFlags
 	return c
 }
 
-// given are the flags of keys that were given.
+// given are the values of the given flags, by key.
 func (c *configFlags) given() map[string]string {
 	given := make(map[string]string)
 	for _, setting := range c.settings {
@@ -69,12 +67,12 @@ func (c *configFlags) given() map[string]string {
 	return given
 }
 
-// load brings file, environment and the flags that were given together.
+// load loads the configuration from file, environment and flags.
 func (c *configFlags) load(env []string) (config.Config, error) {
 	return config.Load(c.path, env, c.given())
 }
 
-// configured completes a command that does something with one configuration.
+// configured completes a command whose action needs one configuration.
 func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context, loaded config.Config, args []string) error) *cobra.Command {
 	add := addHiddenConfigFlags
 	if cmd.Name() == "server" {

@@ -22,8 +22,8 @@ import (
 
 // Ports of new nodes. Nodes that share a machine leave the ports of `conductord dev` free.
 const (
-	alonePort  = 7070 // of the API of a node that is alone on its machine: where clients look
-	sharedPort = 7270 // of the first of several nodes
+	alonePort  = 7070 // API port of the only node on a machine, where clients look by default
+	sharedPort = 7270 // API port of the first of several nodes on a machine
 	raftBeyond = 10   // distance of the raft port from the API port
 )
 
@@ -34,11 +34,11 @@ const (
 	installedIn, dataBelow   = "/etc/conductord", "/var/lib/conductord"
 )
 
-// newNodes is what config init makes.
+// newNodes is the output of config init.
 type newNodes struct {
 	dir      string   // of the files
 	hosts    []string // of the nodes
-	port     int      // of the API of the first node
+	port     int      // API port of the first node
 	apart    bool     // each node has its own machine
 	configs  []config.Config
 	files    []newFile
@@ -94,8 +94,8 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// oddMembers reports whether the size of a new cluster is useful: one more member than an odd number survives
-// no more losses.
+// oddMembers reports whether the size of a new cluster is useful. A cluster with an even number of
+// members tolerates no more losses than one with one member less.
 func oddMembers(nodes int) bool { return nodes > 0 && nodes <= config.MaxMembers && nodes%2 == 1 }
 
 // configure makes the configurations.
@@ -172,7 +172,7 @@ func (n *newNodes) path(c *config.Config) string {
 	return filepath.Join(n.dir, c.Node+".toml")
 }
 
-// write writes all files, or none if one exists.
+// write writes all files, or none if one of them exists.
 func (n *newNodes) write() error {
 	for i := range n.configs {
 		c := &n.configs[i]
@@ -225,7 +225,7 @@ func (n *newNodes) certify() error {
 	return err
 }
 
-// show prints the made files and the next steps.
+// show prints the created files and the next steps.
 func (n *newNodes) show(p *cli.Program) error {
 	var paths, servers []string
 	for i := range n.configs {

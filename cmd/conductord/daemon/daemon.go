@@ -49,9 +49,9 @@ const (
 	// dialPatience bounds the conductor's wait for the HTTP port of its own node. The port is
 	// already open when the conductor dials.
 	dialPatience = 10 * time.Second
-	// leadPatience bounds how long the only node of a cluster is waited for.
+	// leadPatience limits the wait for the only node of a cluster to become leader.
 	leadPatience = 5 * time.Second
-	// stepsDir is where steps have their working directories, in the data directory.
+	// stepsDir is the directory of the steps' working directories, in the data directory.
 	stepsDir = "steps"
 )
 
@@ -154,7 +154,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 	}, nil
 }
 
-// pagesOf makes the dashboard of the configuration; nil: there is none.
+// pagesOf makes the dashboard of the configuration; nil: none.
 func pagesOf(c config.Config, secure bool, logger hclog.Logger) func(api http.Handler) http.Handler {
 	if !c.Dashboard.Enabled {
 		return nil
@@ -176,8 +176,8 @@ func pagesOf(c config.Config, secure bool, logger hclog.Logger) func(api http.Ha
 // socketName is the socket of a data directory, for the operators of this machine.
 const socketName = "api.sock"
 
-// socketPath is the node's socket for operators of this machine. Empty: no socket, because
-// without access control everybody may do everything anyway.
+// socketPath is the node's socket for operators of this machine. Empty: no socket, because without
+// access control all callers have all permissions anyway.
 func socketPath(c config.Config, logger hclog.Logger) string {
 	if err := checkSocket(c); err != nil {
 		logger.Warn("cannot open the socket for local operators", "error", err)
@@ -199,7 +199,7 @@ func checkSocket(c config.Config) error {
 	return fmt.Errorf("data_dir has %d bytes; the limit is %d with %s, the socket for local operators: choose a shorter path, such as a link", len(dir), most, socketName)
 }
 
-// issuerOf is the issuer of the configuration; zero: there is none.
+// issuerOf is the issuer of the configuration; zero: none.
 func issuerOf(c config.Config) node.Issuer {
 	if c.JWT.Issuer == "" && c.JWT.Audience == "" && c.JWT.Keys == "" {
 		return node.Issuer{}
@@ -212,7 +212,7 @@ func filesOf(c config.Config) credentials.Files {
 	return credentials.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}
 }
 
-// openCredentials opens the files of the configuration; nil: there are none.
+// openCredentials opens the files of the configuration; nil: none.
 func openCredentials(c config.Config, logger hclog.Logger) (*credentials.Store, error) {
 	files := filesOf(c)
 	if files.Empty() {
@@ -235,7 +235,7 @@ func documentCheck(limits logbook.Limits) (func(*logbook.FlowDetail, logbook.Val
 	return flow.NewChecker(registry, limits).Check, err
 }
 
-// valueKeysOf opens the keys of the configuration; nil: there are none.
+// valueKeysOf opens the keys of the configuration; nil: none.
 func valueKeysOf(c config.Config) (*valuekeys.Keys, error) {
 	if c.Conductor.ValueKeys == "" {
 		return nil, nil
@@ -290,9 +290,9 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	}
 	registerSteps(d.metrics, d.conductor.Conductor, d.config.Conductor)
 	d.working.Go(func() { // ends with stop
-		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
+		if alone(d.config) { // it becomes leader soon: until then its conductor would warn without need
 			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)
-			_ = d.node.WaitReady(waiting) // the conductor continues to try
+			_ = d.node.WaitReady(waiting) // the conductor retries anyway
 			cancel()
 		}
 		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {
@@ -330,8 +330,7 @@ func localAddress(listening string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// stop hands over what the daemon holds: first the jobs, while the node still
-// serves, then the leadership.
+// stop hands over first the jobs, while the node still serves, and then the leadership.
 func (d *daemon) stop() error {
 	var errs []error
 	if d.conductor != nil {
@@ -349,14 +348,14 @@ func (d *daemon) stop() error {
 	return errors.Join(errs...)
 }
 
-// alone reports whether the configuration begins a cluster of one.
+// alone reports whether the configuration starts a cluster of one.
 func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
 
 // outliveReaders keeps this process alive when the reader of its output exits; further output is lost.
 // SIGPIPE is caught and not ignored, because handlers would inherit an ignored signal.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// daemonLogger makes the one stream of log lines.
+// daemonLogger makes the logger of the daemon.
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: cli.CleanLog(to, c.Log.JSON), JSONFormat: c.Log.JSON,

@@ -26,10 +26,10 @@ const (
 	devReady     = 30 * time.Second
 	devNode      = "dev"
 	devPrefix    = "conductord-dev-" // of temporary directories
-	// devRaft is the same at each start, like the address in raft's configuration. The node
-	// listens on another address, because no other member dials a cluster of one.
+	// devRaft is the raft address in raft's configuration, the same at each start. The node listens
+	// on another address, because no other member dials a cluster of one.
 	devRaft = "localhost:7101"
-	// examplesDir is where dev installs the examples, in its data directory.
+	// examplesDir is the directory of the examples in dev's data directory.
 	examplesDir = "examples"
 )
 
@@ -70,7 +70,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// check refuses what would only show later, or not at all.
+// check refuses mistakes that would otherwise show late, or never.
 func (o devOptions) check() error {
 	host, _, err := net.SplitHostPort(o.api)
 	if err != nil {
@@ -102,9 +102,9 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 		defer func() { err = errors.Join(err, temporary.Remove()) }()
 		o.dataDir, g.note = temporary.Path, " (removed at the end)"
 	} else {
-		_ = os.MkdirAll(o.dataDir, 0o755) // InstallExamples would say why not
+		_ = os.MkdirAll(o.dataDir, 0o755) // InstallExamples would report the error
 		if given, err := scratch.Hold(o.dataDir); err == nil {
-			defer given.Release() // it may have the name of a temporary one
+			defer given.Release() // its name can look like a temporary directory's
 		}
 	}
 	g.DataDir = o.dataDir
@@ -138,8 +138,8 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	})
 }
 
-// serverFlag is the flag with which commands find the server; empty for the default address,
-// unless a profile is in force.
+// serverFlag is the flag with which commands find the server; empty for the default address, unless
+// a profile is in use.
 func serverFlag(p *cli.Program, address string) string {
 	if profile, err := p.UseProfile(); profile == "" && err == nil && address == cli.DefaultServer {
 		return ""
@@ -147,7 +147,7 @@ func serverFlag(p *cli.Program, address string) string {
 	return " --server " + address
 }
 
-// devConfig is a cluster of one.
+// devConfig is the configuration of a cluster of one.
 func devConfig(dataDir, raftListen, api string, handlers []string) config.Config {
 	c := config.Default()
 	c.Node, c.DataDir, c.RaftListen = devNode, dataDir, raftListen
@@ -175,12 +175,12 @@ func InstallExamples(below string) (handlers string, err error) {
 		}
 		path := filepath.Join(below, name)
 		if _, err := os.Lstat(path); err == nil {
-			return nil // a person may have changed it
+			return nil // the user may have changed it
 		}
 		if err := os.WriteFile(path, data, 0o755); err != nil || filepath.Ext(name) != "" {
 			return err
 		}
-		return os.Chmod(path, 0o755) // also over a tight umask
+		return os.Chmod(path, 0o755) // also with a strict umask
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot install the examples: %w", err)

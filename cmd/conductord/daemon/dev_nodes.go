@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// devRest is how long dev leaves a node dead. Other nodes take over its jobs after 6.5 s,
-	// so the user can watch that.
+	// devRest is the time before dev restarts a dead node. Other nodes take over its jobs after 6.5
+	// s, so the user can watch this.
 	devRest = 15 * time.Second
 	// devEnding is a node's time between SIGTERM and SIGKILL.
 	devEnding = 5 * time.Second
@@ -29,7 +29,7 @@ const (
 	lastPort      = 1<<16 - 1
 )
 
-// greeting is what dev says when its nodes are ready.
+// greeting is the output of dev when its nodes are ready.
 type greeting struct {
 	Version string    `json:"version"`
 	DataDir string    `json:"data_dir"`
@@ -87,7 +87,7 @@ func (o devOptions) addresses(int) ([]string, error) {
 		addresses = append(addresses, net.JoinHostPort(host, strconv.Itoa(i+devRaftOffset)), net.JoinHostPort(host, strconv.Itoa(i)))
 	}
 	for _, address := range addresses {
-		listener, err := net.Listen("tcp", address) // another cluster there would answer in the place of this one
+		listener, err := net.Listen("tcp", address) // another cluster there would answer instead of this one
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (o devOptions) checkData() error {
 	if _, err := os.Stat(filepath.Join(o.dataDir, devNode)); err == nil && o.nodes > 1 {
 		return fmt.Errorf("%s contains a one-node cluster: omit --nodes, or use another --data-dir", o.dataDir)
 	}
-	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // none: a new directory, or the directory of a single node
+	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // missing: a new directory, or the directory of a single node
 	if members := was.Cluster.Members; len(members) > 0 && (len(members) != o.nodes || members[0].API != o.api) {
 		return fmt.Errorf("%s contains a cluster of %d nodes at %s: use --nodes %d --api-listen %s, or another --data-dir",
 			o.dataDir, len(members), members[0].API, len(members), members[0].API)
@@ -153,14 +153,13 @@ func devCluster(ctx context.Context, p *cli.Program, o devOptions, g greeting) e
 	return nil
 }
 
-// keepRunning starts a node again some time after it has ended. When ctx ends, it
-// ends the node.
+// keepRunning restarts a node some time after it has ended. When ctx ends, it ends the node.
 func keepRunning(ctx context.Context, p *cli.Program, node *local.Node) {
 	for {
 		if _, err := node.Wait(ctx); err != nil {
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), devEnding)
 			defer cancel()
-			_, _ = node.Terminate(ending) // else the cluster's Close kills it
+			_, _ = node.Terminate(ending) // otherwise the cluster's Close kills it
 			return
 		}
 		p.Note("%s ended: if a majority runs, its jobs continue on other nodes within 7s; restart in %v", node.Name, devRest)
@@ -174,7 +173,7 @@ func keepRunning(ctx context.Context, p *cli.Program, node *local.Node) {
 			err = node.WaitReady(ctx)
 		}
 		switch {
-		case ctx.Err() != nil: // the next Wait says so too
+		case ctx.Err() != nil: // the next Wait also returns this
 		case err != nil:
 			p.Note("cannot start %s: %v", node.Name, err)
 		default:

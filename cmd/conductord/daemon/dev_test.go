@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 )
 
-// TestInstallExamplesKeepsChanges: a user's changes of an example are kept at the next start.
+// TestInstallExamplesKeepsChanges: the next start keeps a user's changes to an example.
 func TestInstallExamplesKeepsChanges(t *testing.T) {
 	dir := t.TempDir()
 	handlers, err := daemon.InstallExamples(dir)

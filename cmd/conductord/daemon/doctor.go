@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// Bounds of what the doctor reports as good.
+// Limits within which the doctor reports "good".
 const (
 	goodFiles     = 8_192                 // open files: connections and raft's own
 	goodSync      = 10 * time.Millisecond // median of a write of 4 KiB with fsync
@@ -39,10 +39,10 @@ type Finding struct {
 	Check string `json:"check"`
 	State string `json:"state"` // good, note or bad
 	Text  string `json:"text"`
-	Do    string `json:"do,omitempty"` // what to do
+	Do    string `json:"do,omitempty"` // the next step
 }
 
-// examination is what the doctor has found so far.
+// examination collects the findings of the doctor.
 type examination struct {
 	config   config.Config
 	secure   *credentials.Store // nil: none
@@ -53,7 +53,7 @@ func (e *examination) add(check, state, text, do string) {
 	e.findings = append(e.findings, Finding{check, state, text, do})
 }
 
-// say adds a finding that is good unless there is an error.
+// say adds a finding. Without an error, it is good.
 func (e *examination) say(check string, err error, good, do string) bool {
 	if err != nil {
 		e.add(check, "bad", err.Error(), do)
@@ -158,14 +158,14 @@ func (e *examination) directory() {
 	e.disk(dir)
 }
 
-// socket reports only what is wrong: not every node has one.
+// socket reports only faults, because not every node has a socket.
 func (e *examination) socket() {
 	if err := checkSocket(e.config); err != nil {
 		e.say("socket", err, "", "set data_dir to a shorter path, such as a link to it")
 	}
 }
 
-// disk checks the space on a disk, and times it.
+// disk checks the space on a disk, and measures its speed.
 func (e *examination) disk(dir string) {
 	if free, known := freeBytes(dir); known {
 		if needs := int64(e.config.DiskReserve) * 5 / 2; free < needs {
@@ -292,7 +292,7 @@ func (e *examination) members(ctx context.Context) {
 	versions := map[string]bool{}
 	for _, node := range client.Cluster(ctx) {
 		if node.Err != nil {
-			continue // its port has said so
+			continue // the check of its port has reported this
 		}
 		e.node(&node.Status)
 		versions[node.Status.Version] = true

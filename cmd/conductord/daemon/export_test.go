@@ -12,13 +12,13 @@ import (
 // BallastBytes is the size of a daemon's ballast.
 const BallastBytes = ballastBytes
 
-// Ballast is how much of that a program takes in its environment.
+// Ballast is the size of the ballast that a program allocates in its environment.
 func Ballast(p *cli.Program, limit int64) int { return len(limitMemory(p, limit)) }
 
-// MaxSpans is how many spans wait at most.
+// MaxSpans is the maximum number of waiting spans.
 const MaxSpans = maxSpans
 
-// StartTraces makes the tracer of a configuration, and what ends it.
+// StartTraces starts the tracer of a configuration, and returns a function that stops it.
 func StartTraces(c config.Config, registry *prometheus.Registry, logger hclog.Logger) (trace.Tracer, func(), error) {
 	t := newTraces(registry, logger)
 	tracer, err := t.start(c)

@@ -43,7 +43,7 @@ func confinement(c config.Handlers) handler.Confinement {
 // othersRun reports whether other users than the node's run handlers.
 func othersRun(c config.Handlers) bool { return c.User != "" || len(c.Users) > 0 }
 
-// confine ends processes that handlers of a killed program have left, and empties the directory of
+// confine ends processes that remain of a killed program's handlers, and empties the directory of
 // working directories, which this process has locked.
 func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclog.Logger) (handler.Option, error) {
 	confined, err := handler.Confine(confinement(c), steps)
@@ -60,7 +60,7 @@ func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclo
 // have their own modes.
 const passable = 0o711
 
-// stepsPrefix begins the names of temporary directories for working directories.
+// stepsPrefix is the prefix of temporary directories for working directories.
 const stepsPrefix = "conductord-steps-"
 
 // holdSteps makes and locks the directory for the steps' working directories, in a program without
@@ -99,7 +99,7 @@ type offer struct {
 	logger   hclog.Logger
 
 	stamps          []time.Time // the modification times of the directories
-	changed, listed time.Time   // when these were seen to change, and the handlers were listed
+	changed, listed time.Time   // times of the last seen change, and of the last listing
 	names           []string
 }
 
@@ -109,7 +109,7 @@ type offer struct {
 func (o *offer) metadata() logbook.Values {
 	var stamps []time.Time
 	for _, directory := range o.handlers.Directories() {
-		var stamp time.Time // of a directory that is gone
+		var stamp time.Time // the directory is missing
 		if info, err := os.Stat(directory); err == nil {
 			stamp = info.ModTime()
 		}
@@ -124,7 +124,7 @@ func (o *offer) metadata() logbook.Values {
 	}
 	offered := logbook.Values{}
 	if o.node != "" {
-		offered[node.NodeKey], _ = json.Marshal(o.node) // texts have JSON
+		offered[node.NodeKey], _ = json.Marshal(o.node) // a string can always be encoded
 	}
 	if named, _ := json.Marshal(o.names); len(named) <= maxHandlersBytes {
 		offered[cli.HandlersKey] = named
@@ -133,7 +133,7 @@ func (o *offer) metadata() logbook.Values {
 }
 
 func (o *offer) list(now time.Time) {
-	names := append([]string{}, o.handlers.Names()...) // in JSON, an empty list and not null
+	names := append([]string{}, o.handlers.Names()...) // an empty list in JSON, not null
 	if o.listed.IsZero() || !slices.Equal(names, o.names) {
 		o.logger.Info("handlers listed", "directories", o.handlers.Directories(), "names", names)
 	}

@@ -55,7 +55,7 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// JoinedNode is what cluster join and cluster replace say.
+// JoinedNode is the output of cluster join and cluster replace.
 type JoinedNode struct {
 	Node     string `json:"node"`
 	Cluster  string `json:"cluster"`

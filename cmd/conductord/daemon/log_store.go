@@ -17,13 +17,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
-// ConvertedLog is what log-store convert says.
+// ConvertedLog is the output of log-store convert.
 type ConvertedLog struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
-	First uint64 `json:"first"` // entry; 0: there is none
+	First uint64 `json:"first"` // first entry; 0: none
 	Last  uint64 `json:"last"`
-	Kept  string `json:"kept,omitempty"` // the old store; empty: there was nothing to do
+	Kept  string `json:"kept,omitempty"` // the old store; empty: no conversion was needed
 }
 
 func logStoreCommand(p *cli.Program) *cobra.Command {
@@ -52,7 +52,7 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// CompactedLog is what log-store compact says: the bytes of the log's file.
+// CompactedLog is the output of log-store compact: the sizes of the log's file in bytes.
 type CompactedLog struct {
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`

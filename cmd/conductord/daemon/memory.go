@@ -6,10 +6,10 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 )
 
-// ballastBytes is how much garbage may accumulate beyond the heap before the collector runs.
-// The daemon keeps little memory and discards much. Without ballast the collector would run
-// many times a second, which costs 5 % more processor time under a load of posts. With a small
-// memory limit, the ballast is one part in ballastShare of the limit.
+// ballastBytes is the additional garbage that can accumulate before the collector runs. The daemon
+// keeps little memory and discards much. Without ballast the collector would run many times a
+// second, which costs 5 % more processor time under a load of posts. With a small memory limit, the
+// ballast is one part in ballastShare of the limit.
 const (
 	ballastBytes = 64 << 20
 	ballastShare = 8

@@ -16,7 +16,7 @@ func TestMemoryYieldsToTheEnvironment(t *testing.T) {
 		environment []string
 		limit       int64
 		ballast     int
-		set         int64 // the limit that Go has afterwards
+		set         int64 // the resulting memory limit of Go
 	}{
 		{nil, 1 << 30, daemon.BallastBytes, 1 << 30},
 		{[]string{"HOME=/root", "GOGC=", "XGOGC=1"}, 1 << 30, daemon.BallastBytes, 1 << 30},

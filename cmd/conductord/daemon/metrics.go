@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// countClaims registers the jobs that a conductor holds, and counts them by its notices.
+// countClaims registers metrics of a conductor's claims, and counts them by its notices.
 func countClaims(registry *prometheus.Registry) func(conductor.Notice) {
 	held := promauto.With(registry).NewGauge(prometheus.GaugeOpts{Name: "conductord_conductor_jobs", Help: "Jobs that this node's conductor holds."})
 	return func(n conductor.Notice) {
@@ -21,7 +21,7 @@ func countClaims(registry *prometheus.Registry) func(conductor.Notice) {
 	}
 }
 
-// registerSteps registers the steps that a conductor runs, and its limits.
+// registerSteps registers metrics of a conductor's running steps and its limits.
 func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits config.Conductor) {
 	gauge := func(name, help string, value func() int) {
 		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) })

@@ -19,7 +19,7 @@ type CheckedNode struct {
 	Cluster    string                `json:"cluster"`
 	Generation uint64                `json:"generation"`
 	LogStore   string                `json:"log_store"`
-	Snapshot   uint64                `json:"snapshot_index"` // 0: there is none
+	Snapshot   uint64                `json:"snapshot_index"` // 0: none
 	First      uint64                `json:"first_index"`    // of the log
 	Last       uint64                `json:"last_index"`
 	Index      uint64                `json:"index"`

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// healthTimeout bounds the question: containers are probed every few seconds.
+	// healthTimeout limits the request, because containers are probed every few seconds.
 	healthTimeout = 5 * time.Second
 	// maxReason limits the bytes that are read of an answer.
 	maxReason = 4 << 10
@@ -37,7 +37,7 @@ func checkRunning(ctx context.Context, p *cli.Program, loaded config.Config, rea
 	return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
 }
 
-// askHealth asks for a page of the node's own API port; nil: it answers 200.
+// askHealth requests a page of the node's own API port; nil: it answers 200.
 func askHealth(ctx context.Context, c config.Config, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

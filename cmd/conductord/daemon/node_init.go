@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// MadeNode is what node init says.
+// MadeNode is the output of node init.
 type MadeNode struct {
 	Node    string `json:"node"`
 	Cluster string `json:"cluster"`

@@ -29,7 +29,7 @@ func serverCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// serve runs a daemon until ctx ends. It calls started once the daemon serves.
+// serve runs a daemon until ctx ends. It calls started when the daemon serves.
 func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, started func(*daemon) error) error {
 	outliveReaders()
 	logger := daemonLogger(c, p.Err)
@@ -60,7 +60,7 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 	logger.Info("stopping")
 	if err := running.stop(); err != nil {
 		logger.Warn("stopped with errors", "error", err)
-		return nil // everything that must last has lasted: a stop on request is no failure
+		return nil // everything durable is stored: a requested stop is not a failure
 	}
 	logger.Info("stopped")
 	return nil

@@ -36,12 +36,12 @@ const (
 	maxBatch = 512
 	// maxHeaders bounds the file of headers.
 	maxHeaders = 64 << 10
-	// batchTime is how long a span waits for others, and sendTimeout bounds one request.
-	// lastSends bounds all requests of a stopping node, which has handed over by then.
+	// batchTime is the time that a span waits for others, and sendTimeout limits one request.
+	// lastSends limits all requests of a stopping node, which has handed over by then.
 	batchTime   = time.Second
 	sendTimeout = 5 * time.Second
 	lastSends   = 500 * time.Millisecond
-	// dropsLogged is how often drops are logged at most.
+	// dropsLogged is the minimum interval between two log lines about drops.
 	dropsLogged = time.Minute
 )
 
@@ -55,8 +55,8 @@ type traces struct {
 	provider      *sdktrace.TracerProvider
 	cancel        context.CancelFunc // of the requests
 	waiting       atomic.Int64       // spans in the queue
-	lost          atomic.Int64       // spans that were dropped and are in no line of the log yet
-	logged        time.Time          // the last such line; used by the exporter alone
+	lost          atomic.Int64       // dropped spans that are not logged yet
+	logged        time.Time          // time of the last such line; used only by the exporter
 }
 
 // newTraces makes the metrics of traces; they exist even if no spans are sent.
@@ -73,7 +73,7 @@ func newTraces(registry *prometheus.Registry, logger hclog.Logger) *traces {
 	}
 }
 
-// start makes the tracer of the configuration; nil: it has none.
+// start makes the tracer of the configuration; nil: none.
 func (t *traces) start(c config.Config) (trace.Tracer, error) {
 	if c.Traces.Endpoint == "" {
 		return nil, nil
@@ -84,7 +84,7 @@ func (t *traces) start(c config.Config) (trace.Tracer, error) {
 	}
 	to := &collector{traces: t, endpoint: strings.TrimRight(c.Traces.Endpoint, "/") + "/v1/traces", headers: headers, client: http.Client{
 		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the headers may be secrets
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the headers can be secrets
 	}}
 	to.open, t.cancel = context.WithCancel(context.Background())
 	context.AfterFunc(to.open, to.client.CloseIdleConnections)
@@ -98,7 +98,7 @@ func (t *traces) start(c config.Config) (trace.Tracer, error) {
 	return t.provider.Tracer("github.com/conductord/conductord/conductor"), nil
 }
 
-// stop sends what waits, within lastSends, and drops the rest.
+// stop sends the waiting spans, within lastSends, and drops the rest.
 func (t *traces) stop() {
 	if t.provider == nil {
 		return
@@ -174,7 +174,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 		return err
 	}
 	defer answer.Body.Close()
-	_, _ = io.CopyN(io.Discard, answer.Body, maxHeaders) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, answer.Body, maxHeaders) // so that the connection can be reused
 	if answer.StatusCode/100 != 2 {
 		return fmt.Errorf("the collector at %s answers %s", c.endpoint, answer.Status)
 	}
@@ -187,7 +187,7 @@ func (*collector) Start(context.Context) error    { return nil }
 func (*collector) Stop(context.Context) error     { return nil }
 func (*collector) Shutdown(context.Context) error { return nil }
 
-// readHeaders reads a file of headers, which may be secrets; an empty path: there are none.
+// readHeaders reads a file of headers, which can be secrets; an empty path: none.
 func readHeaders(path string) (http.Header, error) {
 	headers := http.Header{}
 	if path != "" {
@@ -205,7 +205,7 @@ func readHeaders(path string) (http.Header, error) {
 			return nil, err
 		}
 		read, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(data) + "\n\n"))).ReadMIMEHeader()
-		if err != nil { // its text may have a secret
+		if err != nil { // its text can contain a secret
 			return nil, fmt.Errorf("%s has a line that is not NAME: VALUE", path)
 		}
 		headers = http.Header(read)

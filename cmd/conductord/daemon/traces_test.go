@@ -25,7 +25,7 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// traced starts the traces of a configuration, and returns its log and its metrics too.
+// traced starts the traces of a configuration. It also returns the log and the metrics.
 func traced(t *testing.T, c config.Traces) (trace.Tracer, func(), *bytes.Buffer, func(metric string) float64) {
 	t.Helper()
 	registry, log := prometheus.NewRegistry(), &bytes.Buffer{}
@@ -96,8 +96,8 @@ func TestSpansAreSent(t *testing.T) {
 	}
 }
 
-// TestDeadCollector: a collector that hangs costs no more than the queue. What does not
-// fit is counted and logged once, and a stop ends the request.
+// TestDeadCollector: a collector that hangs costs only the queue. Dropped spans are counted and
+// logged once, and a stop ends the request.
 func TestDeadCollector(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	asked, gone := make(chan struct{}, 100), make(chan struct{}, 100)
@@ -109,7 +109,7 @@ func TestDeadCollector(t *testing.T) {
 	}))
 	defer collector.Close()
 	tracer, stop, _, metric := traced(t, config.Traces{Endpoint: collector.URL, OneIn: 1})
-	spans(tracer, 512) // a whole batch: it is sent immediately
+	spans(tracer, 512) // a full batch is sent immediately
 	<-asked
 	spans(tracer, daemon.MaxSpans+7)
 	if dropped := metric("conductord_trace_spans_dropped_total"); dropped != 512+7 {

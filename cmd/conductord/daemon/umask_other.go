@@ -2,5 +2,5 @@
 
 package daemon
 
-// tightenUmask: there is no umask here.
+// tightenUmask does nothing: this system has no umask.
 func tightenUmask() {}

@@ -4,5 +4,5 @@ package daemon
 
 import "syscall"
 
-// tightenUmask keeps new files from everybody but their owner.
+// tightenUmask makes new files accessible only to their owner.
 func tightenUmask() { syscall.Umask(0o077) }

@@ -70,7 +70,7 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// run is the worker.
+// run runs the worker.
 func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.Handlers) error {
 	set, names, err := f.open()
 	if err != nil {
@@ -104,7 +104,7 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 	})
 }
 
-// open opens the directories, and names the handlers to use, which are types of steps.
+// open opens the directories, and returns the handlers to use, which are types of steps.
 func (f *workerFlags) open() (*handler.Set, []string, error) {
 	set, err := handler.Open(f.directories...)
 	if err != nil {

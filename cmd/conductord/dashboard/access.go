@@ -11,12 +11,12 @@ import (
 
 // accessData is the data of the list of principals.
 type accessData struct {
-	Enforced   bool // without access control everybody may do everything
+	Enforced   bool // without access control all callers have all permissions
 	Principals []principalRow
 	More       pager
 }
 
-// principalRow is a principal with what may be done to it.
+// principalRow is a principal with the permitted operations.
 type principalRow struct {
 	*v1.Principal
 	Operations []operation
@@ -37,7 +37,7 @@ func loadAccess(ctx context.Context, v *visit) (view, error) {
 }
 
 // principalOperations is the table of operations on a principal; p is nil when an operation is
-// carried out.
+// performed.
 func principalOperations(name string, p *v1.Principal) []operation {
 	var tokens []string
 	for _, token := range p.GetTokens() {

@@ -9,7 +9,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// Administrators see principals and tokens, and end both; others see nothing of it.
+// Administrators see principals and tokens, and can delete principals and revoke tokens. Others see
+// nothing of them.
 func TestAccessPage(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// api is the node's API in the name of one caller.
+// api calls the node's API as one caller.
 type api struct {
 	board     conductordv1connect.BoardServiceClient
 	sessions  conductordv1connect.SessionServiceClient
@@ -24,7 +24,7 @@ type api struct {
 	cluster   conductordv1connect.ClusterServiceClient
 	workers   conductordv1connect.WorkerServiceClient
 	index     uint64 // the highest log index of an answer: later reads are at least as new
-	first     uint64 // the log index of the first answer of a load; see visit.whole
+	first     uint64 // the highest log index of an answer: later reads are at least as new
 }
 
 // newAPI makes the clients for one request of a browser.
@@ -83,7 +83,7 @@ func transport(o *Options, browser *http.Request) http.RoundTripper {
 				call.Header.Set("Authorization", "Bearer "+token)
 			}
 		},
-		Panicked: func(call *http.Request, fault any, stack []byte) { // as net/http does: a call that fails so must not stop the node
+		Panicked: func(call *http.Request, fault any, stack []byte) { // as by net/http: a call that panics must not stop the node
 			o.Logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(stack))
 		},
 	}
@@ -92,7 +92,7 @@ func transport(o *Options, browser *http.Request) http.RoundTripper {
 // errNoEvents: the API's watch of events has ended.
 var errNoEvents = errors.New("the events of this node have ended")
 
-// events calls woken when a watch begins and for each batch of events that it sends, until the context ends.
+// events calls woken when a watch starts and for each batch of its events, until the context ends.
 func (a *api) events(ctx context.Context, wanted *v1.WatchRequest, woken func()) error {
 	stream, err := a.board.Watch(ctx, connect.NewRequest(wanted))
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *api) events(ctx context.Context, wanted *v1.WatchRequest, woken func())
 	}
 	defer func() { _ = stream.Close() }()
 	for first := true; stream.Receive(); first = false {
-		if first || len(stream.Msg().GetEvents()) > 0 { // the first message has none: it comes after missed events
+		if first || len(stream.Msg().GetEvents()) > 0 { // the first message has no events: it comes after missed events
 			woken()
 		}
 	}

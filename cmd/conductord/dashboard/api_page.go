@@ -37,8 +37,8 @@ type textPart struct {
 	Code bool
 }
 
-// loadAPI shows each call of the API, with a command line that makes the call at the browser's address of
-// this node.
+// loadAPI shows each call of the API, with a command line that makes the call at this node, under
+// the address in the browser.
 func loadAPI(_ context.Context, v *visit) (view, error) {
 	services := v1.File_conductord_v1_service_proto.Services()
 	all := make([]apiService, services.Len())

@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// The page has each call that docs/protocol.md has, with its words, permission, fields and command line.
+// The page shows each call of docs/protocol.md, with its text, permission, fields and command line.
 func TestAPIPageShowsEveryCall(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -55,7 +55,7 @@ func TestAPIPageShowsEveryCall(t *testing.T) {
 	s.holds(text, "api", []string{"stale (bool)", "postings (list of Posting)", `aria-current="page">API`}, []string{"](", "**", "data-live"})
 }
 
-// The command lines of the page work as they are: these are run in this order.
+// The command lines of the page work unchanged: the test runs these in order.
 func TestCurlLinesReachTheirCalls(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -93,7 +93,7 @@ func openPlain(t *testing.T) string {
 	t.Helper()
 	n, err := node.Open(node.Options{
 		Name: "n1", Cluster: "test", Members: []node.Member{{Name: "n1", Raft: "127.0.0.1:1", API: "127.0.0.1:2"}}, RaftListen: "127.0.0.1:0", APIListen: "127.0.0.1:0",
-		DataDir: t.TempDir(), Init: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the heap of all tests counts
+		DataDir: t.TempDir(), Init: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the memory check counts the heap of all tests
 		PagesPath: "/dashboard/", Pages: func(api http.Handler) http.Handler {
 			return dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()})
 		},

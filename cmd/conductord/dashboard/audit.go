@@ -13,7 +13,7 @@ type auditData struct {
 	More                              pager
 }
 
-// loadAudit lists what principals have done, the latest first.
+// loadAudit lists the audited actions of principals, the latest first.
 func loadAudit(ctx context.Context, v *visit) (view, error) {
 	data := auditData{Principal: v.query("principal"), Verb: v.query("verb"), Target: v.query("target"), From: v.query("from"), To: v.query("to")}
 	request := &v1.ListAuditRequest{Principal: data.Principal, Verb: data.Verb, Target: data.Target, After: v.query("after"), Limit: v.rows(), Stale: true}

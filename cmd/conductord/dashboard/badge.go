@@ -5,10 +5,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// badge shows a state: by its text, and by a shape and a colour that repeat it.
+// badge shows a state by a text, and repeats it by a shape and a colour.
 type badge struct {
 	Text  string
-	Shape string // a character that nothing reads aloud
+	Shape string // a character that screen readers ignore
 	Tone  string // of the style sheet: good, bad, busy, wait, stop or calm
 }
 
@@ -31,7 +31,7 @@ var looks = []struct {
 	}},
 }
 
-// parked is the word for a job that its retry policy holds for a person.
+// parked is the word for a job that its retry policy holds for an operator.
 const parked = "parked"
 
 // badges are the looks by word.

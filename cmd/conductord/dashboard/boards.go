@@ -23,7 +23,7 @@ type boardsData struct {
 	More   pager
 }
 
-// loadBoards lists the boards that the person may see, by name.
+// loadBoards lists the boards that the user may see, by name.
 func loadBoards(ctx context.Context, v *visit) (view, error) {
 	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{After: v.query("after"), Limit: v.rows(), Stale: true})
 	data := boardsData{answer.GetBoards(), v.more(answer.GetNext())}
@@ -36,12 +36,12 @@ type boardData struct {
 	States     []stateCount
 	Kinds      []kindCount
 	Holders    []*v1.BoardHolder
-	More       bool        // there are more kinds or holders than are shown
-	Quotas     []*v1.Quota // that cover the board, of the first page of them
+	More       bool        // there are more kinds or holders
+	Quotas     []*v1.Quota // the quotas that cover the board, from their first page
 	Operations []operation
 }
 
-// kindCount is how many jobs of a kind are in each state, in the order of jobs.States.
+// kindCount is the number of jobs of a kind in each state, in the order of jobs.States.
 type kindCount struct {
 	Kind   string
 	Counts []stateCount
@@ -54,12 +54,12 @@ func countStates(counts map[string]uint64) (all []stateCount) {
 	return all
 }
 
-// loadBoard shows a board.
+// loadBoard loads the page of a board.
 func loadBoard(ctx context.Context, v *visit) (view, error) {
 	name := v.part("name")
 	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
 	page := view{Title: "Board " + name, Command: "conductord board show " + cli.Operand(name), Watch: &v1.WatchRequest{Board: name}}
-	if errors.Is(err, jobs.ErrNotFound) { // its first job makes it; its schedules may come before
+	if errors.Is(err, jobs.ErrNotFound) { // the first job creates the board; schedules may come before
 		planned, _ := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: name, Limit: 1, Stale: true})
 		if len(planned.GetSchedules()) > 0 {
 			page.Data = boardData{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}, States: countStates(nil)}
@@ -93,8 +93,7 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 	return page, nil
 }
 
-// boardOperations is the table of operations on a board; of is nil when an operation is
-// carried out.
+// boardOperations is the table of operations on a board; of is nil when an operation is performed.
 func boardOperations(name string, of *v1.Board) []operation {
 	limits, operand, number := of.GetLimits(), cli.Operand(name), strconv.FormatUint
 	jobsThere := uint64(0)
@@ -172,7 +171,7 @@ func (v *visit) limitBoard(ctx context.Context, name string) error {
 	return err
 }
 
-// limitsText is what bounds a board; empty: nothing.
+// limitsText describes the limits of a board; empty: none.
 func limitsText(l *v1.BoardLimits) string {
 	var parts []string
 	if n := l.GetJobs(); n > 0 {

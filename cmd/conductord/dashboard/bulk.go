@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// maxBulkCalls bounds the calls of one confirmed bulk: 5,000 jobs, in some seconds. Repeating it
-// does the rest.
+// maxBulkCalls limits the calls of one confirmed bulk: 5,000 jobs, in a few seconds. The user can
+// repeat it for the rest.
 const maxBulkCalls = 25
 
 // bulkOperations are the operations that the list of jobs offers for all jobs of a filter.
@@ -68,7 +68,7 @@ type bulkData struct {
 	operation
 	Back  string
 	Count int
-	More  bool // there are more than were counted
+	More  bool // there are more than the counted jobs
 	Limit int
 }
 
@@ -88,7 +88,7 @@ func (v *visit) bulkOf() (o operation, request *v1.BulkRequest, filter jobFilter
 	return o, &v1.BulkRequest{Action: o.Verb, Query: query, By: dashboardName}, filter, nil
 }
 
-// loadBulk counts the jobs to which something would be done, and asks.
+// loadBulk counts the affected jobs, and asks for confirmation.
 func loadBulk(ctx context.Context, v *visit) (view, error) {
 	o, request, filter, err := v.bulkOf()
 	if err == nil && v.dashboard.options.ReadOnly {
@@ -114,7 +114,7 @@ func loadBulk(ctx context.Context, v *visit) (view, error) {
 	return view{Title: data.Text + " jobs", Command: "conductord bulk " + request.Action + filter.flags(), Data: data}, nil
 }
 
-// doBulk carries out the bulk that the user has confirmed on the page of loadBulk. If some jobs are
+// doBulk performs the bulk that the user has confirmed on the page of loadBulk. If some jobs are
 // refused, changes of other jobs remain.
 func doBulk(ctx context.Context, v *visit) (string, error) {
 	_, request, _, err := v.bulkOf()

@@ -10,30 +10,30 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Sizes of the chart, in its own units: one unit of width for each slot. The chart grows with the available
-// data, up to a day.
+// Sizes of the chart, in its own units: one unit of width for each slot. The chart grows with the
+// available data, up to a day.
 const (
 	minChartWidth = 36
 	maxChartWidth = 288
 	chartHeight   = 60
 )
 
-// chart shows the last day: a line for posted jobs, an area for successful jobs, and marks for failed jobs on
-// top of it.
+// chart shows the last day: a line for posted jobs, an area for successful jobs, and marks for
+// failed jobs above it.
 type chart struct {
 	Posted, Succeeded string // paths of SVG
 	Failed            []mark
 	Width             int
-	Most              uint64    // in one slot
+	Most              uint64    // maximum of a slot
 	Sums              [3]uint64 // posted, succeeded, failed
 	From              time.Time // earlier slots are unknown
-	Slot, Span        string    // how long a slot and all of them are
+	Slot, Span        string    // duration of one slot, and of all slots
 }
 
 // mark is a failed slot.
 type mark struct{ X, Y, Height int }
 
-// newChart draws the slots at the right end, so that the present is always there.
+// newChart draws the slots aligned to the right, so that the current time is always there.
 func newChart(a *v1.ActivityResponse) *chart {
 	c := &chart{From: a.GetSince().AsTime(), Slot: durationText(a.GetSlot().AsDuration())}
 	slots := a.GetSlots()
@@ -66,7 +66,7 @@ func newChart(a *v1.ActivityResponse) *chart {
 	return c
 }
 
-// upcoming are the schedules that post next, the soonest first.
+// upcoming are the schedules with the next slots, the earliest first.
 func upcoming(all []*v1.Schedule) []*v1.Schedule {
 	all = slices.DeleteFunc(all, func(s *v1.Schedule) bool { return s.GetNext() == nil || s.GetPause() != nil })
 	slices.SortFunc(all, func(a, b *v1.Schedule) int {

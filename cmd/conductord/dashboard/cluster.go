@@ -17,7 +17,7 @@ import (
 // clusterData is the data of the page of the cluster.
 type clusterData struct {
 	nodesData
-	Compared   string // the entry at which all members were the same; empty: they were not just compared
+	Compared   string // the entry of the last successful comparison; empty: no comparison was requested
 	Operations []operation
 }
 
@@ -36,7 +36,7 @@ func loadCluster(ctx context.Context, v *visit) (view, error) {
 }
 
 // clusterOperations is the table of operations on members; of is nil when an operation is
-// carried out.
+// performed.
 func clusterOperations(_ string, of *clusterData) []operation {
 	var all, followers, voters, others []string
 	upgradable := of != nil
@@ -103,7 +103,7 @@ func transferLeader(ctx context.Context, v *visit) (string, error) {
 	var err error
 	for range transferTries {
 		if _, err = ask(ctx, v.api.cluster.TransferLeader, &v1.TransferLeaderRequest{To: v.form("node")}); connect.CodeOf(err) != connect.CodeUnavailable {
-			break // unavailable: it did not happen
+			break // unavailable: no effect
 		}
 	}
 	return "cluster", err

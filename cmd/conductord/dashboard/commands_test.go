@@ -39,7 +39,7 @@ func commandFault(line string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case cmd.HasSubCommands() && (len(rest) == 0 || !strings.HasPrefix(rest[0], "-")): // a worker is a command and has some
+	case cmd.HasSubCommands() && (len(rest) == 0 || !strings.HasPrefix(rest[0], "-")): // "worker" is a command and has subcommands
 		return fmt.Sprintf("%s has no such command", cmd.CommandPath())
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
@@ -48,10 +48,11 @@ func commandFault(line string) string {
 	return ""
 }
 
-// checked are the command lines, without their ids, that were found right: cobra keeps each tree of commands.
+// checked caches command lines, without their ids, that are correct: cobra keeps each tree of
+// commands in memory.
 var checked sync.Map
 
-// commandsExist checks the commands that a page shows. Each page that a test asks for is checked.
+// commandsExist checks the commands on a page. It runs for each page that a test requests.
 func commandsExist(t *testing.T, page string) {
 	t.Helper()
 	for _, found := range shownCommand.FindAllStringSubmatch(page, -1) {

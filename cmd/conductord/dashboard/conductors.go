@@ -38,7 +38,7 @@ var conductorStates = struct{ claiming, full, drained, finishing, handing badge 
 func conductorOf(e *v1.Entity, drains []*v1.Drain) conductorRow {
 	row := conductorRow{Entity: e, State: conductorStates.claiming}
 	for _, of := range e.GetMetadata() {
-		switch value := command.ValueFromProto(of.GetValue()); of.GetName() { // of another form, they are nothing that the page knows
+		switch value := command.ValueFromProto(of.GetValue()); of.GetName() { // values of another form are unknown to the page
 		case node.NodeKey:
 			_ = json.Unmarshal(value, &row.Node)
 		case cli.HandlersKey:
@@ -78,7 +78,7 @@ func (v *visit) conductors(ctx context.Context, name string) (data conductorsDat
 	return data, nil
 }
 
-// loadConductors lists the live conductors, and the drains that stand.
+// loadConductors lists the live conductors and the active drains.
 func loadConductors(ctx context.Context, v *visit) (view, error) {
 	data, err := v.conductors(ctx, "")
 	data.Drains = most(v, data.Drains, pageRows)
@@ -102,8 +102,8 @@ func loadConductor(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Conductor " + name, Command: "conductord conductor get " + cli.Operand(name), Data: data, Watch: &v1.WatchRequest{Sessions: true}}, nil
 }
 
-// conductorOperations is the table of operations on the conductors of a name; drain is nil when an operation
-// is carried out.
+// conductorOperations is the table of operations on the conductors of a name; drain is nil when an
+// operation is performed.
 func conductorOperations(name string, drain *v1.Drain) []operation {
 	request := func(v *visit) *v1.DrainCommand {
 		return &v1.DrainCommand{Conductor: name, By: dashboardName, Reason: v.form("reason"), Finish: v.form("finish") != "", Absent: v.form("absent") != ""}
@@ -128,7 +128,7 @@ func conductorOperations(name string, drain *v1.Drain) []operation {
 	}
 }
 
-// loadSessions lists the open sessions that the person may see.
+// loadSessions lists the open sessions that the user may see.
 func loadSessions(ctx context.Context, v *visit) (view, error) {
 	answer, err := ask(ctx, v.api.sessions.ListSessions, &v1.ListSessionsRequest{After: v.query("after"), Limit: v.rows(), Stale: true})
 	data := struct {

@@ -59,7 +59,7 @@ type Options struct {
 	API      http.Handler // of the node, which authenticates and authorizes each call
 	Path     string       // of the pages, such as "/dashboard/"
 	ReadOnly bool         // the pages change nothing
-	// AccessControl: callers must authenticate, so a person without a certificate signs in.
+	// AccessControl: callers must authenticate, so a user without a certificate signs in.
 	AccessControl bool
 	// Hosts are the names by which browsers reach the node in plain text. Addresses and localhost
 	// need not be named. Requests to other names are refused: an attacker's name may lead here (DNS rebinding).
@@ -68,11 +68,11 @@ type Options struct {
 	// "https://conductord.example.org"; empty: there is none. Requests to this host come from the
 	// proxy.
 	Origin string
-	Node   string // name of the node, for people
+	Node   string // name of the node, for users
 	Logger hclog.Logger
 }
 
-// Bounds of requests, in bytes: the body of a form, and the path with the query.
+// Limits of requests, in bytes: the body of a form, and the path with the query.
 const (
 	maxForm    = 64 << 10
 	maxAddress = 8 << 10
@@ -85,7 +85,7 @@ type Dashboard struct {
 	handler http.Handler
 
 	mu      sync.Mutex
-	streams map[*stream]struct{} // the live pages; under mu
+	streams map[*stream]struct{} // the live pages; guarded by mu
 }
 
 // New makes a dashboard.
@@ -122,7 +122,7 @@ func New(options Options) *Dashboard {
 // ServeHTTP implements http.Handler.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// contentPolicy lets a page load nothing but this node's own files.
+// contentPolicy lets a page load only this node's own files.
 const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
@@ -163,7 +163,7 @@ func (o *Options) proxied(host string) bool {
 	return of != "" && strings.EqualFold(host, of)
 }
 
-// origin is the address under which the browser has reached the node.
+// origin is the address at which the browser reached the node.
 func (o *Options) origin(r *http.Request) string {
 	switch {
 	case o.proxied(r.Host):
@@ -180,7 +180,8 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// static serves the files of all pages. Their addresses hold a hash of them, so browsers keep them.
+// static serves the files of all pages. Their addresses contain a hash of the files, so browsers
+// can cache them permanently.
 func (d *Dashboard) static() http.Handler {
 	folder, err := fs.Sub(files, "static")
 	if err != nil {
@@ -221,7 +222,7 @@ func (d *Dashboard) page(p page) http.Handler {
 
 var errReadOnly = &statusError{http.StatusForbidden, "this dashboard only shows (dashboard.read_only); use the command line"}
 
-// action carries out a change and sends the browser to the page that shows it.
+// action performs a change and redirects the browser to the page that shows it.
 func (d *Dashboard) action(a action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.visit(r)
@@ -245,5 +246,5 @@ func (d *Dashboard) action(a action) http.Handler {
 	})
 }
 
-// loader gets the data of a page. Its error is the page's message.
+// loader loads the data of a page. Its error is the page's message.
 type loader func(ctx context.Context, v *visit) (view, error)

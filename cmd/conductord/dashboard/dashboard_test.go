@@ -27,7 +27,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// The in-process metrics of prometheus and the idle connections of the test's client are no leaks of a page.
+// Ignore two goroutine sources that are no leaks of a page: prometheus's in-process metrics, and
+// idle connections of the test's client.
 func TestMain(m *testing.M) {
 	longtest.AtOnce(8)
 	goleak.VerifyTestMain(m)
@@ -39,9 +40,9 @@ const patience = 20 * time.Second
 type site struct {
 	t        *testing.T
 	url      string            // of the node
-	operator *raftboard.Client // may do everything
+	operator *raftboard.Client // has all permissions
 	browser  *http.Client      // without cookies
-	tokens   map[string]string // by principal
+	tokens   map[string]string // tokens by principal
 }
 
 // open starts the node. Its principals are an operator and a viewer of board "one", and an operator of all
@@ -66,7 +67,7 @@ func open(t *testing.T, adjust ...func(*dashboard.Options)) *site {
 	own, anybody := store(t, files), store(t, credentials.Files{CA: files.CA})
 	n, err := node.Open(node.Options{
 		Name: "n1", Cluster: "test", Members: []node.Member{{Name: "n1", Raft: "127.0.0.1:1", API: "127.0.0.1:2"}}, RaftListen: "127.0.0.1:0", APIListen: "127.0.0.1:0",
-		DataDir: filepath.Join(dir, "data"), Init: true, Credentials: own, AccessControl: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the heap of all tests counts
+		DataDir: filepath.Join(dir, "data"), Init: true, Credentials: own, AccessControl: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the memory check counts the heap of all tests
 		PagesPath: "/dashboard/", PageToken: (&dashboard.Options{Path: "/dashboard/"}).TokenOf, Pages: func(api http.Handler) http.Handler {
 			options := dashboard.Options{API: api, Path: "/dashboard/", AccessControl: true, Node: "n1", Logger: hclog.NewNullLogger()}
 			for _, change := range adjust {
@@ -133,13 +134,13 @@ func (s *site) post(board, name string) jobs.JobID {
 	return posted[0].Job.ID
 }
 
-// request is a browser's, of a principal; form: a change.
+// request makes a browser's request as a principal; with a form, a change.
 func (s *site) request(method, who, path string, form url.Values, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	return s.from("", method, who, path, form, header...)
 }
 
-// from is request to a name of the node.
+// from is request with a given host name.
 func (s *site) from(host, method, who, path string, form url.Values, header ...string) (*http.Response, string) {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
@@ -182,7 +183,7 @@ func (s *site) state(id jobs.JobID) jobs.State {
 	return job.State
 }
 
-// Each principal sees its boards, what it may do, and no more; payloads are escaped or hidden.
+// Each principal sees only its boards and its permitted actions. Payloads are escaped or hidden.
 func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -232,7 +233,7 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 	}
 }
 
-// A change is carried out once, as the principal, and only from a page of the dashboard.
+// A change is made once, as the principal, and only from a page of the dashboard.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -272,7 +273,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestPostedAgainUnderATakenKey: no new job is posted, and the page names the job that has the key.
+// A posting with a used key creates no job. The page names the job that has the key.
 func TestPostedAgainUnderATakenKey(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -294,7 +295,7 @@ func TestPostedAgainUnderATakenKey(t *testing.T) {
 	}
 }
 
-// A read-only dashboard offers and does nothing.
+// A read-only dashboard offers no changes and makes none.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(o *dashboard.Options) { o.ReadOnly = true })
@@ -311,7 +312,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A job with large values has a page: it shows the first of them.
+// The page of a job with large values shows the beginning of each value.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -329,7 +330,7 @@ func TestLargeValues(t *testing.T) {
 	}
 }
 
-// A call that panics fails its page, and not the node.
+// A panicking call fails its page, but does not stop the node.
 func TestPanicOfACall(t *testing.T) {
 	t.Parallel()
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })
@@ -396,7 +397,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// Over TLS, a cookie that another host of the domain could have set is no token.
+// Over TLS, a cookie that another host of the domain could have set is not accepted as a token.
 func TestCookieOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -406,7 +407,7 @@ func TestCookieOfAnotherHost(t *testing.T) {
 	}
 }
 
-// Only the files of the folder "static" are served, however a path is written.
+// Only files in the folder "static" are served, for every spelling of a path.
 func TestStaticFiles(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Logger: hclog.NewNullLogger()}))
@@ -450,7 +451,7 @@ func TestLivePage(t *testing.T) {
 		t.Fatalf("the stream has ended without %q: %v", text, lines.Err())
 	}
 	awaits("first")
-	s.post("two", "unseen") // of a board that the viewer does not see: nothing is sent
+	s.post("two", "unseen") // the viewer does not see this board, so nothing is sent
 	s.post("one", "second")
 	awaits("second")
 	if len(ids) < 2 || len(slices.Compact(ids)) != len(ids) {
@@ -478,7 +479,8 @@ func (s *site) stream(who, path string) (*http.Response, context.CancelFunc) {
 	return response, cancel
 }
 
-// The live pages of a person end with the sign-out or the token, and no person has more than their share.
+// The live pages of a user end with the sign-out or the token. The number of live pages per user is
+// limited.
 func TestLivePagesOfAPerson(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -499,7 +501,7 @@ func TestLivePagesOfAPerson(t *testing.T) {
 		t.Fatalf("status %d", response.StatusCode)
 	}
 	for _, stream := range streams {
-		if _, err := io.Copy(io.Discard, stream.Body); err != nil { // it fails if the stream continues beyond its time
+		if _, err := io.Copy(io.Discard, stream.Body); err != nil { // fails if the stream outlives its limit
 			t.Error(err)
 		}
 	}
@@ -522,7 +524,7 @@ func TestLivePagesOfAPerson(t *testing.T) {
 	}
 }
 
-// In plain text, a name that may be an attacker's is refused.
+// Over plain text, a host name that an attacker could control is refused.
 func TestForeignHost(t *testing.T) {
 	t.Parallel()
 	d := dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Hosts: []string{"node.example"}, Origin: "https://proxy.example", Logger: hclog.NewNullLogger()})

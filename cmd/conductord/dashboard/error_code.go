@@ -13,7 +13,7 @@ import (
 // failure is the data of the page of an error.
 type failure struct {
 	Text string
-	Code string // that a page explains; empty: the dashboard's own error
+	Code string // code that a page explains; empty: the dashboard's own error
 }
 
 func failureOf(err error) failure {

@@ -26,8 +26,8 @@ import (
 
 // flowData is the data of the page of a flow: its picture, its steps, and the selected step.
 type flowData struct {
-	ID      string    // of the job; or of the flow, if no job of it is kept
-	Job     *jobs.Job // nil: none is kept
+	ID      string    // of the job; or of the flow, if its jobs were removed
+	Job     *jobs.Job // nil: removed
 	Flow    logbook.FlowDetail
 	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
 	Steps   string              // how many, by state
@@ -41,21 +41,21 @@ type flowData struct {
 	Left     int // rows that are not shown
 	// Interventions are the latest.
 	Interventions []logbook.Intervention
-	Began         time.Time // of the timeline
+	Began         time.Time // start of the timeline
 	Ended         time.Time
-	Step          *stepData // nil: none is chosen
-	Undo          string    // where the plan of a revert is shown, or hidden
+	Step          *stepData // nil: no step is selected
+	Undo          string    // address that shows or hides the plan of a revert
 	Planning      string    // the command that shows the picture; empty: no command is shown
-	Problem       string    // why there is none
+	Problem       string    // why there is no picture
 	Undos         []string
 	Operations    []operation
 
-	message *v1.Job // of Job
+	message *v1.Job // message of Job
 	plan    *flow.Plan
 	root    *graph.Part
 }
 
-// flowRow describes a box of the picture as text, with the attempts at its steps as bars.
+// flowRow describes a box of the picture as text, with the attempts at its step as bars.
 type flowRow struct {
 	Part  *graph.Part
 	Link  string
@@ -65,13 +65,13 @@ type flowRow struct {
 	Bars  []bar
 }
 
-// bar is an attempt in the timeline, which is 1,000 wide.
+// bar is an attempt in the timeline, which has a width of 1,000.
 type bar struct {
 	X, Width   int
 	Class, Say string
 }
 
-// Bounds of the picture, in bytes, and of the rows below it.
+// Limits of the picture, in bytes, and of the rows below it.
 const (
 	maxPicture = maxPage
 	maxRows    = 500
@@ -108,7 +108,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 
 // draw makes the picture and the timeline of a flow.
 func (v *visit) draw(data *flowData) {
-	if v.plan == nil { // or a live page has made it: to compile a large document takes a while
+	if v.plan == nil { // unless a live page has made it: compiling a large document is slow
 		v.plan = spec.PlanOf(&data.Flow)
 	}
 	data.plan = v.plan
@@ -137,7 +137,7 @@ func (v *visit) draw(data *flowData) {
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 
-// flowAddress is the flow's page with other values of one field.
+// flowAddress is the address of the flow's page with another value of one field.
 func (v *visit) flowAddress(name string, values ...string) string {
 	query := v.request.URL.Query()
 	query[name] = values
@@ -215,15 +215,14 @@ func (v *visit) sameFlow(ctx context.Context, data *flowData) bool {
 		(data.Job == nil || v.sameJob(ctx, data.message))
 }
 
-// reverting reports whether the flow goes backwards, or last went.
+// reverting reports whether the flow is reverting, or was at its end.
 func (d *flowData) reverting() bool {
 	state := d.Flow.State
 	return state == logbook.FlowReverting || state == logbook.FlowReverted || state == logbook.FlowFailure ||
 		state == logbook.FlowSuspended && d.Flow.Cause != nil
 }
 
-// timeline makes a row for each box that is no frame. While the job is claimed, the timeline ends
-// now.
+// timeline makes a row for each box except frames. While the job is claimed, the timeline ends now.
 func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
 	for i := range d.Flow.Atoms {
 		for j := range d.Flow.Atoms[i].Attempts {
@@ -247,7 +246,7 @@ func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
 
 func (d *flowData) row(part *graph.Part, link string, waits []*graph.Part) flowRow {
 	row, ended, open := flowRow{Part: part, Link: link}, time.Time{}, false
-	const named = 4 // the page of the step has all
+	const named = 4 // the page of the step has all attempts
 	var names []string
 	for _, before := range waits[:min(len(waits), named)] {
 		names = append(names, before.Label())
@@ -263,7 +262,7 @@ func (d *flowData) row(part *graph.Part, link string, waits []*graph.Part) flowR
 			if last := i == len(atom.Attempts)-1; last {
 				open = open || !attempt.Ended()
 			} else if !attempt.Ended() {
-				end = atom.Attempts[i+1].StartedAt // its conductor died before
+				end = atom.Attempts[i+1].StartedAt // its conductor died before it ended
 			}
 			if row.Began.IsZero() || attempt.StartedAt.Before(row.Began) {
 				row.Began = attempt.StartedAt
@@ -284,7 +283,7 @@ func (d *flowData) row(part *graph.Part, link string, waits []*graph.Part) flowR
 	return row
 }
 
-// bar is the time from one moment to another, or to the end of the timeline.
+// bar is the time between two moments, or until the end of the timeline.
 func (d *flowData) bar(began, ended time.Time, class, say string) bar {
 	if ended.IsZero() {
 		ended = d.Ended
@@ -297,7 +296,7 @@ func (d *flowData) bar(began, ended time.Time, class, say string) bar {
 	return bar{X: x, Width: max(least, int(width*ended.Sub(d.Began)/all)-x), Class: class, Say: say}
 }
 
-// attemptClass is the state that an attempt shows.
+// attemptClass is the state of an attempt for display.
 func attemptClass(attempt *logbook.Attempt) string {
 	state := logbook.AtomSuccess
 	switch reverts := attempt.Action == logbook.ActionRevert; {

@@ -25,30 +25,30 @@ import (
 // Limits of the shown parts of one step, so that the page stays below its limit.
 const (
 	maxInstances = 100
-	maxAttempts  = 5        // the latest
+	maxAttempts  = 5        // the latest attempts
 	maxResult    = 2 << 10  // bytes of a result, an argument, a message or stderr
 	maxLog       = 16 << 10 // bytes of the last lines of the log
-	maxLogPages  = 8        // that are read to find them: a step may write faster than they are read
+	maxLogPages  = 8        // pages that are read to find them: a step can write faster than they are read
 )
 
 // stepData is one step, or the instances of one.
 type stepData struct {
 	Name       string
-	Close      string // the page without it
+	Close      string // address of the page without the step
 	Part       *graph.Part
 	Status     graph.Status
-	Atom       *logbook.AtomDetail // nil: it has not begun, or has instances
+	Atom       *logbook.AtomDetail // nil: it has not started, or has instances
 	Instances  []stepLink
 	More       int // instances that are not shown
 	Waits      []stepLink
-	Offered    *logbook.Attempt // that no worker has taken; nil: none
-	Wanted     string           // type and labels of the worker that it waits for; empty: not known
+	Offered    *logbook.Attempt // attempt that no worker has taken; nil: none
+	Wanted     string           // type and labels of the awaited worker; empty: unknown
 	Arguments  []argument
 	Attempts   []attempt // the latest first
 	Earlier    int       // attempts that are not shown
-	Hidden     bool      // the person may not see values
+	Hidden     bool      // the user may not see values
 	Log        string
-	NoLog      string // why there is none
+	NoLog      string // why there is no log
 	Follow     string // the command that follows the log
 	Operations []operation
 }
@@ -57,16 +57,16 @@ type stepLink struct {
 	Name, Link, Sign, State string
 }
 
-// attempt is an attempt with its texts cut.
+// attempt is an attempt with shortened texts.
 type attempt struct {
 	*logbook.Attempt
 	Class, Failed, Value, Tail string
-	WorkerName                 string // of the worker that has it; empty: none, or unknown
+	WorkerName                 string // name of its worker; empty: none, or unknown
 }
 
 type argument struct{ Name, Source, Value string }
 
-// loadStep shows a step that the flow has, or an instance of one.
+// loadStep shows a step of the flow, or an instance of a step.
 func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 	part := d.root.Find(name)
 	if part == nil {
@@ -112,7 +112,7 @@ func (s *stepData) attempts(v *visit) {
 	s.Earlier = len(kept) + s.Atom.Folded.Len() - len(s.Attempts)
 }
 
-// causeText is a failure in a line; empty: there is none.
+// causeText is a failure on one line; empty: none.
 func causeText(f *logbook.Failure) string {
 	if f == nil {
 		return ""
@@ -231,7 +231,7 @@ func fieldOf(atom *logbook.AtomDetail, field string) json.RawMessage {
 		return result
 	}
 	var fields logbook.Values
-	_ = json.Unmarshal(result, &fields) // a result that is no object has no fields
+	_ = json.Unmarshal(result, &fields) // a result that is not an object has no fields
 	return fields[field]
 }
 
@@ -299,20 +299,20 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 	return offered
 }
 
-// onFlow makes the action that carries out an operation on a flow. Each intervention has an id, so pressing
-// the button twice is harmless.
+// onFlow makes the action for an operation on a flow. Each intervention has an id, so a second
+// press of the button is harmless.
 func (v *visit) onFlow(o operation, id string) operation {
 	o.Address = v.flowAddress("")
 	o.Inputs = append([]input{{Name: "do", Kind: "hidden", Value: o.Verb}, {Name: "step", Kind: "hidden", Value: o.Of}, {Name: "id", Kind: "hidden", Value: id}}, o.Inputs...)
 	return o
 }
 
-// interventionID is the same until the flow changes.
+// interventionID does not change until the flow changes.
 func (d *flowData) interventionID(kind logbook.InterventionKind, step string) uuid.UUID {
 	return uuid.NewSHA1(d.Flow.ID.UUID, fmt.Append(nil, d.Flow.Fence, d.Flow.Sequence, len(d.Flow.Interventions), kind, step))
 }
 
-// stops are the operations on the flow's job that the user may carry out.
+// stops are the operations on the flow's job that the user may perform.
 func (v *visit) stops(d *flowData) (offered []operation) {
 	if d.Job == nil {
 		return nil
@@ -335,7 +335,7 @@ func (d *flowData) board() string {
 	return access.AllBoards
 }
 
-// changeFlow carries out the operation of a button on the page.
+// changeFlow performs the operation of a button on the page.
 func changeFlow(ctx context.Context, v *visit) (next string, err error) {
 	data := &flowData{ID: v.part("id")}
 	if err := v.findFlow(ctx, data); err != nil {

@@ -153,8 +153,9 @@ func (p *flowPages) wants(page string, texts ...string) {
 	}
 }
 
-// TestManyAttempts looks at a step with more attempts than are shown, whose stderr has carriage
-// returns: these would end lines of the live page's events, and what follows could pose as a field.
+// TestManyAttempts opens a step with more attempts than the page shows. Their stderr has carriage
+// returns, which must not end lines of the live page's events: the text after them could pose as a
+// field.
 func TestManyAttempts(t *testing.T) {
 	t.Parallel()
 	p := newFlowPages(t, map[string]string{"load": `printf '50%%\revent: problem\r\n' >&2; exit 1`})
@@ -321,7 +322,7 @@ func TestRunningFlow(t *testing.T) {
 		name = "parts"
 		[[steps.steps]]
 		name = "wait"`)
-	for p.get("flows/"+job.ID.String()) == "" || !exists(gate) { // each look takes its time
+	for p.get("flows/"+job.ID.String()) == "" || !exists(gate) { // each request takes some time
 		if t.Context().Err() != nil {
 			t.Fatal("the step does not begin")
 		}
@@ -355,7 +356,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestBigFlow holds pages of flows with the largest documents to their limit, which the dashboard refuses to exceed.
+// TestBigFlow checks that pages of the largest flow documents stay within their size limit. The
+// dashboard refuses to exceed it.
 func TestBigFlow(t *testing.T) {
 	t.Parallel()
 	p := newFlowPages(t, map[string]string{"elsewhere": "exit 0"})
@@ -388,8 +390,9 @@ func TestBigFlow(t *testing.T) {
 	}
 }
 
-// TestWorkers looks at a step that a worker does, and at this worker when the leader has set it aside.
-// TestWaitForWorker looks at a job whose step has no worker, at every node: the leader alone knows it.
+// TestWorkers opens a step that a worker runs, and the page of this worker after the leader has
+// suspended it. TestWaitForWorker looks at a job whose step has no worker, at every node: the
+// leader alone knows it.
 func TestWaitForWorker(t *testing.T) {
 	t.Parallel()
 	p := newFlowPagesOf(t, 3, nil)
@@ -400,7 +403,7 @@ func TestWaitForWorker(t *testing.T) {
 			const waits = "for a worker of the type &#34;resize&#34; with the labels &#34;gpu&#34;, and no live worker runs it"
 			var page string
 			for until := time.Now().Add(patience); !strings.Contains(page, waits) && time.Now().Before(until); {
-				answer, err := http.Get(p.server.URL + "/dashboard/" + address + job.ID.String()) // 404 until the node has the job
+				answer, err := http.Get(p.server.URL + "/dashboard/" + address + job.ID.String()) // 404 until this node has the job
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -47,7 +47,7 @@ func (t *templates) of(name string) *template.Template {
 	panic("internal error: no template " + name)
 }
 
-// hashOf sums up the files of a folder.
+// hashOf is a hash of the files in a folder.
 func hashOf(folder string) string {
 	sum := fnv.New64a()
 	_ = fs.WalkDir(files, folder, func(name string, entry fs.DirEntry, err error) error {
@@ -93,9 +93,9 @@ func (t *templates) funcs() template.FuncMap {
 // address is the address of a page: the parts of its path below the dashboard's.
 func (t *templates) address(parts ...string) string { return t.path + addressBelow(parts...) }
 
-// addressBelow makes a path of escaped parts, because a name can contain a slash. Browsers and net/http
-// remove the parts "." and ".." from a path, escaped or not. These names therefore get a tilde in front, as
-// do names that begin with a tilde. See visit.part.
+// addressBelow makes a path of escaped parts, because a name can contain a slash. Browsers and
+// net/http remove the parts "." and ".." from a path, escaped or not. These names therefore get a
+// tilde in front, and so do names that begin with a tilde. See visit.part.
 func addressBelow(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
@@ -116,7 +116,7 @@ type moment struct {
 	Kind string // time, ago or since: how the script shows it
 }
 
-// passage is a part of a text and the time that follows it; zero: no time follows.
+// passage is a part of a text with the time that follows it; zero: no time follows.
 type passage struct {
 	Text string
 	At   time.Time
@@ -133,13 +133,13 @@ func prose(text string) (passages []passage) {
 	return append(passages, passage{Text: text})
 }
 
-// Stamp is the time for programs, and Text for people without the script.
+// Stamp is the machine-readable time, and Text is the time without the script.
 func (m moment) Stamp() string { return m.At.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Text is the time for people.
+// Text is the shown time.
 func (m moment) Text() string { return m.At.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// timeOf is a time in any of its forms; zero: unset.
+// timeOf converts any form of a time; zero: unset.
 func timeOf(stamp any) time.Time {
 	switch at := stamp.(type) {
 	case time.Time:
@@ -152,7 +152,7 @@ func timeOf(stamp any) time.Time {
 	return time.Time{}
 }
 
-// took is the time between two; empty if one is unset.
+// took is the duration between two times; empty if one is unset.
 func took(from, to any) string {
 	began, ended := timeOf(from), timeOf(to)
 	if began.IsZero() || ended.IsZero() {
@@ -187,7 +187,7 @@ func twoUnits(large int, unit string, small int, smallUnit string) string {
 	return fmt.Sprintf("%d %s %d %s", large, unit, small, smallUnit)
 }
 
-// waiting is how many jobs of a board wait for a time or a person.
+// waiting is the number of a board's jobs that wait for a time or an operator.
 func waiting(c *v1.BoardCounts) string {
 	var n uint64
 	for _, state := range []jobs.State{jobs.StateDelayed, jobs.StateCooling, jobs.StateHeld, jobs.StateSuspended} {
@@ -196,13 +196,14 @@ func waiting(c *v1.BoardCounts) string {
 	return countText(n)
 }
 
-// Bounds of a name and of a text in a list, in bytes. The template "name" has the whole name in its title.
+// Limits of a name and of a text in a list, in bytes. The template "name" has the whole name in its
+// title.
 const (
 	maxName = 64
 	maxLine = 200
 )
 
-// cut is a text, or its beginning if it has more bytes than most.
+// cut shortens a text to most bytes.
 func cut(text string, most int) string {
 	switch {
 	case len(text) <= most:
@@ -213,7 +214,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// short is the end of an id, in which ids that were made together differ.
+// short is the end of an id, in which ids that were created together differ.
 func short(id string) string { return id[max(0, len(id)-8):] }
 
 // countText has thin spaces between thousands.
@@ -237,7 +238,7 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// remedyText is the command that would help, or advice; empty: only waiting helps.
+// remedyText is a command or advice that helps; empty: only waiting helps.
 func remedyText(r *v1.Remedy) string {
 	explanation, _ := command.ExplanationFromProto(&v1.ExplainResponse{Remedy: r})
 	return cli.RemedyText(explanation.Remedy)

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// shownErrors is how many of a job's errors its page shows: the latest.
+// shownErrors is the number of the latest errors of a job on its page.
 const shownErrors = 20
 
 // jobData is the data of the page of a job.
@@ -27,16 +27,16 @@ type jobData struct {
 	Errors     []*v1.JobError
 	More       bool // there are more errors
 	Values     []namedText
-	Left       int      // values that are left out
-	Hidden     bool     // its values are hidden from the person
-	Boards     []string // to which it could be moved
-	Conductors []string // other than its owner
+	Left       int      // number of omitted values
+	Hidden     bool     // its values are hidden from the user
+	Boards     []string // boards to which it can be moved
+	Conductors []string // conductors other than its owner
 	Operations []operation
-	Flow       *flowData // nil: it has none, or none any more
+	Flow       *flowData // nil: it has none, or it was removed
 	Log        stepData  // the last lines of all steps, while it is claimed
 }
 
-// happening is a line in the story of a job.
+// happening is one line of a job's history.
 type happening struct {
 	At     time.Time
 	Look   badge
@@ -80,14 +80,14 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 				data.Conductors = append(data.Conductors, e.GetName())
 			}
 		}
-		data.Conductors = most(v, slices.Compact(data.Conductors), shownBoards) // they are by name
+		data.Conductors = most(v, slices.Compact(data.Conductors), shownBoards) // they are sorted by name
 	}
 	if flow := (&flowData{ID: id}); data.Job.GetFlow() != "" && v.findFlow(ctx, flow) == nil {
 		if v.draw(flow); flow.Job != nil && flow.Job.Claim != nil {
 			_ = v.loadLog(ctx, flow, &data.Log)
 			data.Log.Log = strings.ToValidUTF8(data.Log.Log[max(0, len(data.Log.Log)-v.bound(2*maxResult)):], "")
 		}
-		if len(flow.Picture) > v.bound(maxValueSum) { // the flow's page has room for it
+		if len(flow.Picture) > v.bound(maxValueSum) { // only the flow's page has room for the picture
 			flow.Picture = ""
 		}
 		data.Flow = flow
@@ -117,8 +117,8 @@ func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, 
 	return ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: job.GetId(), Stale: true})
 }
 
-// storyOf returns the known history of a job in time order. errors are the latest first. longest bounds each
-// text, in bytes.
+// storyOf returns the known history of a job in time order. errors are sorted from the latest.
+// longest limits each text, in bytes.
 func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	story := []happening{{At: timeOf(job.GetPostedAt()), Look: badge{"", "○", "calm"}, What: by("Posted to board "+job.GetBoard(), job.GetPostedBy())}}
 	add := func(at any, look badge, what, detail string) {
@@ -148,7 +148,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	}
 	why, end := cut(failureText(job.GetReason(), job.GetFailure()), longest), stateOf(job.GetState(), job.GetOutcome())
 	if slices.ContainsFunc(story, func(h happening) bool { return h.Detail == why }) {
-		why = "" // the last attempt has said so
+		why = "" // an earlier line has this text already
 	}
 	ended := "Ended: " + end.Text
 	switch last := job.GetLastOwner(); {
@@ -175,7 +175,7 @@ func by(what, who string) string {
 	return what + " by " + who
 }
 
-// failureText joins a reason and the failure behind it, without repetition.
+// failureText joins a reason and the failure that caused it, without repetition.
 func failureText(reason string, failure *v1.Failure) string {
 	var parts []string
 	if reason != "" {
@@ -214,13 +214,13 @@ func changeJob(ctx context.Context, v *visit) (string, error) {
 		if err != nil || delay < 0 {
 			return "", fmt.Errorf("%w: field delay is %.64q, and must be a time from now such as 10m, or 0s for at once", jobs.ErrInvalid, text)
 		}
-		change.NotBefore = command.TimeToProto(time.Now().Add(delay)) // as the command line does
+		change.NotBefore = command.TimeToProto(time.Now().Add(delay)) // like the command line
 	}
 	_, err := ask(ctx, v.api.board.Change, change)
 	return "jobs/" + id, err
 }
 
-// repost posts a new job with the same work as a finished one.
+// repost posts a new job with the same details and flow as a finished job.
 func repost(ctx context.Context, v *visit) (string, error) {
 	id := v.part("name")
 	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id})

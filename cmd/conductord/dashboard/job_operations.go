@@ -17,8 +17,7 @@ import (
 // dashboardName is the recorded actor if the cluster has no access control.
 const dashboardName = "dashboard"
 
-// jobOperations is the table of operations on a job; of is zero when an operation is carried
-// out.
+// jobOperations is the table of operations on a job; of is zero when an operation is performed.
 func jobOperations(id string, of jobData) []operation {
 	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
 	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
@@ -90,7 +89,7 @@ func jobOperations(id string, of jobData) []operation {
 // jobCall is a call of the API about one job.
 type jobCall func(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 
-// onJob makes an action of a call.
+// onJob makes an action that makes a call.
 func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
 		verb := v.part("verb")
@@ -104,8 +103,8 @@ func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (stri
 	}
 }
 
-// again makes a posting of the same work. It refuses hidden or encrypted values, because it would post
-// their placeholders.
+// again makes a posting of the same details and flow. It refuses hidden or encrypted values,
+// because it would post their placeholders.
 func (v *visit) again(ctx context.Context, message *v1.Job) (*v1.Posting, error) {
 	job, err := command.JobFromProto(message)
 	if err != nil {

@@ -26,18 +26,18 @@ const (
 // jobsData is the data of the list of jobs.
 type jobsData struct {
 	Filter  jobFilter
-	Boards  []string // that the person may see
+	Boards  []string // that the user may see
 	Jobs    []*v1.Job
 	More    pager
 	Scans   bool
 	Actions []operation // that the user may apply to the filtered jobs
-	Done    string      // to how many jobs a bulk has just been done; empty: there was none
+	Done    string      // number of jobs that a bulk has just changed; empty: no bulk
 }
 
 // jobFilter is the filter in the page's address.
 type jobFilter struct {
 	Board, Kind, Name, Key, Tag, Error, State, From, To, ID string
-	States                                                  []string // to choose from; State may have several, by commas
+	States                                                  []string // the choices; State can have several states, separated by commas
 }
 
 // stateChoices are the choices of the filter: states and, for completed jobs, outcomes.
@@ -53,7 +53,7 @@ func stateChoices() (choices []string) {
 
 var outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}
 
-// dateForm is how browsers write the value of an input of type datetime-local.
+// dateForm is the format in which browsers write the value of an input of type datetime-local.
 const dateForm = "2006-01-02T15:04"
 
 // jobQuery reads the filter of an address.
@@ -95,7 +95,7 @@ func (v *visit) between() (from, to *timestamppb.Timestamp, err error) {
 	return from, to, err
 }
 
-// parseDate reads a time as browsers write it; it is UTC.
+// parseDate reads a time in the format of browsers, as UTC.
 func parseDate(name, text string) (*timestamppb.Timestamp, error) {
 	stamp, err := time.Parse(dateForm, text)
 	if err != nil {
@@ -106,7 +106,7 @@ func parseDate(name, text string) (*timestamppb.Timestamp, error) {
 
 func stateIsOutcome(word string) bool { return slices.Contains(outcomes, jobs.Outcome(word)) }
 
-// utc is a time of the filter as the command line takes it.
+// utc is a time of the filter in the form of the command line.
 func utc(text string) string {
 	if text == "" {
 		return ""
@@ -149,7 +149,7 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	}, nil
 }
 
-// byID finds the jobs whose ids begin so.
+// byID finds the jobs whose ids begin with the filter's text.
 func (v *visit) byID(ctx context.Context, data *jobsData) error {
 	found, err := ask(ctx, v.api.board.FindIDs, &v1.FindIDsRequest{Noun: string(jobs.IDOfJob), Prefix: data.Filter.ID, Stale: true})
 	for _, id := range found.GetIds() {
@@ -184,7 +184,7 @@ func flags(pairs ...string) (text string) {
 	return text
 }
 
-// boards are the names of the first boards that the person may see.
+// boards are the names of the first boards that the user may see.
 func (v *visit) boards(ctx context.Context) (names []string, err error) {
 	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Stale: true})
 	for _, board := range answer.GetBoards() {

@@ -15,7 +15,7 @@ import (
 
 // Bounds and times of live streams.
 const (
-	// maxLive bounds the streams of a node: each runs its page's calls again and again.
+	// maxLive limits the streams of a node, because each repeats the calls of its page.
 	maxLive = 64
 	// maxOwnLive bounds the streams of one user, or of one address if callers are not
 	// authenticated.
@@ -31,13 +31,13 @@ const (
 	// lookShare bounds the cost of a page with expensive looks: one part in lookShare of a
 	// processor while no event wakes it, and at most four times that with events.
 	lookShare = 100
-	// signEvery is how often a stream without changes shows that it lives.
+	// signEvery is the interval of keep-alive messages on a stream without changes.
 	signEvery = 10 * time.Second
-	// lookTime bounds one look.
+	// lookTime limits one look.
 	lookTime = 10 * time.Second
-	// authenticateEvery is how long a stream may outlive its credential.
+	// authenticateEvery is the maximum time for which a stream can outlive its credential.
 	authenticateEvery = 3 * time.Second
-	// watchPause is how long a stream waits before it watches events again.
+	// watchPause is the pause before a stream watches events again.
 	watchPause = 2 * time.Second
 )
 
@@ -63,11 +63,11 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p p
 	for first := true; ctx.Err() == nil; first = false {
 		content, err := s.look(ctx)
 		if err != nil {
-			return // the browser is gone, or connects again
+			return // the browser has left, or connects again
 		}
 		if first && content.Watch != nil {
 			ended = make(chan struct{})
-			go func() { // ends with ctx; without events the clock wakes the stream
+			go func() { // ends with ctx; without events a timer wakes the stream
 				defer close(ended)
 				s.watch(ctx, newAPI(&d.options, r), content.Watch)
 			}()
@@ -103,7 +103,7 @@ func (d *Dashboard) end(s *stream) {
 	delete(d.streams, s)
 }
 
-// endAll ends the streams of a token: its person has signed out.
+// endAll ends the streams of a token, because its user has signed out.
 func (d *Dashboard) endAll(token string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,8 +122,8 @@ type stream struct {
 	last  string // the id of the last sent text
 	sent  time.Time
 	woken chan struct{}
-	known time.Time     // when the person was authenticated last
-	took  time.Duration // the last look
+	known time.Time     // time of the user's last authentication
+	took  time.Duration // duration of the last look
 	quick int           // looks since the page was opened or quiet, up to promptLooks
 
 	// Constant:
@@ -132,8 +132,8 @@ type stream struct {
 	cancel  func()
 }
 
-// watch wakes the stream at events. A watch that ends is begun again: its node may have been
-// behind, or a limit reached.
+// watch wakes the stream at events. A watch that ends is restarted: its node may have lagged, or a
+// limit was reached.
 func (s *stream) watch(ctx context.Context, calls *api, wanted *v1.WatchRequest) {
 	for ctx.Err() == nil {
 		_ = calls.events(ctx, wanted, s.wake)
@@ -155,9 +155,9 @@ func (s *stream) authenticate() error {
 		fresh.api.index, fresh.shrunk = s.visit.api.index, s.visit.shrunk
 		s.visit, s.known = fresh, time.Now()
 	case errors.Is(err, errSignIn), statusOf(err) == http.StatusUnauthorized:
-		return errors.Join(err, s.send("ended", "", nil)) // the script loads the page again, which asks for a sign-in
+		return errors.Join(err, s.send("ended", "", nil)) // the script reloads the page, which requests a sign-in
 	}
-	return nil // or the node is not ready, which the look says
+	return nil // or the node is not ready, which the look reports
 }
 
 func (s *stream) wake() {
@@ -178,7 +178,7 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	d := s.visit.dashboard
 	text, content, fault, err := d.fitted(bounded, s.visit, s.page, "main")
 	if err != nil {
-		s.last = "" // the page is sent again when the problem is over, to take the message away
+		s.last = "" // when the problem is over, the page is sent again to remove the message
 		return content, s.send("problem", "", []byte(err.Error()))
 	}
 	s.took = time.Since(began)
@@ -220,7 +220,7 @@ func (s *stream) send(kind, id string, text []byte) error {
 	return http.NewResponseController(s.w).Flush()
 }
 
-// wait returns when an event may have changed the page, or it is time to look again.
+// wait returns when an event may have changed the page, or when the next look is due.
 func (s *stream) wait(ctx context.Context) {
 	soonest := max(lookSoonest, lookShare*s.took/4)
 	if s.quick < promptLooks {

@@ -110,8 +110,7 @@ func (s *site) longFlow() jobs.JobID {
 	return job.ID
 }
 
-// With any names, each page loads, has at most 300 KB, folds long texts, and links to the rows that it leaves
-// out.
+// With any names, each page loads, has at most 300 KB, folds long texts, and links to omitted rows.
 func TestPagesOfLongNames(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -31,7 +31,7 @@ func (s *site) follow(who, page, link string) (status int, text string) {
 	return response.StatusCode, text
 }
 
-// Whatever the name of a board, a schedule or a conductor, its page can be reached and acted on.
+// For every name of a board, a schedule or a conductor, its page and its actions work.
 func TestPagesOfOddNames(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -82,7 +82,7 @@ func TestPagesOfOddNames(t *testing.T) {
 	}
 }
 
-// A board that has schedules alone has a page.
+// A board that has only schedules has a page.
 func TestBoardOfSchedulesAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -114,7 +114,7 @@ func TestOverviewCounts(t *testing.T) {
 	}, nil)
 }
 
-// holds says which of the wanted parts a page lacks, and which of the unwanted it has.
+// holds returns the wanted parts that a page lacks, and the unwanted parts that it has.
 func (s *site) holds(text, what string, has, not []string) {
 	s.t.Helper()
 	_, main, _ := strings.Cut(text, "<body")

@@ -13,14 +13,14 @@ import (
 // nodesData is the data of the nodes on a page.
 type nodesData struct {
 	Status *v1.StatusResponse // of the node that serves the page
-	Advice []advice           // what needs a person
+	Advice []advice           // problems that need an operator
 	Nodes  []nodeData
 
 	Voters, Answering int
-	Survives          int // number of further voters that may fail; negative: number of voters that must answer first
+	Survives          int // number of further voters that can fail; negative: number of voters that must answer first
 }
 
-// advice is a line at the top: what needs a person, and where to go.
+// advice is a line at the top: a problem that needs an operator, and a link.
 type advice struct{ Text, Link, Address string }
 
 // nodeData is a node as a row.
@@ -28,28 +28,28 @@ type nodeData struct {
 	Member *v1.Member
 	Status *v1.StatusResponse // nil: it does not answer
 	Error  string
-	// Refused: it lives, but the person may not ask it.
+	// Refused: the node is alive, but the user may not read its status.
 	Refused bool
 
 	Leader bool
-	Lag    uint64 // entries that it has to apply
-	Clock  string // empty: its clock is right
+	Lag    uint64 // entries that it still has to apply
+	Clock  string // empty: its clock is in sync
 	Backup string
-	// Started is rounded: nodes compute it again for each answer, with small differences.
+	// Started is rounded, because nodes compute it for each answer, with small differences.
 	Started time.Time
 }
 
 // statusTime limits a call for a node's status: a node that is down must not delay the page.
 const statusTime = time.Second
 
-// Bounds of what needs a person.
+// Limits beyond which a value needs an operator.
 const (
 	clockTolerance = 500 * time.Millisecond
 	lagTolerance   = 1_000
 	backupMissed   = 25 * time.Hour
 )
 
-// nodes asks all members for their status, at the same time.
+// nodes requests the status of all members in parallel.
 func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 	if data.Status, err = ask(ctx, v.api.cluster.Status, &v1.StatusRequest{}); err != nil {
 		return data, err
@@ -58,7 +58,7 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 	defer cancel()
 	members := data.Status.GetMembers()
 	data.Nodes = make([]nodeData, len(members))
-	answered := make(chan int, len(members)) // never blocks: each question sends once
+	answered := make(chan int, len(members)) // never blocks: each request sends once
 	for i, member := range members {
 		go func() { // ends with ctx
 			defer func() { answered <- i }()
@@ -94,8 +94,8 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 	return data, nil
 }
 
-// judge sets what the page shows of a node that answers. It ignores small differences, because
-// they change constantly and mean nothing.
+// judge sets the display of a node that answers. It ignores small differences, because they change
+// constantly and are harmless.
 func (n *nodeData) judge(latest uint64) {
 	if n.Status == nil {
 		return
@@ -116,7 +116,7 @@ func (d *nodesData) advise(text, link, address string) {
 	d.Advice = append(d.Advice, advice{text, link, address})
 }
 
-// judge finds what needs a person about the nodes.
+// judge finds the problems of the nodes that need an operator.
 func (d *nodesData) judge() {
 	for i := range d.Nodes {
 		n := &d.Nodes[i]

@@ -20,14 +20,14 @@ import (
 
 // interruption changes the cluster before a call of the dashboard to the API.
 type interruption struct {
-	left   atomic.Int64 // calls until then; negative: it has happened, or none is wanted
+	left   atomic.Int64 // calls before the change; negative: done, or no change
 	change func()
-	noise  func() // changes something else before each call; nil: the cluster is idle
+	noise  func() // another change before each call; nil: none
 }
 
 func (i *interruption) before(api http.Handler) http.Handler { return i.at("", api) }
 
-// at is before of the calls whose names have an end.
+// at inserts the interruption before calls whose names have the suffix.
 func (i *interruption) at(name string, api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, name) {
@@ -52,7 +52,7 @@ func facts(page string) string {
 	return strings.Join(found, "\n")
 }
 
-// flowJob is a claimed job whose flow goes backwards, and the ending of both.
+// flowJob claims a job whose flow is reverting, and returns it with the ending of both.
 func (s *site) flowJob(board string) (jobs.Job, jobs.Ending) {
 	s.t.Helper()
 	ctx, book, id := s.t.Context(), logbook.NewBookID(), logbook.NewFlowID()
@@ -69,7 +69,8 @@ func (s *site) flowJob(board string) (jobs.Job, jobs.Ending) {
 	return job, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeReverted, Reason: "no stock", Update: &end}
 }
 
-// All parts of a page show the state at one moment, also when the state changes between two of its reads.
+// All parts of a page show the state at one moment, even if the state changes between two of its
+// reads.
 func TestPartsOfAPageAgree(t *testing.T) {
 	t.Parallel()
 	var between interruption
@@ -90,7 +91,7 @@ func TestPartsOfAPageAgree(t *testing.T) {
 	}
 	for n, row := range []struct {
 		name string
-		busy func() // what else changes
+		busy func() // other changes
 		make func(board string) (path string, change func())
 	}{
 		{"a job that is completed", noise, func(board string) (string, func()) {
@@ -157,7 +158,7 @@ func TestPartsOfAPageAgree(t *testing.T) {
 	}
 }
 
-// The page that answers an action shows one state, while a conductor carries the action out.
+// The page after an action shows one consistent state, even while a conductor performs the action.
 func TestAnswersOfActionsAgree(t *testing.T) {
 	t.Parallel()
 	p := newFlowPages(t, map[string]string{"quick": `echo 1`, "undo": `true`})
@@ -178,7 +179,7 @@ func TestAnswersOfActionsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = answer.Body.Close() // it is done, or the job has ended before: the page shows which
+		_ = answer.Body.Close() // the action succeeded, or the job had ended before: the page shows which
 		for _, page := range []string{p.get("jobs/" + job.ID.String()), p.get("flows/" + job.ID.String())} {
 			_, main, _ := strings.Cut(page, "<main")
 			end := ended.MatchString(main)
@@ -201,11 +202,11 @@ func TestChangesArePushedAtOnce(t *testing.T) {
 	})
 	for _, row := range []struct {
 		name  string
-		limit time.Duration // below the time that passes until a page is looked at without an event
+		limit time.Duration // shorter than the refresh interval without an event
 		early bool          // the change comes before the watch
 	}{{"before the watch", 1500 * time.Millisecond, true}, {"soon after the page was opened", 400 * time.Millisecond, false}} {
 		best := time.Hour
-		for try := 0; try < 6 && best > row.limit; try++ { // a busy machine may be late
+		for try := 0; try < 6 && best > row.limit; try++ { // a busy machine can be slow
 			id := s.post("one", "mine")
 			changed := make(chan time.Time, 1)
 			change := func() {
@@ -234,7 +235,7 @@ func TestChangesArePushedAtOnce(t *testing.T) {
 	}
 }
 
-// A page after an action shows the action, also when another node serves the page.
+// The page after an action shows the action's effect, even if another node serves the page.
 func TestAnActionIsSeenOnEveryNode(t *testing.T) {
 	t.Parallel()
 	p := newFlowPagesOf(t, 3, nil)
@@ -244,7 +245,7 @@ func TestAnActionIsSeenOnEveryNode(t *testing.T) {
 		dashboards = append(dashboards, p.server.Config.Handler)
 	}
 	acting, shown := 0, 0
-	server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // as a load balancer does
+	server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // like a load balancer
 		if r.Method == http.MethodPost {
 			dashboards[acting].ServeHTTP(w, r)
 			return

@@ -11,17 +11,17 @@ import (
 
 // operation is one possible operation on a job, a flow, a board, a conductor or a member.
 type operation struct {
-	Verb, Text string // of its address, and of its button
-	Sure       string // of the button in its form; empty: Text
-	Command    string // of the command line
-	Help       string // what happens
-	Danger     bool   // it needs a look before it is done
+	Verb, Text string // for its address, and for its button
+	Sure       string // text of the button in its form; empty: Text
+	Command    string // command line with the same effect
+	Help       string // the effect
+	Danger     bool   // requires a confirmation
 	Inputs     []input
 	Address    string // set for the page
 	Of         string // the object, if a page offers the operation for several objects; empty: only one
 
 	permission command.Permission
-	unfit      bool // it means nothing now
+	unfit      bool // not applicable now
 	do         func(ctx context.Context, v *visit) (next string, err error)
 }
 
@@ -38,18 +38,18 @@ type input struct {
 	Name, Label string
 	Kind        string // check, hidden, lines, number or datetime-local; empty: text
 	Value       string
-	Choices     []string // empty: it is no choice
+	Choices     []string // empty: not a choice
 	Unchosen    string   // the choice that sends nothing; empty: one must be chosen
 }
 
-// why is the form field for the reason of an operation. keep is the field for a cancellation
-// that undoes nothing.
+// why is the form field for the reason of an operation. keep is the field for a cancel without a
+// revert.
 var (
 	why  = input{Name: "reason", Label: "Reason"}
 	keep = input{Name: "keep", Label: "keep finished steps, and revert nothing", Kind: "check"}
 )
 
-// offered are the operations that mean something and that the person may do.
+// offered are the applicable operations that the user may perform.
 func (v *visit) offered(all []operation, board string, address ...string) (offered []operation) {
 	for _, o := range all {
 		if !o.unfit && v.may(o.permission, board) {
@@ -60,11 +60,11 @@ func (v *visit) offered(all []operation, board string, address ...string) (offer
 	return offered
 }
 
-// operate makes the action that carries out one row of a table. name is the operation's name in
-// the address.
+// operate makes the action that performs one row of a table. name is the operation's name in the
+// address.
 func operate[T any](table func(name string, of T) []operation) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
-		var unknown T // the API decides whether it means something
+		var unknown T // the API decides whether it is applicable
 		o, err := v.chosen(table(v.part("name"), unknown))
 		if err != nil {
 			return "", err
@@ -82,7 +82,7 @@ func (v *visit) chosen(all []operation) (operation, error) {
 	return operation{}, fmt.Errorf("%w: there is no action %.64q", jobs.ErrNotFound, verb)
 }
 
-// pager holds the addresses of the first and the next page of a list; empty where there is none.
+// pager has the addresses of the first and the next page of a list; empty: there is none.
 type pager struct{ First, Next string }
 
 func (v *visit) more(next string) (p pager) {

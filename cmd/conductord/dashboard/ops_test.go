@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// conductor opens the session of a conductor that is registered, and holds a job of board "one".
+// conductor opens the session of a registered conductor, which holds a job of board "one".
 func (s *site) conductor(name string) jobs.SessionID {
 	s.t.Helper()
 	ctx, session := s.t.Context(), jobs.NewSessionID()
@@ -36,7 +36,7 @@ func (s *site) conductor(name string) jobs.SessionID {
 	return session
 }
 
-// worker opens the session of a step worker that is registered.
+// worker opens the session of a registered step worker.
 func (s *site) worker(name string, boards ...string) {
 	s.t.Helper()
 	session := jobs.NewSessionID()
@@ -111,7 +111,7 @@ func TestOperatorPages(t *testing.T) {
 	}
 }
 
-// Each operation is carried out as the principal, or refused with a reason.
+// Each operation is performed as the principal, or refused with a reason.
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -201,7 +201,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestHandOver: the page of a claimed job offers the other conductors, and hands the job over to one of them.
+// TestHandOver: the page of a claimed job offers the other conductors, and transfers the job to one
+// of them.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -233,7 +234,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// A read-only dashboard offers none of this, also to an administrator.
+// A read-only dashboard offers no operations, even to an administrator.
 func TestReadOnlyOperations(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(o *dashboard.Options) { o.ReadOnly = true })
@@ -249,7 +250,7 @@ func TestReadOnlyOperations(t *testing.T) {
 	}
 }
 
-// Long lists are shown in pages of 50 rows, which together have each row once.
+// Long lists are shown in pages of 50 rows. Together the pages have each row once.
 func TestOperatorLists(t *testing.T) {
 	t.Parallel()
 	s := open(t)

@@ -14,18 +14,18 @@ import (
 // overviewData is the data of the overview.
 type overviewData struct {
 	nodesData
-	States   []stateCount // of all jobs that the person may see
+	States   []stateCount // of all jobs that the user may see
 	Boards   []*v1.Board
-	Left     int  // boards that are counted and have no row
+	Left     int  // boards that are counted but not shown
 	More     bool // there are more boards, which are not counted
 	Rate     rates
-	Chart    *chart // nil: the person may not see all boards
+	Chart    *chart // nil: the user may not see all boards
 	Failures []*v1.JobError
-	Waiting  *v1.Board // that whose oldest claimable job waits longest; nil: none waits
+	Waiting  *v1.Board // the board whose oldest claimable job waits longest; nil: none waits
 	Upcoming []*v1.Schedule
 }
 
-// stateCount is how many jobs are in a state.
+// stateCount is the number of jobs in a state.
 type stateCount struct {
 	State badge
 	Name  string
@@ -36,7 +36,7 @@ type stateCount struct {
 // minutes.
 type rates struct{ Posted1, Posted5, Finished1, Finished5 uint64 }
 
-// loadOverview shows how the cluster is, and what needs a person.
+// loadOverview shows the state of the cluster, and the problems that need an operator.
 func loadOverview(ctx context.Context, v *visit) (view, error) {
 	nodes, err := v.nodes(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func loadOverview(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Overview", Command: "conductord cluster status", Data: data, Watch: &v1.WatchRequest{}}, nil
 }
 
-// addBoards counts the jobs of the boards that the person may see.
+// addBoards counts the jobs of the boards that the user may see.
 func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	boards, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Stale: true})
 	if err != nil {
@@ -90,9 +90,10 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 }
 
 const (
-	// longWait is how long jobs may wait on a board without claims before the overview says so.
+	// longWait is the time after which the overview reports jobs that wait on a board without
+	// claims.
 	longWait = time.Minute
-	// shownIdle bounds how many such boards the overview names.
+	// shownIdle limits the number of these boards in the overview.
 	shownIdle = 3
 )
 
@@ -109,7 +110,7 @@ func idleBoards(boards []*v1.Board, now time.Time) (idle []string) {
 	return idle
 }
 
-// shownFailures and shownSchedules are how many the overview shows.
+// shownFailures and shownSchedules are the numbers of rows in the overview.
 const (
 	shownFailures   = 8
 	shownSchedules  = 200
@@ -117,7 +118,7 @@ const (
 	countedFailures = 50 // jobs that it reads to count them
 )
 
-// addActivity reads what only a person who may see all boards can see.
+// addActivity reads data that requires permission for all boards.
 func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 	activity, err := ask(ctx, v.api.cluster.Activity, &v1.ActivityRequest{})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// The overview names boards where jobs wait long and none is claimed, but no paused ones, and not all of many.
+// The overview names boards whose jobs wait long without claims. It omits paused boards, and
+// shortens a long list.
 func TestIdleBoards(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 26, 2, 0, 0, 0, time.UTC)

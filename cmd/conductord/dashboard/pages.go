@@ -15,17 +15,17 @@ import (
 type page struct {
 	pattern string             // of http.ServeMux, below Options.Path
 	menu    string             // its text in the navigation; empty: not in the navigation
-	section string             // the pattern of the navigation's entry that is current; empty: its own
+	section string             // pattern of the current entry in the navigation; empty: its own
 	name    string             // of templates/NAME.html, which defines "main"
-	still   bool               // it has no live stream: its calls are the leader's, or a person fills its form
-	needs   command.Permission // on all boards, without which the navigation leaves it out; empty: none
+	still   bool               // no live stream: its calls need the leader, or the user fills in its form
+	needs   command.Permission // permission for all boards that the navigation requires for its entry; empty: none
 	load    loader
 }
 
 // view is the content of a page.
 type view struct {
 	Title   string
-	Command string // of the command line, with the same content; empty: none
+	Command string // command line with the same content; empty: none
 	Data    any    // of the template
 	// Watch selects the events that may change the page. nil: no events; the page is only
 	// looked at again from time to time.
@@ -90,7 +90,7 @@ type shown struct {
 	view
 	Node     string
 	Who      *v1.WhoAmIResponse // nil: not signed in
-	SignOut  bool               // the person has signed in by a token
+	SignOut  bool               // the user has signed in with a token
 	ReadOnly bool
 	Menu     []link
 	Self     string // the page's own address
@@ -121,11 +121,11 @@ func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 	return s
 }
 
-// maxPage bounds a page, in bytes.
+// maxPage limits a page, in bytes.
 const maxPage = 300 << 10
 
-// maxShrunk bounds how often the parts of a page get less room. At the limit, a list has one row and a text a
-// few bytes.
+// maxShrunk limits how often the parts of a page get less room. At the limit, a list has one row
+// and a text a few bytes.
 const maxShrunk = 3
 
 // fitted loads a page and renders it by a template: "layout", or "main", which is the live part. If the page
@@ -144,7 +144,7 @@ func (d *Dashboard) fitted(ctx context.Context, v *visit, p page, template strin
 	}
 }
 
-// render returns an error for a text that is too large, with the text.
+// render renders a page. If the text is too large, it returns the text with an error.
 func (d *Dashboard) render(v *visit, p page, content view, template string) ([]byte, error) {
 	var text bytes.Buffer
 	err := d.views.of(p.name).ExecuteTemplate(&text, template, d.shown(v, p, content))
@@ -160,7 +160,7 @@ func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, 
 	d.write(w, p, text, fault, status)
 }
 
-// write answers with a page, or with the fault that it has.
+// write answers with a page, or with its error.
 func (d *Dashboard) write(w http.ResponseWriter, p page, text []byte, fault error, status int) {
 	if fault != nil {
 		d.options.Logger.Error("cannot show a page", "page", p.name, "error", fault)

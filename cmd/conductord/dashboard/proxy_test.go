@@ -12,7 +12,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/dashboard"
 )
 
-// Behind a reverse proxy that ends TLS, a person signs in, acts and copies commands at the proxy's address.
+// Behind a reverse proxy that ends TLS, a user signs in, acts and copies commands at the proxy's
+// address.
 func TestReverseProxy(t *testing.T) {
 	t.Parallel()
 	const host, origin = "conductord.example", "https://conductord.example"
@@ -24,7 +25,7 @@ func TestReverseProxy(t *testing.T) {
 	}
 	server := httptest.NewTLSServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
-		Transport: s.browser.Transport, // it shows the node no certificate
+		Transport: s.browser.Transport, // without a client certificate
 	})
 	t.Cleanup(server.Close)
 	through := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -33,7 +34,7 @@ func TestReverseProxy(t *testing.T) {
 	p.url, p.browser = server.URL, &http.Client{Transport: through, CheckRedirect: s.browser.CheckRedirect}
 	for _, row := range []struct {
 		path, host, origin string
-		form               url.Values // not nil: it is sent
+		form               url.Values // not nil: the form is sent
 		status             int
 		has, cookie        string
 	}{
@@ -42,7 +43,7 @@ func TestReverseProxy(t *testing.T) {
 		{path: "api", host: host, status: 200, has: origin + "/conductord.v1."},
 		{path: "jobs/" + id.String() + "/suspend", host: host, origin: "https://evil.example", form: url.Values{}, status: 403, has: "another site"},
 		{path: "jobs/" + id.String() + "/suspend", host: host, origin: origin, form: url.Values{}, status: 303},
-		{path: "jobs/" + id.String() + "/resume", host: to.Host, origin: origin, form: url.Values{}, status: 303}, // a proxy that has not passed the host on
+		{path: "jobs/" + id.String() + "/resume", host: to.Host, origin: origin, form: url.Values{}, status: 303}, // the proxy did not pass the host on
 	} {
 		method := http.MethodGet
 		if row.form != nil {

@@ -25,7 +25,7 @@ type schedulesData struct {
 	More      pager
 }
 
-// loadSchedules lists the schedules that the person may see, by board and name.
+// loadSchedules lists the schedules that the user may see, by board and name.
 func loadSchedules(ctx context.Context, v *visit) (view, error) {
 	board, err := v.listedBoard(ctx, v.query("board"))
 	if err != nil {
@@ -43,7 +43,7 @@ type scheduleData struct {
 	Missed     string
 	Upcoming   []time.Time
 	Records    []slotRow // the latest first
-	All        bool      // no older record is kept
+	All        bool      // no older record is stored
 	Operations []operation
 }
 
@@ -91,7 +91,7 @@ func missedText(s *v1.Schedule) string {
 }
 
 // scheduleOperations is the table of operations on a schedule; s is nil when an operation is
-// carried out.
+// performed.
 func scheduleOperations(name string, s *v1.Schedule) []operation {
 	said := func(verb string) string {
 		return "conductord schedule " + verb + boardFlag(s.GetBoard()) + " " + cli.Operand(name)

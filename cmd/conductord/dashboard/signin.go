@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
-// browsers send it from this dashboard's own pages only. Over TLS its name begins with hostPrefix:
-// browsers then accept the cookie from this host only, and not from another host of the domain.
+// tokenCookie is the cookie that holds the token of the user. Scripts cannot read it, and browsers
+// send it from this dashboard's own pages only. Over TLS its name begins with hostPrefix: browsers
+// then accept the cookie from this host only, and not from another host of the domain.
 const (
 	tokenCookie = "conductord-token"
 	hostPrefix  = "__Host-"
@@ -27,7 +27,7 @@ func (o *Options) tokenCookie(r *http.Request, token string) *http.Cookie {
 	return cookie
 }
 
-// maxToken bounds a token, in bytes; browsers keep no longer cookies.
+// maxToken limits a token, in bytes. Browsers store no longer cookies.
 const maxToken = 3_500
 
 // TokenOf is the token of a request; empty: none. A reverse proxy that authenticates users can
@@ -54,7 +54,7 @@ func indexCookie(r *http.Request) string {
 	return "conductord-index-" + port
 }
 
-// setIndex has the browser keep the log index of an action.
+// setIndex makes the browser store the log index of an action.
 func (d *Dashboard) setIndex(w http.ResponseWriter, r *http.Request, index uint64) {
 	http.SetCookie(w, &http.Cookie{Name: indexCookie(r), Value: strconv.FormatUint(index, 10), Path: d.options.Path, MaxAge: indexAge, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
@@ -69,12 +69,12 @@ func (d *Dashboard) setToken(w http.ResponseWriter, r *http.Request, token strin
 	http.SetCookie(w, cookie)
 }
 
-// signInPage is where a person enters a token.
+// signInPage is the page on which a user enters a token.
 var signInPage = page{name: "sign-in"}
 
 func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request) { d.askToken(w, r, nil) }
 
-// askToken shows the form for a token, with the reason why the last one was refused.
+// askToken shows the form for a token, with the reason for the refusal of the last one.
 func (d *Dashboard) askToken(w http.ResponseWriter, r *http.Request, refused error) {
 	next, status := r.FormValue("next"), http.StatusOK
 	if refused != nil {
@@ -87,7 +87,7 @@ func (d *Dashboard) askToken(w http.ResponseWriter, r *http.Request, refused err
 	d.show(w, &visit{request: r, dashboard: d}, signInPage, view{Title: "Sign in", Data: data}, status)
 }
 
-// signIn keeps a token that the API knows.
+// signIn stores a token that the API accepts.
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	switch {

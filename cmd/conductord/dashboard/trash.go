@@ -16,19 +16,19 @@ type trashData struct {
 	Parked   bool
 	Board    string // of the filter; empty: all
 	Jobs     []*v1.Job
-	Operable map[string]bool // by board: the person may operate its jobs
+	Operable map[string]bool // by board: the user may operate its jobs
 	Bulk     []operation
 	More     pager
 }
 
-// loadTrash lists the jobs that could not be done, the newest first.
+// loadTrash lists trashed and failed jobs, the newest first.
 func loadTrash(ctx context.Context, v *visit) (view, error) {
 	data, watch, err := v.needy(ctx, jobs.StateTrashed)
 	return view{Title: "Trash", Command: "conductord trash list" + boardFlag(data.Board), Data: data, Watch: watch}, err
 }
 
-// loadParked lists the parked jobs. No index holds only parked jobs, so a page of 50 held and suspended jobs
-// may show fewer.
+// loadParked lists the parked jobs. No index has only parked jobs, so a page of 50 held and
+// suspended jobs may show fewer.
 func loadParked(ctx context.Context, v *visit) (view, error) {
 	data, watch, err := v.needy(ctx, jobs.StateHeld, jobs.StateSuspended)
 	data.Parked = true
@@ -63,7 +63,7 @@ func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
 	names, err := v.boards(ctx)
 	for _, grant := range v.who.GetGrants() {
 		if board := grant.GetBoards(); !strings.HasSuffix(board, access.AllBoards) {
-			names = append(names, board) // no job was posted there
+			names = append(names, board) // perhaps without any job so far
 		}
 	}
 	if err != nil || len(names) == 0 {

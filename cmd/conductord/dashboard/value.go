@@ -8,10 +8,10 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// Bounds of the values on a page. Escaped for HTML, a text may take five times its bytes.
+// Limits of the values on a page. Escaped for HTML, a text can take five times its bytes.
 const (
-	maxValueText = 32 << 10 // bytes of the text of one
-	maxValueSum  = 40 << 10 // bytes of the texts of all
+	maxValueText = 32 << 10 // bytes of the text of one value
+	maxValueSum  = 40 << 10 // bytes of the texts of all values
 	maxValues    = 500
 )
 

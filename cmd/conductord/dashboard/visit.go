@@ -40,7 +40,7 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	}
 	var err error
 	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
-	if errors.Is(err, jobs.ErrNotAllowed) { // only callers that the node does not know are refused this
+	if errors.Is(err, jobs.ErrNotAllowed) { // the node refuses this only to unauthenticated callers
 		err = &statusError{http.StatusUnauthorized, err.Error()}
 	}
 	return v, err
@@ -56,12 +56,12 @@ func (v *visit) person() string {
 }
 
 // may reports whether to offer an operation that needs a permission on a board, or on
-// access.AllBoards. The API checks the permission again when the operation is carried out.
+// access.AllBoards. The API checks the permission again when the operation is performed.
 func (v *visit) may(needed command.Permission, board string) bool {
 	return (needed == command.Read || !v.dashboard.options.ReadOnly) && v.allowed(needed, board)
 }
 
-// allowed is may of a dashboard that is not read-only.
+// allowed is may for a dashboard that is not read-only.
 func (v *visit) allowed(needed command.Permission, board string) bool {
 	if !v.who.GetEnforced() {
 		return true
@@ -77,7 +77,7 @@ func (v *visit) allowed(needed command.Permission, board string) bool {
 // query is a field of the page's address.
 func (v *visit) query(name string) string { return strings.TrimSpace(v.request.URL.Query().Get(name)) }
 
-// part is a part of the page's path, as it was before addressBelow.
+// part is a part of the page's path, before addressBelow escaped it.
 func (v *visit) part(name string) string { return strings.TrimPrefix(v.request.PathValue(name), "~") }
 
 // form is a field of the form of an action.
@@ -108,7 +108,7 @@ func (v *visit) with(pairs ...string) string {
 	return (&url.URL{Path: v.request.URL.Path, RawQuery: query.Encode()}).String()
 }
 
-// maxLoads bounds the loads of a page whose parts do not agree.
+// maxLoads limits the loads of a page whose parts do not agree.
 const maxLoads = 4
 
 // whole loads a page whose parts agree: between its reads, no entry was applied, or no entry that
@@ -130,14 +130,14 @@ func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
 // parts a quarter of the room, because names can be long.
 func (v *visit) bound(most int) int { return max(1, most>>(2*v.shrunk)) }
 
-// rows is the bound of a list.
+// rows is the maximum number of rows of a list.
 func (v *visit) rows() uint32 { return uint32(v.bound(pageRows)) }
 
-// most are the first of a list, up to a bound of the page.
+// most returns the first items of a list, up to a limit of the page.
 func most[T any](v *visit, all []T, bound int) []T { return all[:min(len(all), v.bound(bound))] }
 
-// catchUp reads from this node's state. The read waits until the node has applied everything that the visit
-// has seen, such as its own action. It need not succeed.
+// catchUp makes later reads see all earlier answers of the visit, such as the result of its own
+// action: a read waits until this node has applied them. It ignores errors.
 func (v *visit) catchUp(ctx context.Context) {
 	_, _ = ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Limit: 1, Stale: true})
 }
@@ -154,7 +154,7 @@ type statusError struct {
 // Error implements error.
 func (e *statusError) Error() string { return e.text }
 
-// statuses are the HTTP statuses of the API's errors; the first that matches counts.
+// statuses are the HTTP statuses of the API's errors; the first match counts.
 var statuses = []struct {
 	kind   error
 	status int

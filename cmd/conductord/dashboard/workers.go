@@ -31,15 +31,15 @@ func workerState(w *v1.LiveWorker) int {
 	return 3
 }
 
-// loadWorkers lists live step workers; workers that need attention come first. Only the leader knows what
-// they hold.
+// loadWorkers lists live step workers; workers that need attention come first. Only the leader
+// knows their attempts.
 func loadWorkers(ctx context.Context, v *visit) (view, error) {
 	answer, err := ask(ctx, v.api.workers.List, &v1.ListWorkersRequest{After: v.query("after")})
 	all := answer.GetWorkers()
 	slices.SortStableFunc(all, func(a, b *v1.LiveWorker) int { return cmp.Compare(workerState(a), workerState(b)) })
 	data := struct {
 		Workers []workerRow
-		Left    int // that are not shown: an answer has more workers than a page
+		Left    int // not shown, because an answer has more workers than a page
 		More    pager
 	}{Left: max(0, len(all)-v.bound(pageRows)), More: v.more(answer.GetNext())}
 	for _, w := range all[:len(all)-data.Left] {
@@ -48,8 +48,8 @@ func loadWorkers(ctx context.Context, v *visit) (view, error) {
 	return view{Title: "Workers", Command: "conductord worker list", Data: data}, err
 }
 
-// nameWorkers adds the names of the workers of running attempts. A worker that the node does not list is
-// shown by its session only.
+// nameWorkers adds the names of the workers of running attempts. A worker that the node does not
+// list is shown only by its session.
 func (v *visit) nameWorkers(ctx context.Context, s *stepData) error {
 	running := func(a attempt) bool { return a.Worker != "" && !a.Ended() }
 	if !slices.ContainsFunc(s.Attempts, running) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	chaosJobs    = 2               // for each second of chaos: they last about as long
-	chaosCrashes = 100             // of a job: no job is trashed because its nodes die too often
+	chaosJobs    = 2               // per second of chaos: they take about as long
+	chaosCrashes = 100             // of a job: so that no job is trashed because its nodes die too often
 	chaosSettle  = 2 * time.Minute // from the end of the chaos until every job must have ended
-	longestFault = 6 * time.Second // the longest fault: a session ends after five
+	longestFault = 6 * time.Second // the longest fault: a session expires after five seconds
 )
 
-// fault is something that is done to a node, and undone.
+// fault is a fault of a node, with its start and end.
 type fault struct {
 	does func(*local.Node)
 	ends func(*local.Node) error
@@ -33,7 +33,7 @@ func (d *demo) faults() (faults map[string]fault, names []string) {
 	return faults, names
 }
 
-// wreck injects faults into random nodes, one after another, until the time is up or every job
+// wreck injects faults into random nodes, one after another, until the time is over or every job
 // has ended.
 func (d *demo) wreck(ctx context.Context) error {
 	if d.seed == 0 {
@@ -67,8 +67,7 @@ func (d *demo) wreck(ctx context.Context) error {
 	return d.story.until(ctx, ended)
 }
 
-// await waits for a condition for a bounded time, and reports whether the condition became
-// true.
+// await waits for a condition for a limited time, and reports whether it became true.
 func (d *demo) await(ctx context.Context, long time.Duration, condition func(*story) bool) bool {
 	waiting, cancel := context.WithTimeout(ctx, long)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package demo shows what conductord promises: it runs jobs on three nodes of
-// this machine, breaks the nodes, and counts what was lost.
+// Package demo demonstrates the promises of conductord: it runs jobs on three nodes of this
+// machine, breaks the nodes, and counts losses.
 package demo
 
 import (
@@ -33,7 +33,7 @@ const (
 	// maxJobs keeps jobs waiting while others run, so that each killed node has claims.
 	maxJobs  = 5
 	pace     = "1.1"           // seconds that each handler takes
-	runTime  = 4 * time.Minute // half a minute is enough where little else runs
+	runTime  = 4 * time.Minute // half a minute is enough on an idle machine
 	enough   = 4               // finished jobs before the first kill
 	lastStep = "charge-card"
 )
@@ -62,12 +62,12 @@ func Command(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// demo is one run of it.
+// demo is one run of the demo.
 type demo struct {
 	program *cli.Program
 	keep    bool
 	chaos   time.Duration // 0: two kills, as in the plain demo
-	seed    uint64        // of the chaos; 0: any
+	seed    uint64        // of the chaos; 0: random
 	dir     string
 	cluster *local.Cluster
 	client  *raftboard.Client
@@ -82,7 +82,7 @@ type postedJob struct {
 	want jobs.Outcome
 }
 
-// perform is the demo from its beginning to its end.
+// perform runs the demo from start to end.
 func (d *demo) perform(ctx context.Context) (err error) {
 	p := d.program
 	if d.dir, err = os.MkdirTemp("", "conductord-demo-"); err != nil {
@@ -142,7 +142,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// start brings up the three nodes.
+// start starts the three nodes.
 func (d *demo) start(ctx context.Context) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -259,7 +259,7 @@ func (d *demo) killTwo(ctx context.Context) error {
 	if leader, err = d.leader(ctx); err != nil {
 		return err
 	}
-	// The killed node has just started again: wait until it takes part again.
+	// The killed node has just restarted: wait until it takes part again.
 	err = d.story.until(ctx, func(s *story) bool {
 		return s.finished == len(d.posted) || len(s.heldBy(holder)) > 0 && len(s.heldBy(leader)) > 0
 	})
@@ -272,7 +272,7 @@ func (d *demo) killTwo(ctx context.Context) error {
 	return d.story.until(ctx, func(s *story) bool { return s.finished == len(d.posted) })
 }
 
-// kill kills a node, waits until its jobs have new owners, and starts it again.
+// kill kills a node, waits until its jobs have new owners, and restarts it.
 func (d *demo) kill(ctx context.Context, name, why string) error {
 	node, ok := d.cluster.Node(name)
 	if !ok {
@@ -297,7 +297,7 @@ func (d *demo) kill(ctx context.Context, name, why string) error {
 	return d.story.remember(ctx)
 }
 
-// leader asks the nodes until one knows.
+// leader asks the nodes until one of them knows the leader.
 func (d *demo) leader(ctx context.Context) (string, error) {
 	for {
 		for _, node := range d.cluster.Nodes {

@@ -28,15 +28,15 @@ type summary struct {
 	Explanations []string   `json:"explanations,omitempty"`
 }
 
-// handOver says how long the jobs of a killed node were without an owner.
+// handOver is the time for which the jobs of a killed node had no owner.
 type handOver struct {
 	Node      string  `json:"node"`
 	Jobs      int     `json:"jobs"`
-	Claimable seconds `json:"claimable_again_after_s"` // the last of them
-	Claimed   seconds `json:"claimed_again_after_s"`   // the last of them
+	Claimable seconds `json:"claimable_again_after_s"` // for the last of these jobs
+	Claimed   seconds `json:"claimed_again_after_s"`   // for the last of these jobs
 }
 
-// seconds is a duration as people read it in a summary.
+// seconds is a duration in a summary.
 type seconds float64
 
 func (s seconds) String() string { return fmt.Sprintf("%.1f s", float64(s)) }
@@ -44,7 +44,7 @@ func (s seconds) String() string { return fmt.Sprintf("%.1f s", float64(s)) }
 // good reports whether everything that was promised held.
 func (r *summary) good() bool { return r.Lost == 0 && r.Changed == 0 && r.Unexpected == 0 }
 
-// check reads every job and flow, and counts.
+// check reads and counts every job and flow.
 func (d *demo) check(ctx context.Context) (*summary, error) {
 	report := &summary{Posted: len(d.posted)}
 	for _, posted := range d.posted {
@@ -138,7 +138,7 @@ func (r *summary) countSteps(detail *logbook.FlowDetail, recorded map[recordKey]
 	})
 }
 
-// resumed reports whether a job was claimed by another than before.
+// resumed reports whether more than one owner claimed the job, one after the other.
 func resumed(owners []string) bool { return len(slices.Compact(slices.Clone(owners))) > 1 }
 
 func longest(times []time.Duration) seconds {

@@ -13,19 +13,19 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// story contains the events of a demo, and the states of the logbook meanwhile. Events show when
-// things happened; the logbook is the truth.
+// story contains the events of a demo, and states of the logbook during the demo. Events show the
+// times; the logbook shows the results.
 type story struct {
 	program *cli.Program
 	client  *raftboard.Client
-	ready   chan struct{} // closed when the watch has begun
+	ready   chan struct{} // closed when the watch has started
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every event
 	jobs     map[jobs.JobID]*jobStory
 	steps    int // of all jobs
 	finished int
-	stepped  int // steps that have a result
+	stepped  int // steps with a result
 	kills    []*killStory
 	faults   map[string]int // by name; only chaos counts them
 	shown    time.Time
@@ -40,12 +40,12 @@ type jobStory struct {
 	done   map[string]bool
 }
 
-// killStory is what became of the jobs of a killed node.
+// killStory describes the later states of the jobs of a killed node.
 type killStory struct {
 	node      string
 	at        time.Time
-	waiting   map[jobs.JobID]bool // not claimed by another yet
-	claimable []time.Duration     // from the kill, for each job
+	waiting   map[jobs.JobID]bool // not claimed by another node yet
+	claimable []time.Duration     // time since the kill for each job
 	claimed   []time.Duration
 }
 
@@ -157,8 +157,7 @@ func (s *story) killed(name string) int {
 	return len(kill.waiting)
 }
 
-// heldBy lists the jobs that a node holds; the caller holds the lock, as in
-// the conditions of until.
+// heldBy lists the jobs of a node; the caller holds the lock, as in the conditions of until.
 func (s *story) heldBy(name string) []jobs.JobID {
 	var held []jobs.JobID
 	for id, job := range s.jobs {
@@ -169,8 +168,8 @@ func (s *story) heldBy(name string) []jobs.JobID {
 	return held
 }
 
-// handedOver reports whether all jobs of the last kill of a node have owners
-// again; for the conditions of until.
+// handedOver reports whether all jobs of the last kill have owners again; for the conditions of
+// until.
 func (s *story) handedOver(name string) bool {
 	for i := len(s.kills) - 1; i >= 0; i-- {
 		if s.kills[i].node == name {
@@ -206,7 +205,7 @@ func (s *story) remember(ctx context.Context) error {
 		flows = append(flows, job.flow)
 	}
 	s.mu.Unlock()
-	stale := s.client.Stale() // what any node has applied was committed
+	stale := s.client.Stale() // an entry that any node has applied was committed
 	for _, id := range flows {
 		detail, err := stale.FlowDetail(ctx, id)
 		if err != nil {
@@ -234,7 +233,7 @@ func eachRecord(detail *logbook.FlowDetail, each func(recordKey, logbook.Attempt
 	}
 }
 
-// showLocked draws the progress: in place on a terminal, a line now and then elsewhere.
+// showLocked shows the progress: in place on a terminal, otherwise as an occasional line.
 func (s *story) showLocked(now time.Time) {
 	const onTerminal, elsewhere = 100 * time.Millisecond, 3 * time.Second
 	pause := elsewhere

@@ -32,7 +32,8 @@ const (
 	flowKind   = "conformance"
 )
 
-// cluster is a node and a conductor in this process, with a tap before the node.
+// cluster is a node and a conductor in this process. A tap between the node and its clients
+// observes and disturbs calls.
 type cluster struct {
 	node      *node.Node
 	tap       tap
@@ -40,7 +41,7 @@ type cluster struct {
 	client    *raftboard.Client
 	conductor *conductor.Conductor
 	working   sync.WaitGroup // the conductor's Run
-	opened    []func() error // closes everything that was opened, the last first
+	opened    []func() error // close functions, called in reverse order
 }
 
 func openCluster(ctx context.Context) (c *cluster, err error) {
@@ -127,7 +128,7 @@ func (c *cluster) close() (err error) {
 	return err
 }
 
-// step is a step of a flow that the worker does.
+// step is a step of a flow for the worker.
 type step struct {
 	Name, Type, Revert string
 	Attempts           int

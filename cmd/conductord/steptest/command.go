@@ -18,17 +18,17 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 )
 
-// ruleTime bounds the test of one rule.
+// ruleTime limits the test of one rule.
 const ruleTime = 30 * time.Second
 
 const verdictFail = "FAIL"
 
-// verdict is how a worker keeps a rule.
+// verdict is the result of the test of a rule.
 type verdict struct {
 	Rule     string  `json:"rule"`
 	Verdict  string  `json:"verdict"` // ok, FAIL or skip
 	Seconds  float64 `json:"seconds,omitempty"`
-	Why      string  `json:"why,omitempty"` // it was skipped
+	Why      string  `json:"why,omitempty"` // the reason, if it was skipped
 	Expected string  `json:"expected,omitempty"`
 	Got      string  `json:"got,omitempty"`
 	See      string  `json:"see,omitempty"` // the passage of docs/testing-workers.md
@@ -40,7 +40,7 @@ type report struct {
 	Rules  []verdict `json:"rules"`
 }
 
-// tester is the flags of one run.
+// tester has the flags of one run.
 type tester struct {
 	program *cli.Program
 	handler string
@@ -138,8 +138,8 @@ func (t *tester) start(command []string, c *cluster) (*worker, error) {
 	return startHandler(path, c)
 }
 
-// judge tests all rules, and writes each verdict when it is known. If the worker has ended, judge starts it
-// again.
+// judge tests all rules, and writes each verdict at once. If the worker has ended, judge restarts
+// it.
 func (t *tester) judge(ctx context.Context, trial *trial, start func() error) (said report, failed int) {
 	for _, r := range rules() {
 		v := verdict{Rule: r.name, Verdict: "skip"}
@@ -162,7 +162,7 @@ func (t *tester) judge(ctx context.Context, trial *trial, start func() error) (s
 		}
 		said.Rules = append(said.Rules, v)
 		if !t.program.JSON() {
-			_ = t.program.WriteLines(v.lines()) // the exit code says it too
+			_ = t.program.WriteLines(v.lines()) // the exit code has the result too
 		} else if t.program.Terminal {
 			t.program.Note("%s", v.lines()[0])
 		}
@@ -187,7 +187,7 @@ func (r *rule) judge(ctx context.Context, t trial) verdict {
 	}()
 	ended := t.worker.ended
 	if r.ends() {
-		ended = nil // as it must
+		ended = nil // as required
 	}
 	select {
 	case <-ended:
@@ -209,7 +209,7 @@ func (r *rule) judge(ctx context.Context, t trial) verdict {
 	return v
 }
 
-// lines are what people read.
+// lines are the text output of a verdict.
 func (v *verdict) lines() []string {
 	if v.Verdict == verdictFail {
 		return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/testing-workers.md: " + v.See}

@@ -10,8 +10,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The types of steps that a worker under test must do. The documentation of workers defines
-// them.
+// The types of steps that a tested worker must support. The documentation of workers defines them.
 const (
 	typeEcho     = "test.echo"
 	typeFail     = "test.fail"
@@ -45,8 +44,8 @@ const (
 	margin = 1 << 10
 )
 
-// rules are in the order of their tests. Rules whose tests may leave an endless attempt behind come
-// late.
+// rules are in the order of their tests. A rule whose test can leave an endless attempt behind
+// comes late.
 func rules() []rule {
 	return []rule{
 		{"text", true, passageArguments, func(t *trial) {

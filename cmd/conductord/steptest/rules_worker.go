@@ -20,14 +20,14 @@ const (
 	forEver = 20
 	// shortly is the sleep in seconds of a step that is disturbed while it runs.
 	shortly = 2
-	// mostSlots is the maximum number of slots that the test fills. For a worker with more
-	// slots, only the bound is tested.
+	// mostSlots is the maximum number of slots that the test fills. For a worker with more slots,
+	// only the upper limit is tested.
 	mostSlots = 16
-	// quiet is how long nothing must happen where a worker must not do something.
+	// quiet is the time for which the test checks that something does not happen.
 	quiet = 500 * time.Millisecond
 )
 
-// sleeping posts a step that sleeps, and waits until the worker has it. A limit of 0 is none.
+// sleeping posts a step that sleeps, and waits until the worker has it. A limit of 0 means none.
 func (t *trial) sleeping(seconds int, limit time.Duration) (jobs.Job, attemptSeen) {
 	before := len(t.tap.seen(typeSleep))
 	p := only(typeSleep, 1, fmt.Sprintf(`{"seconds": %d}`, seconds))
@@ -37,7 +37,7 @@ func (t *trial) sleeping(seconds int, limit time.Duration) (jobs.Job, attemptSee
 	return job, t.tap.seen(typeSleep)[before]
 }
 
-// slept checks the result of a step that slept shortly.
+// slept checks the result of a step that slept for shortly.
 func (t *trial) slept(atom *logbook.AtomDetail, attempt int) {
 	t.result(atom, fmt.Sprintf(`{"slept": %d, "attempt": %d}`, shortly, attempt))
 }
@@ -49,8 +49,8 @@ func (t *trial) stops(attempt attemptSeen, told time.Time) {
 	t.until(ctx, "a report of the end of the attempt within "+stopTime.String(), func() bool { return t.tap.ended(attempt.id) })
 }
 
-// testRetry turns the report of the first attempt into a failure on its way to the node; the
-// worker has reported a result.
+// testRetry changes the report of the first attempt into a failure on its way to the node, although
+// the worker has reported a result.
 func testRetry(t *trial) {
 	var first []byte
 	t.tap.interfere(nil, func(o *v1.StepOutcome) (lose bool) {
@@ -74,7 +74,7 @@ func testRetry(t *trial) {
 		"the attempts 1 and 2 with the same key", "attempt %d with the key %q, and attempt %d with %q", a.Attempt, a.Key, b.Attempt, b.Key)
 }
 
-// testOnce loses two answers: the answer that gives an attempt, and the answer that confirms its
+// testOnce loses two answers: the answer that assigns an attempt, and the answer that confirms its
 // end.
 func testOnce(t *trial) {
 	t.tap.interfere(func() {}, func(*v1.StepOutcome) (lose bool) { return true })
@@ -83,7 +83,7 @@ func testOnce(t *trial) {
 	t.holds(len(atom.Attempts) == 1 && executed(atom).Failure == nil,
 		"1 attempt that succeeds, though two answers were lost", "%d attempts, the last with the failure %v", len(atom.Attempts), executed(atom).Failure)
 	t.works()
-	t.pass(quiet) // a second report may follow late
+	t.pass(quiet) // a second report can follow late
 	for _, a := range t.tap.seen("") {
 		t.holds(a.again == 0, "no report of an attempt after the answer `recorded`", "%d more of the attempt %s of a step %s", a.again, a.id, a.kind)
 	}
@@ -157,9 +157,9 @@ func testSession(t *trial) {
 func testSigterm(t *trial) {
 	job, attempt := t.sleeping(shortly, 0)
 	t.worker.stop()
-	t.pass(quiet) // until the signal has come
+	t.pass(quiet) // until the signal has arrived
 	late := t.post(only(typeEcho, 1, "{}"))
-	defer func() { // the next worker must not get it
+	defer func() { // the next worker must not get the attempt
 		_ = t.client.Cancel(t.ctx, jobs.JobCommand{Job: late.ID})
 		_, _ = t.client.Wait(t.ctx, late.ID)
 	}()
@@ -176,17 +176,17 @@ func testSigterm(t *trial) {
 	}
 }
 
-// testPromised sends SIGTERM while an answer that gives an attempt is on its way. It loses that answer and
-// the answers to repeated calls.
+// testPromised sends SIGTERM while an answer that assigns an attempt is in flight. It loses that
+// answer and the answers to repeated calls.
 func testPromised(t *trial) {
-	const most = 3 // a client may repeat a call at once, on another connection
+	const most = 3 // a client can repeat a call at once, on another connection
 	lost := 0
 	var lose func()
 	lose = func() {
 		lost++
 		first := lost == 1
 		if lost < most {
-			t.tap.interfere(lose, nil) // the next answer may come at once
+			t.tap.interfere(lose, nil) // the next answer can follow at once
 		}
 		if first {
 			t.worker.stop()

@@ -34,26 +34,26 @@ type tap struct {
 
 // sessionSeen is a session that has pulled.
 type sessionSeen struct {
-	slots uint32          // the maximum that it has requested
-	holds map[string]bool // of its last Pull, by idText
+	slots uint32          // maximum requested number of slots
+	holds map[string]bool // held attempts in its last Pull, by idText
 }
 
-// attemptSeen is an attempt that the node has given.
+// attemptSeen is an attempt that the node has assigned.
 type attemptSeen struct {
 	id       string // idText
 	session  string
 	kind     string
 	given    time.Time
-	done     time.Time // of the first report of its end
+	done     time.Time // time of the first report of its end
 	recorded bool      // the worker knows that its end is recorded
-	again    int       // reports of its end after that
+	again    int       // later reports of its end
 }
 
 func idText(id *v1.StepAttempt) string {
 	return fmt.Sprintf("%s/%s/%s/%d/%d", id.GetFlow(), id.GetStep(), id.GetAction(), id.GetAttempt(), id.GetAsked())
 }
 
-// serve passes the calls on a listener to a node, until the server is closed.
+// serve forwards the calls on a listener to a node, until the server is closed.
 func (t *tap) serve(listener net.Listener, node string) {
 	target := &url.URL{Scheme: "http", Host: node}
 	t.WorkerServiceClient = conductordv1connect.NewWorkerServiceClient(http.DefaultClient, target.String(), wire.ClientOptions()...)
@@ -63,7 +63,7 @@ func (t *tap) serve(listener net.Listener, node string) {
 	mux := http.NewServeMux()
 	mux.Handle("/", proxy)
 	mux.Handle(conductordv1connect.NewWorkerServiceHandler(t, wire.HandlerOptions()...))
-	mux.Handle("/"+conductordv1connect.StreamServiceName+"/", http.NotFoundHandler()) // it would hide calls, and clients do without
+	mux.Handle("/"+conductordv1connect.StreamServiceName+"/", http.NotFoundHandler()) // streams would hide calls, and clients work without them
 	var both http.Protocols
 	both.SetHTTP1(true)
 	both.SetUnencryptedHTTP2(true)
@@ -71,7 +71,7 @@ func (t *tap) serve(listener net.Listener, node string) {
 	go func() { _ = t.server.Serve(listener) }() // ends with Close
 }
 
-// Pull records the attempts that a worker holds and those that the node gives.
+// Pull records the attempts that a worker holds, and the attempts that the node assigns.
 func (t *tap) Pull(ctx context.Context, r *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error) {
 	session := r.Msg.GetSession()
 	t.pulls(session, r.Msg)
@@ -99,7 +99,7 @@ func (t *tap) pulls(session string, pull *v1.PullStepsRequest) {
 	}
 }
 
-// gives records the attempts that the node gives, or returns the function to call before the
+// gives records the attempts that the node assigns, or returns the function to call before the
 // answer is lost.
 func (t *tap) gives(session string, all []*v1.StepWork) (lose func()) {
 	t.mu.Lock()
@@ -116,7 +116,7 @@ func (t *tap) gives(session string, all []*v1.StepWork) (lose func()) {
 	return nil
 }
 
-// Report notes the end of an attempt, and that the node has recorded it.
+// Report records the end of an attempt, and that the node has recorded it.
 func (t *tap) Report(ctx context.Context, r *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error) {
 	a, lose := t.reports(r.Msg.GetOutcome())
 	answer, err := t.WorkerServiceClient.Report(ctx, r)

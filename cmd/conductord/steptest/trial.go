@@ -24,10 +24,10 @@ type trial struct {
 	worker *worker
 	entity jobs.Entity
 	ctx    context.Context
-	err    error // a broken rule, or what forbids the test
+	err    error // a broken rule, or an error that prevents the test
 }
 
-// broken is a rule that does not hold.
+// broken is a rule that was broken.
 type broken struct{ expected, got string }
 
 func (b *broken) Error() string { return fmt.Sprintf("expected %s, got %s", b.expected, b.got) }
@@ -68,7 +68,7 @@ func (t *trial) pass(d time.Duration) {
 	}
 }
 
-// only is the plan of one step, which is named it.
+// only is the plan of a single step, with the name "it".
 func only(kind string, attempts int, arguments string) plan {
 	return plan{Steps: []step{{Name: "it", Type: kind, Attempts: attempts, arguments: arguments}}}
 }
@@ -90,7 +90,7 @@ func (t *trial) ended(job jobs.Job) (jobs.Job, logbook.FlowDetail) {
 	return ended, detail
 }
 
-// record waits for the end of a job, and returns the record of its step it.
+// record waits for the end of a job, and returns the record of its step "it".
 func (t *trial) record(job jobs.Job) *logbook.AtomDetail {
 	_, detail := t.ended(job)
 	atom, found := detail.Atom("it")
@@ -140,7 +140,7 @@ func (t *trial) same(expected, want string, got json.RawMessage) {
 	t.holds(where == "", expected, "a difference at %s", where)
 }
 
-// echoes checks that arguments come back from a step as they are.
+// echoes checks that a step returns its arguments unchanged.
 func (t *trial) echoes(arguments string) {
 	said := t.success(t.do(typeEcho, 1, arguments), "a result")
 	var result struct{ Arguments json.RawMessage }
@@ -148,7 +148,7 @@ func (t *trial) echoes(arguments string) {
 	t.same("the arguments as they are in the flow", arguments, result.Arguments)
 }
 
-// works checks that the worker still does steps.
+// works checks that the worker still runs steps.
 func (t *trial) works() { t.echoes(`{"is": "ok"}`) }
 
 func brief(text string) string {
@@ -186,7 +186,8 @@ func difference(want string, got json.RawMessage) string {
 	return ""
 }
 
-// flatten notes each value under its path. An object is noted as its keys, and a list as its length.
+// flatten records each value under its path. An object is recorded as its keys, and a list as its
+// length.
 func flatten(at string, value any, leaves map[string]string) {
 	leaves[at] = jsonOf(value)
 	switch value := value.(type) {

@@ -21,7 +21,7 @@ import (
 const (
 	registerTime = 30 * time.Second
 	lookAgain    = 20 * time.Millisecond
-	killTime     = 2 * time.Second // for the pipes of a worker that was killed
+	killTime     = 2 * time.Second // for the pipes of a killed worker
 	keptStderr   = 4 << 10
 	// handlerGrace is longer than the time that a step has to stop. A handler that ignores
 	// SIGTERM is therefore not killed before the test detects it.
@@ -53,8 +53,8 @@ func startWorker(command []string, server string) (*worker, error) {
 	return w, nil
 }
 
-// startHandler runs a worker in this process. One executable does all its types of steps, and
-// gets the type as its first argument.
+// startHandler runs a worker in this process. One executable runs all its types of steps, and gets
+// the type as its first argument.
 func startHandler(path string, c *cluster) (*worker, error) {
 	set, err := handler.Open(filepath.Dir(path))
 	if err == nil {
@@ -76,7 +76,7 @@ func startHandler(path string, c *cluster) (*worker, error) {
 	return w, nil
 }
 
-// close ends the worker, and waits for that.
+// close ends the worker, and waits for its end.
 func (w *worker) close() {
 	w.stop()
 	select {
@@ -99,7 +99,7 @@ func (w *worker) hasEnded() bool {
 	}
 }
 
-// end says how the worker has ended.
+// end describes how the worker has ended.
 func (w *worker) end() error {
 	how := "with exit code 0"
 	if w.err != nil {
@@ -115,13 +115,13 @@ func (w *worker) said() string {
 	return "; it has written nothing"
 }
 
-// registered waits until a worker is registered that does all types of steps.
+// registered waits until a worker for all types of steps is registered.
 func (w *worker) registered(ctx context.Context, c *cluster) (jobs.Entity, error) {
 	limited, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
 	for {
 		missing := types()
-		entities, _ := c.client.Entities(ctx, jobs.EntityWorker) // after an error, ask again
+		entities, _ := c.client.Entities(ctx, jobs.EntityWorker) // repeated after an error
 		for i := range entities {
 			missing = slices.DeleteFunc(types(), func(kind string) bool { return slices.Contains(entities[i].JobKinds, kind) })
 			if len(missing) == 0 {

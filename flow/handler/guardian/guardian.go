@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// patience bounds the wait for a guardian that does not start, or that does not read.
+	// patience limits the wait for a guardian that does not start, or that does not read.
 	patience = 5 * time.Second
-	// pulse is how often the program looks whether its guardian lives, while there are runs.
+	// pulse is the interval at which the program checks its guardian, while there are runs.
 	pulse = 250 * time.Millisecond
-	// linger is how long an idle guardian waits for the next run, because starting a guardian takes longer
-	// than a small handler.
+	// linger is the time that an idle guardian waits for the next run, because starting a guardian
+	// takes longer than a small handler.
 	linger = time.Minute
 )
 
 // Run is one run of a handler.
 type Run struct {
-	Directory string // its HOME is below; no other run has the same
+	Directory string // contains its HOME; unique to the run
 	Cgroup    string // empty: none
 	Group     int    // the process group; 0: not started yet, or ended
 }
@@ -40,19 +40,19 @@ type Run struct {
 const Over = -1
 
 // Guardian is the program's side. Its methods may be called concurrently. Its process runs while
-// there are runs, and for linger after the last.
+// there are runs, and for linger after the last run.
 type Guardian struct {
 	start func(*exec.Cmd) error
 	ended func(*exec.Cmd)
 
-	mutex   sync.Mutex     // guards what follows
+	mutex   sync.Mutex     // guards the fields below
 	runs    map[string]Run // by directory
 	pipe    *os.File       // nil: no process runs
 	command *exec.Cmd
 	timer   *time.Timer // calls look
 }
 
-// New makes a Guardian. It calls start for its process, when there is a run, and ended after the
+// New makes a Guardian. For its process, it calls start when there is a run, and ended after the
 // wait for that process.
 func New(start func(*exec.Cmd) error, ended func(*exec.Cmd)) *Guardian {
 	g := &Guardian{start: start, ended: ended, runs: map[string]Run{}}
@@ -150,6 +150,6 @@ func (g *Guardian) look() {
 	}
 	g.mutex.Unlock()
 	if !idle {
-		_ = g.Tell(Run{Group: Over}) // of no run; if no process can start, the next run does not
+		_ = g.Tell(Run{Group: Over}) // not a run; if no process can start, the next run fails to start
 	}
 }

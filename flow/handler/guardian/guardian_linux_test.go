@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
-// soon is how long a test waits for what must happen on a busy machine.
+// soon is the limit for short operations on a busy machine.
 const soon = 30 * time.Second
 
 func waitFor(t *testing.T, what string, holds func() bool) {
@@ -39,7 +39,7 @@ func sleeper(t *testing.T, home string) (group int, ended chan struct{}) {
 	command := exec.Command("sleep", "600")
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	runtime.LockOSThread() // until the test ends, and the process with it
+	runtime.LockOSThread() // until the test ends, with the process
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,12 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// programVariable makes the test binary a program that tells its guardian of the process group and the directory in
-// the variable, as the row in it does, and then kills itself.
+// programVariable makes the test binary a program that passes the process group and the directory
+// in the variable to its guardian, and then kills itself.
 const programVariable = "GUARDIAN_TEST_PROGRAM"
 
-// TestGuardianEndsRuns: when the program dies, the guardian ends the runs that have not ended, by group and by home,
-// and no others.
+// TestGuardianEndsRuns: when the program dies, the guardian ends all unfinished runs, by group and
+// by home, and no others.
 func TestGuardianEndsRuns(t *testing.T) {
 	rows := []struct {
 		name   string
@@ -105,7 +105,7 @@ func TestGuardianEndsRuns(t *testing.T) {
 			group, ended := sleeper(t, home)
 			program := exec.Command(os.Args[0], "-test.run=^TestGuardianEndsRuns$")
 			program.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d %s", programVariable, group, number, directory))
-			said, _ := program.Output() // it is killed
+			said, _ := program.Output() // the program is killed
 			pid, err := strconv.Atoi(strings.TrimSpace(string(said)))
 			if err != nil {
 				t.Fatalf("%v: the program says %s", err, said)
@@ -156,7 +156,7 @@ func TestGuardianHoldsNothing(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// TestGuardianIsNotTraced: the kernel lets only root read its memory, and not handlers of its own user.
+// TestGuardianIsNotTraced: only root can read the guardian's memory, not handlers of the same user.
 func TestGuardianIsNotTraced(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a guardian of another user")
@@ -179,7 +179,7 @@ func TestGuardianIsNotTraced(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// TestNoRunWithoutGuardian: where no guardian can start, no run may.
+// TestNoRunWithoutGuardian: if no guardian can start, no run starts.
 func TestNoRunWithoutGuardian(t *testing.T) {
 	none := errors.New("there are too many processes")
 	starts := map[string]func(command *exec.Cmd) error{

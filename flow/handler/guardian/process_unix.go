@@ -19,7 +19,7 @@ const name = "handler-guard"
 
 // command is a guardian process that has not started.
 func command() (*exec.Cmd, error) {
-	program, err := "/proc/self/exe", error(nil) // also when the file was replaced
+	program, err := "/proc/self/exe", error(nil) // even after the file was replaced
 	if runtime.GOOS != "linux" {
 		program, err = os.Executable()
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// endTries and endPause bound the wait for the end of killed processes. A process that
-	// hangs in the kernel stays; the next start tries again.
+	// endTries and endPause limit the wait for the end of killed processes. A process that hangs in
+	// the kernel remains; the next start tries again.
 	endTries = 2000
 	endPause = time.Millisecond
 )
@@ -41,7 +41,7 @@ func KillCgroup(path string) {
 	}
 }
 
-// KillAtHome kills all processes whose home begins with one of the prefixes.
+// KillAtHome kills all processes whose HOME begins with one of the prefixes.
 func KillAtHome(prefixes ...string) {
 	KillUntilGone(func() (found bool) {
 		processes, _ := os.ReadDir("/proc")
@@ -66,8 +66,8 @@ func KillUntilGone(kill func() (found bool)) {
 	}
 }
 
-// KillIfAtHome kills a process if its environment names a home that begins with
-// one of the prefixes. A process that has ended has no environment.
+// KillIfAtHome kills a process whose environment has a HOME that begins with one of the prefixes.
+// An ended process has no environment.
 func KillIfAtHome(pid int, prefixes ...string) bool {
 	environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	atHome := func(variable []byte) bool {

@@ -58,7 +58,8 @@ func deepen(t *testing.T, path string, depth int) {
 	_ = unix.Close(at)
 }
 
-// TestRemoveDeepDirectories: the removal needs as many descriptors for 3,000 directories in each other as for one.
+// TestRemoveDeepDirectories: the removal needs as many descriptors for 3,000 nested directories as
+// for one.
 func TestRemoveDeepDirectories(t *testing.T) {
 	if !isLimited(t) {
 		return
@@ -69,8 +70,8 @@ func TestRemoveDeepDirectories(t *testing.T) {
 	sweep(t, parent, d.Remove())
 }
 
-// TestRemoveFollowsNoLinks: while directories are removed, another process puts links in their places. Nothing
-// outside changes. The directories are also deeper than this process may open files.
+// TestRemoveFollowsNoLinks: while directories are removed, another process replaces them by links.
+// Nothing outside changes. The directories are nested deeper than this process can open files.
 func TestRemoveFollowsNoLinks(t *testing.T) {
 	if !isLimited(t) {
 		return
@@ -121,7 +122,7 @@ func sweep(t *testing.T, parent string, err error) {
 	}
 }
 
-// swap puts links in the place of the directories, the last first, when the removal has begun.
+// swap replaces the directories by links, the last first, when the removal has started.
 func swap(names []string, outside, file string, stop chan struct{}) {
 	for {
 		select {
@@ -140,8 +141,8 @@ func swap(names []string, outside, file string, stop chan struct{}) {
 	}
 }
 
-// TestRemoveIsBounded: a process that keeps making files does not block the removal. The rest is removed
-// later.
+// TestRemoveIsBounded: a process that continuously creates files does not block the removal. The
+// rest is removed later.
 func TestRemoveIsBounded(t *testing.T) {
 	parent := t.TempDir()
 	d := make1(t, parent)

@@ -75,7 +75,7 @@ func (r *removal) each(directory *os.File, otherwise func(name string) error) (f
 				err = otherwise(name)
 			}
 			switch {
-			case err == nil, errors.Is(err, unix.ENOENT): // another Sweep may be at it
+			case err == nil, errors.Is(err, unix.ENOENT): // another Sweep may have removed it
 				r.done++
 			case errors.Is(err, ErrUnfinished):
 				return err

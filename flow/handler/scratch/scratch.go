@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// makeTries bounds how often Make may lose a new directory to a Sweep. This happens only if
-// the Sweep comes in the microseconds before the directory is locked.
+// makeTries limits how often Make can lose a new directory to a Sweep. This happens only if the
+// Sweep comes in the microseconds before the directory is locked.
 const makeTries = 10
 
-// removeTime bounds a removal: a process that keeps making files must not block the caller. Most
-// directories take milliseconds.
+// removeTime limits a removal, because a process that continuously creates files must not block the
+// caller. Most directories take milliseconds.
 const removeTime = time.Second
 
 // ErrUnfinished: the content of a directory is not completely removed. The next Sweep removes the
@@ -30,7 +30,7 @@ var ErrUnfinished = errors.New("it has too many files, or files are still made i
 // Dir is a directory that this process holds.
 type Dir struct {
 	Path string
-	lock *os.File // nil where directories cannot be locked
+	lock *os.File // nil if directories cannot be locked
 }
 
 // Make makes a directory in parent (os.TempDir if empty), with a name that
@@ -44,7 +44,7 @@ func Make(parent, prefix string) (d *Dir, err error) {
 		if d, err = hold(path, onlyDirectory); err == nil {
 			return d, nil
 		}
-		_ = os.Remove(path) // most likely a Sweep has done so
+		_ = os.Remove(path) // usually a Sweep has already removed it
 	}
 	return nil, err
 }
@@ -60,11 +60,11 @@ func hold(path string, flags int) (*Dir, error) {
 	if err := tryLock(lock); errors.Is(err, syscall.EWOULDBLOCK) {
 		_ = lock.Close() // nothing was written to it
 		return nil, fmt.Errorf("another process uses %s", path)
-	} else if err != nil { // there are no locks here; open, it could not be removed on Windows
+	} else if err != nil { // no locks on this system; an open directory could not be removed on Windows
 		_ = lock.Close()
 		return &Dir{Path: path}, nil
 	}
-	if _, err := os.Stat(path); err != nil { // a Sweep had it, and has removed it
+	if _, err := os.Stat(path); err != nil { // a Sweep has removed it meanwhile
 		_ = lock.Close()
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func Sweep(parent, prefix string) error {
 	}
 	until := time.Now().Add(removeTime)
 	entries, err := os.ReadDir(parent)
-	// A directory that grows all the time must not delay the removal of the others.
+	// A directory that grows continuously must not delay the removal of the others.
 	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	for _, entry := range entries {
 		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {

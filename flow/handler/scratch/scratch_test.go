@@ -74,7 +74,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestMakeDuringSweep: what Make returned stays, whenever others sweep.
+// TestMakeDuringSweep: no concurrent sweep removes a directory that Make has returned.
 func TestMakeDuringSweep(t *testing.T) {
 	parent := t.TempDir()
 	stop := make(chan struct{})
@@ -86,7 +86,7 @@ func TestMakeDuringSweep(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					_ = scratch.Sweep(parent, "p-") // two of them may meet
+					_ = scratch.Sweep(parent, "p-") // two sweeps can overlap
 				}
 			}
 		})

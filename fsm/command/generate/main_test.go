@@ -26,7 +26,7 @@ func TestConversionsAreGenerated(t *testing.T) {
 	}
 }
 
-// A field without a partner is refused by its name, whichever side has it.
+// A field that exists on only one side is refused by name.
 func TestFieldsWithoutPartnerAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

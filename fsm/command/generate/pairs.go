@@ -22,7 +22,7 @@ type pair struct {
 	labels  map[string]string // of fields in errors, instead of noun and field; by field of the message
 	skip    []string          // fields that are not converted; fields of the message begin with a dot
 	flatten []string          // struct fields of the domain type whose own fields are fields of the message
-	texts   []string          // fields of the message with text for people, which is made valid UTF-8
+	texts   []string          // fields of the message with text for operators, which is made valid UTF-8
 
 	pointer bool   // FromProto returns a pointer, and nil for nil
 	zero    bool   // ToProto returns nil for the zero value

@@ -10,22 +10,22 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// Names of callers that are no stored principals. They may do everything.
+// Name prefixes of callers that are not stored principals. They have all permissions.
 const (
-	NodeCaller  = "node/"  // and the name of a node of the cluster
-	LocalCaller = "local/" // and the number of the user that calls by the node's socket
+	NodeCaller  = "node/"  // followed by the name of a node of the cluster
+	LocalCaller = "local/" // followed by the number of the user that calls through the node's socket
 )
 
 // Caller is the authenticated sender of a call.
 type Caller struct {
 	Name    string
-	From    string         // the host that it calls from, or SocketHost
-	Token   access.TokenID // of the access token that it has shown; zero: it has shown none
-	Expires time.Time      // the end of its certificate or token; zero: none
+	From    string         // the calling host, or SocketHost
+	Token   access.TokenID // the caller's access token; zero: none
+	Expires time.Time      // expiry of its certificate or token; zero: none
 }
 
-// Trusted reports whether the caller is a node or a local caller. Such a caller may do everything,
-// a node only while it is a member.
+// Trusted reports whether the caller is a node or a local caller. Such a caller has all
+// permissions, a node only while it is a member.
 func (c *Caller) Trusted() bool {
 	return strings.HasPrefix(c.Name, NodeCaller) || strings.HasPrefix(c.Name, LocalCaller)
 }
@@ -33,8 +33,7 @@ func (c *Caller) Trusted() bool {
 // callerKey is the key of the caller in a call's context.
 type callerKey struct{}
 
-// CallerOf is the caller of a call; nil: this node itself, or any caller where there is no
-// access control.
+// CallerOf is the caller of a call; nil: this node itself, or any caller without access control.
 func CallerOf(ctx context.Context) *Caller {
 	who, _ := ctx.Value(callerKey{}).(*Caller)
 	return who
@@ -45,13 +44,13 @@ func WithCaller(ctx context.Context, who *Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, who)
 }
 
-// SocketHost is where calls by a node's socket come from.
+// SocketHost is the host of calls through a node's socket.
 const SocketHost = "socket"
 
-// localKey is the key of the user in the context of calls by the socket.
+// localKey is the key of the user in the context of calls through the socket.
 type localKey struct{}
 
-// LocalUser is the user that calls by the node's socket.
+// LocalUser is the user that calls through the node's socket.
 func LocalUser(ctx context.Context) (user string, local bool) {
 	user, local = ctx.Value(localKey{}).(string)
 	return user, local
@@ -67,7 +66,7 @@ func holderOf(ctx context.Context) (holder string) {
 	if who := CallerOf(ctx); who != nil && who.Trusted() {
 		return ""
 	} else if who != nil {
-		return who.Name // an address is no name of a principal
+		return who.Name // an address is not the name of a principal
 	}
 	if _, local := LocalUser(ctx); local {
 		return ""
@@ -79,7 +78,8 @@ func holderOf(ctx context.Context) (holder string) {
 // clientKey is the key of the client in a call's context.
 type clientKey struct{}
 
-// hostKey is the host of an address, or for IPv6 the /64 network, which one client usually has to itself.
+// hostKey is the host of an address, or for IPv6 the /64 network, which usually belongs to one
+// client.
 func hostKey(address string) string {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	refusedUnits, strangerRequest = 64, 16
 	// LookUnits is the cost of one search of a watch for new events.
 	LookUnits = 10
-	// eventsOfUnit is the number of events that a watch reads for one unit. Each event that is
-	// decoded costs one unit more.
+	// eventsOfUnit is the number of events that a watch reads for one unit. Each decoded event
+	// costs one additional unit.
 	eventsOfUnit = 64
 )
 
@@ -42,28 +42,28 @@ type Conn struct {
 	raw      *firstByte
 	secure   *tls.Conn            // nil: without TLS
 	shaken   *tls.ConnectionState // after the handshake
-	failed   error                // of the handshake: no byte is read after it
+	failed   error                // of the handshake: nothing is read after it
 	all      *connections
 	host     string
 
-	payer  atomic.Pointer[payer] // nil: it pays nothing
-	credit atomic.Int64          // units that it may use in spite of debts
+	payer  atomic.Pointer[payer] // nil: no payment
+	credit atomic.Int64          // units that it can use in spite of debts
 	closed atomic.Bool
-	noted  atomic.Int64 // when the host was last noted as known, in Unix seconds
+	noted  atomic.Int64 // time of the last note of the host as known, in Unix seconds
 	frames frames       // of the read bytes
 
-	// Under all.mu:
+	// Guarded by all.mu:
 	pool   *pool
-	holder *holder // nil: it does not count
+	holder *holder // nil: not counted
 	at     *list.Element
 	state  int // idle or active
 }
 
-// firstByte is a connection whose first byte can be awaited before the reader needs it.
+// firstByte is a connection that can wait for its first byte before the reader needs it.
 type firstByte struct {
 	net.Conn
 	first [1]byte
-	has   bool // first holds a byte that was not read yet
+	has   bool // first is a byte that was not read yet
 }
 
 // await waits for the first byte.
@@ -92,7 +92,7 @@ type payer struct {
 // connKey is the key of the connection in a call's context.
 type connKey struct{}
 
-// ConnOf is the connection of a call; nil: it came by the socket, or from this process.
+// ConnOf is the connection of a call; nil: it came through the socket, or from this process.
 func ConnOf(ctx context.Context) *Conn {
 	conn, _ := ctx.Value(connKey{}).(*Conn)
 	return conn
@@ -114,7 +114,7 @@ func (c *Conn) Authenticated(who *Caller) {
 	}
 }
 
-// noteHost notes the host as known, because a caller was authenticated there.
+// noteHost records the host as known, because a caller was authenticated there.
 func (c *Conn) noteHost() {
 	now := time.Now()
 	if now.Unix()-c.noted.Load() > int64(renoteHost/time.Second) {
@@ -134,7 +134,7 @@ func (c *Conn) belongTo(name string, stranger bool) {
 	c.all.enter(c, &c.all.callers, name)
 }
 
-// trust takes all bounds from the connection.
+// trust removes all limits from the connection.
 func (c *Conn) trust() {
 	if c == nil {
 		return
@@ -171,8 +171,8 @@ func (c *Conn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// shakeHands does the TLS handshake when the client's host has units left. A client that has sent
-// nothing uses no unit.
+// shakeHands performs the TLS handshake when the client's host has units left. A client that has
+// sent nothing uses no unit.
 func (c *Conn) shakeHands() error {
 	now := time.Now()
 	err := c.raw.await()
@@ -208,7 +208,7 @@ func (c *Conn) await(m *meter, name string, n int64, until time.Time) error {
 	}
 }
 
-// Turn waits until the payer may cause work of n units.
+// Turn waits until the payer can use n units of work.
 func (c *Conn) Turn(n int64) error {
 	if c != nil {
 		if p := c.payer.Load(); p != nil {
@@ -218,8 +218,7 @@ func (c *Conn) Turn(n int64) error {
 	return nil
 }
 
-// pay charges the payer for units, and a stranger also for the bytes that were read. It does
-// not wait.
+// pay charges the payer for units, and an unknown caller also for the read bytes. It does not wait.
 func (c *Conn) pay(units int64, read int) {
 	p := c.payer.Load()
 	if p == nil {
@@ -233,8 +232,8 @@ func (c *Conn) pay(units int64, read int) {
 	}
 }
 
-// PayEvents pays for the events that a watch has read, and for those that were decoded. It does not
-// wait: the next Turn does.
+// PayEvents pays for the events that a watch has read, and for the decoded events. It does not
+// wait; the next Turn does.
 func (c *Conn) PayEvents(read, decoded int) {
 	if c == nil {
 		return
@@ -296,14 +295,15 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // frames counts the HTTP/2 frames in a client's input.
 type frames struct {
-	begun int  // bytes of the preface
-	plain bool // it is no HTTP/2
+	begun int  // received bytes of the preface
+	plain bool // not HTTP/2
 	head  [9]byte
-	have  int // bytes of head
-	left  int // bytes of the payload that have not come yet
+	have  int // received bytes of head
+	left  int // remaining bytes of the payload
 }
 
-// count returns the units of the frames that begin in the next bytes: one, and more for headers.
+// count returns the units of the frames that start in the next bytes: one per frame, and more for
+// headers.
 func (f *frames) count(data []byte) (units int64) {
 	for len(data) > 0 && !f.plain {
 		switch {

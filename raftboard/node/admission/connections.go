@@ -32,15 +32,15 @@ const (
 // strangers take at most 5 % of a processor. Without access control, no caller is authenticated,
 // and all hosts have the limit of known hosts.
 const (
-	handshakeRate         = 100 // TLS handshakes; more wait
+	handshakeRate         = 100 // TLS handshakes per second; further ones wait
 	strangerHandshakeRate = 50
-	acceptRate            = 150 // new connections with TLS; more are closed
+	acceptRate            = 150 // new TLS connections per second; further ones are closed
 )
 
-// entry bounds how often hosts open connections.
+// entry limits how often hosts open connections.
 type entry struct{ accepts, handshakes *meter }
 
-// newEntries are the bounds of known hosts and of all others.
+// newEntries are the limits of known hosts and of all others.
 func newEntries(apart bool) (known, others entry) {
 	rate := int64(handshakeRate)
 	if apart {
@@ -57,13 +57,13 @@ func newEntries(apart bool) (known, others entry) {
 type connections struct {
 	logger hclog.Logger
 	log    RefusalLog
-	apart  bool // access control: strangers have their own pools
+	apart  bool // access control: unknown callers have their own pools
 
 	callerWork, strangerWork *meter
 	ofKnown, ofOthers        entry
 	known                    knownHosts
 
-	mu                 sync.Mutex // over all below
+	mu                 sync.Mutex // guards all fields below
 	callers, strangers pool
 }
 
@@ -75,7 +75,7 @@ func newConnections(logger hclog.Logger, apart bool) *connections {
 	}
 }
 
-// entryOf is what bounds the new connections of a host.
+// entryOf returns the limits for new connections of a host.
 func (c *connections) entryOf(host string, now time.Time) *entry {
 	if c.known.has(host, now) {
 		return &c.ofKnown
@@ -83,8 +83,8 @@ func (c *connections) entryOf(host string, now time.Time) *entry {
 	return &c.ofOthers
 }
 
-// pool is a set of connections with a common bound. Each change costs at most the logarithm of the number
-// of holders.
+// pool is a set of connections with a common limit. Each change costs at most the logarithm of the
+// number of holders.
 type pool struct {
 	limit, count int
 	holders      map[string]*holder
@@ -96,13 +96,13 @@ const idle, active = 0, 1 // states of a connection
 // holder has connections of a pool.
 type holder struct {
 	name  string
-	conns [2]list.List // idle and active ones, since they are so: of *clientConn
-	at    int          // in byCount
+	conns [2]list.List // idle and active ones, in the order of this change: of *clientConn
+	at    int          // index in byCount
 }
 
 func (h *holder) count() int { return h.conns[idle].Len() + h.conns[active].Len() }
 
-// byCount is a heap of holders; the first has most.
+// byCount is a heap of holders; the first has the most connections.
 type byCount []*holder
 
 func (b byCount) Len() int           { return len(b) }
@@ -115,7 +115,7 @@ func (b *byCount) Pop() any {
 	return last
 }
 
-// enter counts a connection for a holder, and drops one if they are too many.
+// enter counts a connection for a holder, and drops one if there are too many.
 func (c *connections) enter(conn *Conn, p *pool, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *connections) enter(conn *Conn, p *pool, name string) {
 	c.log.Warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d are open, the limit is %d, and %s has the most", p.count+1, p.limit, h.name))
 }
 
-// leaveLocked counts the connection no more.
+// leaveLocked stops counting the connection.
 func (c *Conn) leaveLocked() {
 	p, h := c.pool, c.holder
 	if h == nil {
@@ -178,7 +178,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// listener accepts the connections of clients; config is for TLS, nil: none.
+// listener accepts the connections of clients; config is for TLS, nil: plain text.
 type listener struct {
 	net.Listener
 	all    *connections

@@ -25,10 +25,10 @@ import (
 // Accepted work continues to its end, and retention removes it.
 const (
 	diskLook = time.Second
-	// reserveFile is removed by a node that starts on a full disk.
+	// reserveFile is removed when a node starts on a full disk.
 	reserveFile = "reserve"
-	// reserveShare of the reserve is in that file: enough for a start, a term and
-	// the entries of a clean-up.
+	// reserveShare is the part of the reserve in that file: enough for a start, a term and the
+	// entries of a clean-up.
 	reserveShare = 8
 	// lookShare: a node checks its disk at once after new work of this fraction of the reserve
 	// (1/lookShare).
@@ -40,7 +40,7 @@ const (
 // Disk tracks the free space of this node's disk, and the nodes whose disks are short of space. Its
 // methods may be called concurrently.
 type Disk struct {
-	node      string // this one's name
+	node      string // name of this node
 	dir       string // the data directory
 	reserve   int64  // bytes
 	snapshots int64  // on the disk: the retained snapshots and the one that is being written
@@ -49,12 +49,12 @@ type Disk struct {
 	Log       *logstore.Log // set before watch
 
 	free     atomic.Int64  // bytes
-	early    atomic.Bool   // less than twice the need
+	early    atomic.Bool   // less than twice the needed space
 	grown    atomic.Int64  // bytes of new work since the last look at the disk
-	lookSoon chan struct{} // holds one signal: there is much new work
+	lookSoon chan struct{} // a signal that there is much new work
 
 	mu      sync.Mutex
-	crowded map[string]bool // the nodes known to be short of space; under mu
+	crowded map[string]bool // the nodes known to be short of space; guarded by mu
 }
 
 // NewDisk makes the Disk of a node that retains the given number of snapshots in its data
@@ -130,7 +130,7 @@ func (d *Disk) need() (int64, error) {
 	growth := max(half-reusable, 0)
 	snapshots := d.snapshots * (size + growth)
 	for _, path := range kept {
-		if file, err := os.Stat(path); err == nil { // else it was removed just now
+		if file, err := os.Stat(path); err == nil { // otherwise it was just removed
 			snapshots -= file.Size()
 		}
 	}
@@ -149,9 +149,9 @@ func (d *Disk) GiveUpReserve() {
 	}
 }
 
-// Watch looks at the free space of this disk and, while this node leads, asks the peers for
-// theirs. It has its own askers, so that its questions do not replace questions of other
-// users. It ends with ctx.
+// Watch measures the free space of this disk and, while this node leads, asks the peers for theirs.
+// It has its own askers, so that its questions do not replace questions of other users. It ends
+// with ctx.
 func (d *Disk) Watch(ctx context.Context, leads func() bool, peers func() []transport.Peer) {
 	look := time.NewTicker(diskLook)
 	defer look.Stop()

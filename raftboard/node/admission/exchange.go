@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of the calls on the HTTP port. However slowly clients send or read, they
-// cost a node bounded memory and time.
+// Limits of the calls on the HTTP port. Clients that send or read slowly cost a node limited memory
+// and time.
 const (
 	// ClientPatience limits the time in which a client sends a body, or reads one part of an
 	// answer. Each minClientSpeed bytes add a second: a minute for the largest message.
@@ -38,8 +38,9 @@ const (
 	// between two attempts to get memory.
 	refusalPause = 5 * time.Second
 	retryPause   = 250 * time.Millisecond
-	// strangerBody limits one body of a stranger, such as the form of a sign-in. strangerBodies
-	// limits the bodies that one address may send in parallel, each within pressedPatience.
+	// strangerBody limits one body of an unknown caller, such as the form of a sign-in.
+	// strangerBodies limits the bodies that one address can send in parallel, each within
+	// pressedPatience.
 	strangerBody      = 8 << 10
 	strangerBodies    = 8
 	allStrangerBodies = 1_024
@@ -48,7 +49,7 @@ const (
 	callBytes = 32 << 10
 	// exchangeShare of the memory is for the bodies that calls hold, and for unread answers.
 	exchangeShare = 16
-	// maxBody bounds a body: the largest message and its frame.
+	// maxBody limits a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )
 
@@ -61,20 +62,20 @@ type exchanges struct {
 	logger hclog.Logger
 	refuse *connect.ErrorWriter
 	log    RefusalLog
-	apart  bool // access control: a call without a caller is a stranger's
+	apart  bool // access control: a call without a caller comes from a stranger
 
 	// bodies counts the bytes of bodies from their first byte to the end of the call. Decoding
 	// needs the same amount again. When unread answers exceed the total of bodies, pressedPatience
 	// applies.
 	bodies         Budget
-	calls, streams Budget // under way
-	strangers      Budget // bodies that are read
+	calls, streams Budget // in progress
+	strangers      Budget // bodies that are being read
 
-	mu       sync.Mutex // over all below
+	mu       sync.Mutex // guards all fields below
 	patience time.Duration
 	answers  int64                  // bytes held
-	pressed  bool                   // a body lacked memory since endSlow ran last
-	waiting  map[*exchange]struct{} // for their clients
+	pressed  bool                   // a body lacked memory since the last run of endSlow
+	waiting  map[*exchange]struct{} // calls that wait for their clients
 }
 
 func newExchanges(logger hclog.Logger, memory int64, apart bool) *exchanges {
@@ -94,12 +95,12 @@ type exchange struct {
 	request    *http.Request
 	holder     string
 	stranger   bool
-	body       int64 // bytes of the budget that its body has
+	body       int64 // bytes of the budget that its body holds
 
-	// Under all.mu:
-	since time.Time             // when it began to wait for its client
-	bytes int64                 // that the client is to send or read
-	stop  func(time.Time) error // sets the deadline of the waiting
+	// Guarded by all.mu:
+	since time.Time             // time at which it started to wait for its client
+	bytes int64                 // bytes that the client must send or read
+	stop  func(time.Time) error // sets the deadline of the wait
 	ended bool                  // its client was too slow
 }
 
@@ -118,7 +119,7 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 			err = checks[i](r)
 		}
 		if err == nil && isStream {
-			next.ServeHTTP(w, r) // a stream has its own bounds
+			next.ServeHTTP(w, r) // a stream has its own limits
 			return
 		}
 		bounded, body := *r, new(bytes.Buffer)
@@ -146,15 +147,15 @@ func refusedUnread(r *http.Request) error {
 	if r.ContentLength > maxBody {
 		return tooLarge(r.ContentLength, maxBody)
 	}
-	return r.Context().Err() // reset before it began
+	return r.Context().Err() // reset before it started
 }
 
-// begin counts the call among those under way until done.
+// begin counts the call as in progress until done.
 func (e *exchange) begin(isStream bool) (done func(), err error) {
 	under, noun := &e.all.calls, "calls"
 	switch {
 	case e.stranger:
-		return func() {}, nil // it is answered at once, and its bodies are bounded
+		return func() {}, nil // it is answered at once, and its bodies are limited
 	case isStream:
 		under, noun = &e.all.streams, "streams"
 	}
@@ -186,7 +187,7 @@ func (e *exchange) read(body *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		if known { // only now: a body that waits for memory must not take it
+		if known { // only now, because a body that waits for memory must not take it
 			body.Grow(int(size) + bytes.MinRead)
 		}
 		settle := e.wait(e.controller.SetReadDeadline, size, 0)
@@ -204,8 +205,8 @@ func (e *exchange) read(body *bytes.Buffer) error {
 	}
 }
 
-// reserve waits until there is memory for a body of size bytes. read is called with the bytes
-// that have come. A stranger does not wait.
+// reserve waits until there is memory for a body of size bytes. read is called with the number of
+// received bytes. An unknown caller does not wait.
 func (e *exchange) reserve(size int64) (read func(bytes int64), err error) {
 	x, began := e.all, time.Now()
 	if e.stranger {

@@ -21,7 +21,7 @@ func NewBudget(total, each int64) *Budget { return &Budget{total: total, each: e
 func (b *Budget) Take(holder string, n int64) bool { return b.take(holder, n, 0) }
 func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
 
-// NewMeter makes a meter that allows so many units in a span.
+// NewMeter makes a meter that allows a number of units per span.
 func NewMeter(total int64) Meter {
 	return Meter{&meter{span: workSpan, total: total * meterParts, used: map[string]int64{}}}
 }
@@ -35,7 +35,7 @@ const (
 	Preface   = preface
 )
 
-// CountFrames counts the frames that are sent, in reads of so many bytes.
+// CountFrames counts the sent frames, in reads of a given size.
 func CountFrames(sent []byte, size int) (n int64) {
 	var f frames
 	for ; len(sent) > 0; sent = sent[min(size, len(sent)):] {
@@ -62,7 +62,8 @@ func FloodConnections(limit, more int) time.Duration {
 	return time.Since(began)
 }
 
-// BodyWithoutRoom has a call read a body for which there is no memory, and returns the memory that the call took.
+// BodyWithoutRoom lets a call read a body for which there is no memory, and returns the memory that
+// the call took.
 func BodyWithoutRoom(request *http.Request) (taken int, err error) {
 	var body bytes.Buffer
 	e := &exchange{all: newExchanges(hclog.NewNullLogger(), 0, false), request: request}
@@ -70,13 +71,13 @@ func BodyWithoutRoom(request *http.Request) (taken int, err error) {
 	return body.Cap(), err
 }
 
-// NewRefusalLog gives what logs a refused connection.
+// NewRefusalLog returns a function that logs a refused connection.
 func NewRefusalLog(logger hclog.Logger) func(remote string, reason error) {
 	var log RefusalLog
 	return func(remote string, reason error) { log.Warn(logger, "refused", remote, reason) }
 }
 
-// Bounds of the log of refused connections.
+// Limits of the log of refused connections.
 const (
 	RefusalLines   = refusalLines
 	RefusalPeriod  = refusalPeriod
@@ -90,27 +91,28 @@ type KnownHosts = knownHosts
 func (k *knownHosts) Note(host string, now time.Time)     { k.note(host, now) }
 func (k *knownHosts) Has(host string, now time.Time) bool { return k.has(host, now) }
 
-// Bounds of the known hosts.
+// Limits of the known hosts.
 const (
 	MaxKnownHosts = maxKnownHosts
 	KnownFor      = knownFor
 )
 
-// Entries are how many connections and handshakes each host of a node may begin now.
+// Entries limits the connections and handshakes that each host can start.
 type Entries struct{ all *connections }
 
-// NewEntries makes those of a node with access control.
+// NewEntries makes the Entries of a node with access control.
 func NewEntries() Entries { return Entries{newConnections(hclog.NewNullLogger(), true)} }
 
 // Authenticated notes that a caller was authenticated at a host.
 func (e Entries) Authenticated(host string, now time.Time) { e.all.known.note(host, now) }
 
-// Shake reports whether a host may begin a handshake.
+// Shake reports whether a host may start a handshake.
 func (e Entries) Shake(host string, now time.Time) bool {
 	return e.all.entryOf(host, now).handshakes.take(host, 1, now) == 0
 }
 
-// HandshakesOfSilent is how many handshakes are counted for a host whose connection ends before it sends a byte.
+// HandshakesOfSilent is the number of handshakes that are counted for a host whose connection ends
+// before it sends a byte.
 func HandshakesOfSilent() int64 {
 	all := newConnections(hclog.NewNullLogger(), true)
 	near, far := net.Pipe()

@@ -9,7 +9,7 @@ const (
 	// knownFor is the time that a host stays known after a call of an authenticated caller.
 	// renoteHost is the interval at which a connection renews this time.
 	knownFor, renoteHost = 10 * time.Minute, time.Minute
-	// maxKnownHosts bounds the known hosts. Above the limit, the host that was silent longest is
+	// maxKnownHosts limits the known hosts. Above the limit, the host that was silent longest is
 	// forgotten.
 	maxKnownHosts = 4_096
 )
@@ -17,7 +17,7 @@ const (
 // knownHosts are the hosts from which a caller was authenticated recently.
 type knownHosts struct {
 	mu   sync.Mutex
-	last map[string]time.Time // of a call; under mu
+	last map[string]time.Time // time of the last call; guarded by mu
 }
 
 // note adds a host.
@@ -33,8 +33,7 @@ func (k *knownHosts) note(host string, now time.Time) {
 	k.last[host] = now
 }
 
-// forgetLocked forgets the hosts whose time is over, and in any case the host that was silent
-// longest.
+// forgetLocked forgets the hosts whose time is over, and at least the host that was silent longest.
 func (k *knownHosts) forgetLocked(now time.Time) {
 	var silent string
 	for host, last := range k.last {

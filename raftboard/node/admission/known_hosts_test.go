@@ -8,7 +8,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// A host is known for a while after a call, and so many hosts that the longest silent one gives way.
+// A host is known for a time after a call. At the maximum number of hosts, the host that has been
+// silent longest is forgotten.
 func TestKnownHosts(t *testing.T) {
 	t.Parallel()
 	var known admission.KnownHosts
@@ -41,7 +42,8 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// A hundred strangers that open connections leave as many to a host where a caller was authenticated.
+// The connections of a hundred unknown hosts do not reduce the connections of a host with an
+// authenticated caller.
 func TestStrangersKeepNoKnownHostOut(t *testing.T) {
 	t.Parallel()
 	alone, beside, start := admission.NewEntries(), admission.NewEntries(), time.Now()
@@ -71,7 +73,7 @@ func TestStrangersKeepNoKnownHostOut(t *testing.T) {
 	}
 }
 
-// A connection takes no turn for a handshake before its client has sent something.
+// A connection does not count as a handshake before its client has sent something.
 func TestSilentConnectionsTakeNoTurn(t *testing.T) {
 	t.Parallel()
 	if n := admission.HandshakesOfSilent(); n != 0 {

@@ -30,7 +30,7 @@ type Memory struct {
 	logger hclog.Logger
 }
 
-// NewMemory is for a budget of bytes.
+// NewMemory makes a Memory with a budget in bytes.
 func NewMemory(bytes int64, logger hclog.Logger) *Memory {
 	return &Memory{bytes: bytes, logger: logger}
 }
@@ -38,7 +38,7 @@ func NewMemory(bytes int64, logger hclog.Logger) *Memory {
 // Short reports whether memory is short.
 func (m *Memory) Short() bool { return m.short.Load() }
 
-// Watch looks at the memory that is in use until ctx ends.
+// Watch measures the memory in use until ctx ends.
 func (m *Memory) Watch(ctx context.Context) {
 	ticker := time.NewTicker(memoryLook)
 	defer ticker.Stop()

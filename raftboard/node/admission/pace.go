@@ -22,7 +22,7 @@ type pace struct {
 	rate int64 // per second, and in one burst
 
 	mu   sync.Mutex
-	next time.Time // when the bucket holds one token more than it has given; under mu
+	next time.Time // time at which the taken tokens are refilled; guarded by mu
 }
 
 // delay takes a token, and returns the time that its request must wait.
@@ -39,7 +39,7 @@ func (p *pace) delay(now time.Time) time.Duration {
 // paceKey is the key of the connection's pace in a call's context.
 type paceKey struct{}
 
-// withPace puts a new connection's pace into the context of its calls. Calls by the node's
+// withPace puts a new connection's pace into the context of its calls. Calls through the node's
 // socket have none.
 func (a *Server) withPace(ctx context.Context, conn net.Conn) context.Context {
 	if _, local := conn.(*net.UnixConn); local {
@@ -48,15 +48,15 @@ func (a *Server) withPace(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, paceKey{}, &pace{rate: a.requestRate.Load()})
 }
 
-// KeepPace waits until the connection's pace allows one request more.
+// KeepPace waits until the connection's pace allows another request.
 func KeepPace(ctx context.Context) {
 	if p, ok := ctx.Value(paceKey{}).(*pace); ok {
 		time.Sleep(p.delay(time.Now()))
 	}
 }
 
-// Paced wraps a handler so that the requests of a connection keep its pace. Nodes need not:
-// their connections carry the calls of many clients.
+// Paced wraps a handler so that the requests of a connection keep its pace. Nodes are exempt,
+// because their connections carry the calls of many clients.
 func Paced(next http.Handler, fromNode func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := ConnOf(r.Context())

@@ -14,17 +14,18 @@ const (
 	// times a second, and must not fill the disk with log lines.
 	refusalLines  = 5
 	refusalPeriod = 10 * time.Second
-	// maxRefusalText bounds a reason that is logged or remembered, in bytes: it contains names that the
-	// stranger chose.
+	// maxRefusalText limits a reason that is logged or stored, in bytes, because it contains names
+	// that an unknown caller chose.
 	maxRefusalText = 256
 )
 
-// RefusalLog logs refused connections, at a bounded rate. Its zero value is ready; its methods may be called concurrently.
+// RefusalLog logs refused connections, at a limited rate. Its zero value is ready; its methods may
+// be called concurrently.
 type RefusalLog struct {
 	mu      sync.Mutex
-	began   time.Time // of the present period; under mu
-	lines   int       // of the period; under mu
-	omitted int       // since the last line; under mu
+	began   time.Time // start of the current period; guarded by mu
+	lines   int       // of the period; guarded by mu
+	omitted int       // since the last line; guarded by mu
 }
 
 func (r *RefusalLog) Warn(logger hclog.Logger, message string, remote any, reason error) {
@@ -48,5 +49,5 @@ func RefusalText(reason error) string {
 	if len(text) > maxRefusalText {
 		text = text[:maxRefusalText] + "..."
 	}
-	return strings.ToValidUTF8(text, "\uFFFD") // the cut and the stranger may leave parts of characters
+	return strings.ToValidUTF8(text, "\uFFFD") // the cut or the caller can leave parts of characters
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// Strangers at the raft port cannot fill the disk with log lines.
+// Unknown callers at the raft port cannot fill the disk with log lines.
 func TestRefusalsAreLoggedAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -40,7 +40,7 @@ func TestRefusalsAreLoggedAtABoundedRate(t *testing.T) {
 	})
 }
 
-// A refusal is logged and remembered without bytes that a terminal obeys, wherever it is cut.
+// A refusal is logged and stored without terminal control bytes, wherever the text is cut.
 func TestRefusalTextsAreClean(t *testing.T) {
 	t.Parallel()
 	for before := range 4 {

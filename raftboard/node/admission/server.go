@@ -30,7 +30,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Bounds of the HTTP port.
+// Limits of the HTTP port.
 const (
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 2 * time.Minute
@@ -56,7 +56,7 @@ func NewServer(logger hclog.Logger, memory int64, apart bool) *Server {
 	return a
 }
 
-// Bound wraps a handler so that its calls have bounds, after the given checks of their headers.
+// Bound wraps a handler so that its calls have limits, after the given checks of their headers.
 func (a *Server) Bound(next http.Handler, checks ...func(*http.Request) error) http.Handler {
 	return a.exchanges.bound(next, checks...)
 }
@@ -66,7 +66,7 @@ func (a *Server) Listener(raw net.Listener, config *tls.Config) net.Listener {
 	return &listener{Listener: raw, all: a.connections, config: config}
 }
 
-// Serve answers calls at the listeners until Stop. Its goroutines end then.
+// Serve answers calls at the listeners until Stop, which also ends its goroutines.
 func (a *Server) Serve(listeners []net.Listener, handler http.Handler, routines *sync.WaitGroup, fatal func(error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
@@ -87,7 +87,7 @@ func (a *Server) Serve(listeners []net.Listener, handler http.Handler, routines 
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
+	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can end
 	a.stopCalls = cancel
 	routines.Go(func() { a.exchanges.run(ctx) })
 	for _, listener := range listeners {
@@ -99,7 +99,8 @@ func (a *Server) Serve(listeners []net.Listener, handler http.Handler, routines 
 	}
 }
 
-// Stop ends all calls, and gives each a moment to answer. A server that never served may be stopped.
+// Stop ends all calls, and gives each a short time to answer. It can be called on a server that
+// never served.
 func (a *Server) Stop() error {
 	if a.server == nil {
 		return nil
@@ -113,7 +114,7 @@ func (a *Server) Stop() error {
 	return nil
 }
 
-// httpErrors gets what net/http logs of connections, a line each, and bounds its rate.
+// httpErrors receives net/http's log lines about connections, and limits their rate.
 type httpErrors struct {
 	logger hclog.Logger
 	log    RefusalLog
@@ -127,14 +128,14 @@ func (h *httpErrors) Write(line []byte) (int, error) {
 
 // Bounds are the limits of a server that tests can change while it serves.
 type Bounds struct {
-	Patience                   time.Duration // with a client that is to send or to read
+	Patience                   time.Duration // wait for a client that must send or read
 	BodyBytes                  int64         // of all calls
-	Rate                       int64         // requests a second on each connection that is made from now on
+	Rate                       int64         // requests per second on each new connection
 	Callers, Strangers         int           // connections
 	CallerUnits, StrangerUnits int64         // of work in workSpan
 }
 
-// Tune changes the bounds, and forgets what holders owe.
+// Tune changes the limits, and clears the debts of holders.
 func (a *Server) Tune(change func(*Bounds)) {
 	x, c := a.exchanges, a.connections
 	for _, mu := range []sync.Locker{&x.mu, &x.bodies.mu, &c.mu, &c.callerWork.mu, &c.strangerWork.mu} {
@@ -151,10 +152,10 @@ func (a *Server) Tune(change func(*Bounds)) {
 
 // Load is the current use of a server.
 type Load struct {
-	Waiting     int            // calls, for their clients
+	Waiting     int            // calls that wait for their clients
 	Bytes       int64          // of bodies and unread answers
-	Connections int            // of callers and strangers
-	Strangers   map[string]int // connections, by address
+	Connections int            // of callers and unknown callers
+	Strangers   map[string]int // connections of unknown callers, by address
 }
 
 // Load returns the current use of the server.

@@ -13,12 +13,12 @@ import (
 
 const (
 	// maxClientSessions limits the open sessions that one client has opened through a node.
-	// maxForwardedSessions limits the open sessions that one node has forwarded to another. However
-	// many nodes a client uses, sessions remain for others in a cluster of up to five nodes: 5 x
+	// maxForwardedSessions limits the open sessions that one node has forwarded to another. Even if
+	// a client uses all nodes, sessions remain for others in a cluster of up to five nodes: 5 x
 	// 1,000 + 3,000 of 10,000.
 	maxClientSessions    = 1_000
 	maxForwardedSessions = 3_000
-	// openingTime is the longest that an opening may take.
+	// openingTime is the maximum duration of an opening.
 	openingTime = 10 * time.Second
 )
 
@@ -26,15 +26,15 @@ const (
 // or without access control a remote host; a node's own conductor is not a client. The counts are
 // in memory, and start at zero with the process.
 type SessionShares struct {
-	known func(jobs.SessionID) bool // whether a session is open
+	known func(jobs.SessionID) bool // reports whether a session is open
 	Most  atomic.Int64              // of a client
 
-	mu     sync.Mutex                              // over all below
-	opened map[string]map[jobs.SessionID]time.Time // when, by client
+	mu     sync.Mutex                              // guards all fields below
+	opened map[string]map[jobs.SessionID]time.Time // time of the opening, by client
 	looked time.Time                               // when ended sessions were last removed
 }
 
-// NewSessionShares is for sessions that are open as long as they are known.
+// NewSessionShares makes the shares for sessions that are open while known returns true.
 func NewSessionShares(known func(jobs.SessionID) bool) *SessionShares {
 	s := &SessionShares{known: known, opened: make(map[string]map[jobs.SessionID]time.Time)}
 	s.Most.Store(maxClientSessions)
@@ -47,7 +47,7 @@ func (s *SessionShares) Admit(ctx context.Context, opening string, allow func() 
 	client, _ := ctx.Value(clientKey{}).(string)
 	id, err := jobs.ParseSessionID(opening)
 	if client == "" || err != nil {
-		return nil // this process's own conductor, or a bad id, which the state machine refuses
+		return nil // this process's own conductor, or an invalid id, which the state machine refuses
 	}
 	fromNode, who := ctx.Value(nodeKey{}) != nil, CallerOf(ctx)
 	switch {
@@ -74,7 +74,7 @@ func (s *SessionShares) Admit(ctx context.Context, opening string, allow func() 
 	}
 	if len(sessions) >= limit && now.Sub(s.looked) > time.Second {
 		s.looked = now
-		maps.DeleteFunc(sessions, func(id jobs.SessionID, at time.Time) bool { // failed openings, and sessions whose end came in a snapshot
+		maps.DeleteFunc(sessions, func(id jobs.SessionID, at time.Time) bool { // failed openings, and sessions whose end arrived in a snapshot
 			return now.Sub(at) > openingTime && !s.known(id)
 		})
 	}

@@ -10,14 +10,14 @@ import (
 // may hold more than is left over, so a single holder gets at most half, and a newcomer finds
 // room. A holder's first piece may be larger. Only the total limits the empty holder.
 type Budget struct {
-	total, each int64 // each: of one holder, instead of as much as is left; 0: unset
+	total, each int64 // each: limit of one holder, instead of a share of the rest; 0: unset
 
 	mu   sync.Mutex
-	used int64            // under mu
-	held map[string]int64 // by holder; under mu
+	used int64            // guarded by mu
+	held map[string]int64 // by holder; guarded by mu
 }
 
-// take gives the holder n more, and reports whether it did. It leaves at least left units of the
+// take adds n units to the holder, and reports whether it did. It leaves at least left units of the
 // total unused.
 func (b *Budget) take(holder string, n, left int64) bool {
 	b.mu.Lock()
@@ -61,19 +61,19 @@ const (
 	maxMeterWait = time.Second
 )
 
-// meterParts is the precision of a part: with many holders, a part is less than one unit.
+// meterParts is the precision of a share: with many holders, a share is less than one unit.
 const meterParts = 1_000
 
-// meter bounds the work that holders cause in a time. All active holders have equal parts, and
-// a part is left for a newcomer. Whatever a holder takes beyond its part is a debt to later spans.
-// All numbers are in units of 1/meterParts.
+// meter limits the work that holders cause per time. All active holders have equal shares, and a
+// share is reserved for a newcomer. Work beyond a holder's share is a debt to later spans. All
+// numbers are in units of 1/meterParts.
 type meter struct {
 	span  time.Duration
-	total int64 // in a span
+	total int64 // per span
 
 	mu    sync.Mutex
-	began time.Time        // of the present span; under mu
-	used  map[string]int64 // by holder; under mu
+	began time.Time        // start of the current span; guarded by mu
+	used  map[string]int64 // by holder; guarded by mu
 }
 
 // newMeter makes a meter that allows perSecond units for each processor.
@@ -82,10 +82,10 @@ func newMeter(perSecond int64, span time.Duration) *meter {
 	return &meter{span: span, total: total, used: make(map[string]int64)}
 }
 
-// partLocked is what each holder may use in a span.
+// partLocked is the share of each holder in a span.
 func (m *meter) partLocked() int64 { return max(1, m.total/int64(len(m.used)+1)) }
 
-// take counts n units for the holder, and returns 0. If the holder has used up its part, take
+// take counts n units for the holder, and returns 0. If the holder has used up its share, take
 // counts nothing and returns the time to wait.
 func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration) {
 	m.mu.Lock()
@@ -102,7 +102,7 @@ func (m *meter) take(holder string, n int64, now time.Time) (wait time.Duration)
 	return 0
 }
 
-// payLocked reduces what all holders have used by their parts of the spans that have passed.
+// payLocked reduces the use of all holders by their shares of the spans that have passed.
 func (m *meter) payLocked(now time.Time) {
 	spans := int64(now.Sub(m.began) / m.span)
 	if spans <= 0 {
@@ -121,7 +121,7 @@ func (m *meter) payLocked(now time.Time) {
 	}
 }
 
-// add notes n units as used.
+// add counts n units as used.
 func (m *meter) add(holder string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

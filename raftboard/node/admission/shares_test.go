@@ -16,13 +16,14 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// A budget leaves each newcomer as much as any holder has, and what is given back is there for others.
+// A budget leaves each newcomer as much as the largest holder has. Released amounts are available
+// to others.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name        string
 		total, each int64
-		takes       string // holder and number; "-" before it: given back; "!" behind it: refused
+		takes       string // holder and number; a leading "-": released; a trailing "!": refused
 	}{
 		{"one holder has half", 8, 0, "a1 a1 a1 a1 a1! b1 b1 b1! c1 c1!"},
 		{"given back", 8, 0, "a2 a2 a1! -a2 b2 a1 a1!"},
@@ -46,10 +47,10 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// A meter gives active holders equal parts, leaves one for a newcomer, and has debts paid.
+// A meter gives active holders equal shares, reserves one for a newcomer, and collects debts.
 func TestMeterIsShared(t *testing.T) {
 	t.Parallel()
-	m, now := admission.NewMeter(40), time.Unix(1, 0) // in a span
+	m, now := admission.NewMeter(40), time.Unix(1, 0) // per span
 	use := func(holder string, spans int) (units int) {
 		for range spans {
 			now = now.Add(admission.MeterSpan)
@@ -109,7 +110,7 @@ func TestMeterWithManyHolders(t *testing.T) {
 	}
 }
 
-// Frames of HTTP/2 are counted, however they are cut into reads, and HTTP 1.1 has none.
+// Frames of HTTP/2 are counted however the reads divide them. HTTP/1.1 has none.
 func TestFramesAreCounted(t *testing.T) {
 	t.Parallel()
 	ping := frame(6, 0, 0, "12345678")
@@ -134,7 +135,7 @@ func TestFramesAreCounted(t *testing.T) {
 	}
 }
 
-// A connection beyond the bound costs as much where there are many as where there are few.
+// A connection beyond the limit costs the same for any number of connections.
 func TestConnectionsBeyondTheBoundAreCheap(t *testing.T) {
 	t.Parallel()
 	cost := func(limit int) time.Duration {
@@ -155,7 +156,8 @@ func frame(kind, flags byte, stream uint32, payload string) string {
 	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
 }
 
-// A body takes memory only once the budget has room for the body, also when the caller announced its length.
+// A body takes memory only when the budget has room for the whole body, also if its length was
+// announced.
 func TestBodiesWaitWithoutMemory(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{100, 1 << 20, -1} {

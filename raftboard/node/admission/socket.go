@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// ListenSocket listens for programs of this user and of root. It replaces a socket that a
-// killed process has left: this process holds the data directory.
+// ListenSocket listens for programs of this user and of root. It replaces a socket that remains of
+// a killed process, which is safe because this process has locked the data directory.
 func ListenSocket(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

@@ -8,15 +8,15 @@ type Watchers struct {
 	Polls, Watches Budget // of all principals
 
 	mu    sync.Mutex
-	count map[string]uint64 // by principal; under mu
+	count map[string]uint64 // by principal; guarded by mu
 }
 
-// NewWatchers counts none yet.
+// NewWatchers makes Watchers with all counts zero.
 func NewWatchers() *Watchers {
 	return &Watchers{Polls: Budget{total: maxPolls}, Watches: Budget{total: maxWatches}, count: make(map[string]uint64)}
 }
 
-// Of is the number of a principal.
+// Of is the count of a principal.
 func (w *Watchers) Of(principal string) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

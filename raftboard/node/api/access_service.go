@@ -29,7 +29,7 @@ type accessService struct {
 	node    string // name
 }
 
-// listPrincipals leaves out the hashes of tokens: only a node compares them.
+// listPrincipals omits the hashes of tokens, because only a node compares them.
 func (s *accessService) listPrincipals(message *conductordv1.ListPrincipalsRequest) (*conductordv1.ListPrincipalsResponse, error) {
 	page, next, err := s.machine.PrincipalPage(message.After)
 	for i := range page {
@@ -69,7 +69,7 @@ func (s *accessService) listRefusals(context.Context, *connect.Request[conductor
 	return connect.NewResponse(&conductordv1.ListRefusalsResponse{Refusals: ToProto(refusals, command.RefusalToProto)}), nil
 }
 
-// whoAmI answers who the caller is.
+// whoAmI returns the caller's identity.
 func (s *accessService) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoAmIRequest]) (*connect.Response[conductordv1.WhoAmIResponse], error) {
 	g := s.router.Guard
 	answer := &conductordv1.WhoAmIResponse{Enforced: g.Enforced}
@@ -140,7 +140,7 @@ func (r *Router) ReportTokenUses(ctx context.Context, period time.Duration) {
 		trying, cancel := context.WithTimeout(ctx, recordPatience)
 		message := connect.NewRequest(&conductordv1.NoteTokenUsesCommand{Uses: uses})
 		if _, err := atLeader(trying, r, "AccessService/NoteTokenUses", message, r.noteTokenUses); err != nil {
-			r.Guard.Uses.Forget(uses) // the next use is noted again
+			r.Guard.Uses.Forget(uses) // the next use is recorded again
 		}
 		cancel()
 	}

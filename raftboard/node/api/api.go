@@ -33,9 +33,9 @@ import (
 
 // Parts are the parts of a node that its API uses.
 type Parts struct {
-	Node      string // this one's name
+	Node      string // name of this node
 	Limits    logbook.Limits
-	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error // finds faults of a flow that is posted; nil: every flow passes
+	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error // finds faults of a posted flow; nil: every flow passes
 	Machine   *fsm.Machine
 	Clock     *clock.Clock
 	Leader    *lead.State

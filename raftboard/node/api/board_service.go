@@ -143,7 +143,7 @@ func (s *boardService) execute(ctx context.Context, message *conductordv1.Execut
 		return nil, 0, err
 	}
 	for _, c := range message.Commands {
-		for _, posting := range c.GetPost().GetPostings() { // which only Post forwards
+		for _, posting := range c.GetPost().GetPostings() { // only Post forwards postings
 			if err := s.elsewhere.Refuse(posting.GetBoard()); err != nil {
 				return nil, 0, err
 			}
@@ -152,10 +152,10 @@ func (s *boardService) execute(ctx context.Context, message *conductordv1.Execut
 	index, results, err := s.submit.all(ctx, message.Commands...)
 	for _, result := range results {
 		for _, posted := range result.GetPost().GetPosted() {
-			posted.Posted = nil // only Post answers with the jobs
+			posted.Posted = nil // only Post returns the jobs
 		}
 		for _, granted := range result.GetClaim().GetGranted() {
-			granted.Claimed = nil // and only Claim with these
+			granted.Claimed = nil // and only Claim returns these
 		}
 	}
 	return &conductordv1.ExecuteResponse{Results: results}, index, err
@@ -257,7 +257,7 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 // the matches are about the ids of 4 s.
 const ownIDDigits = 9
 
-// findIDs finds ids by their beginning, among the ids that the caller may see.
+// findIDs finds ids by prefix, among the ids that the caller may see.
 func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindIDsRequest) (*conductordv1.FindIDsResponse, error) {
 	prefix, err := jobs.ParseIDPrefix(jobs.IDNoun(message.Noun), message.Prefix)
 	if err != nil {

@@ -22,7 +22,7 @@ type Call struct {
 	Name       string // such as "BoardService/Post"
 	Permission command.Permission
 	handler    func(...connect.HandlerOption) http.Handler
-	offer      *stream.Offer // its form on streams; nil: not offered there
+	offer      *stream.Offer // its form on streams; nil: not carried by streams
 }
 
 // Calls is the table of the calls about jobs, conductors and workers, apart from Carry. A verb
@@ -83,7 +83,7 @@ func (a *API) Calls() []Call {
 	return rows
 }
 
-// unary is a handler as connect takes it.
+// unary is a handler in the form of connect.
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
 // Plain makes the row of a call that uses one HTTP request for each call.
@@ -96,8 +96,8 @@ func Plain[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	return row
 }
 
-// Streamed makes the row of a call that streams also carry, because programs repeat the call all
-// the time. Other calls are so rare, or so large, that a separate HTTP request costs little.
+// Streamed makes the row of a call that streams also carry, because programs repeat it
+// continuously. Other calls are so rare, or so large, that a separate HTTP request costs little.
 func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Call {
 	row := Plain(name, answers)
 	offer := stream.Offered(wire.Prefix+name, answers(row))
@@ -106,7 +106,7 @@ func Streamed[Req, Res any](name string, answers func(Call) unary[Req, Res]) Cal
 }
 
 // Streaming makes the row of a call whose answer is a stream. lines answers clients without
-// connect's protocol, and passes other requests on.
+// connect's protocol, and forwards other requests.
 func Streaming[Req, Res any](name string, answer func(context.Context, *connect.Request[Req], *connect.ServerStream[Res]) error, lines func(http.Handler) http.Handler) Call {
 	return Call{Name: name, Permission: command.PermissionOf(name), handler: func(options ...connect.HandlerOption) http.Handler {
 		return lines(connect.NewServerStreamHandler(wire.Prefix+name, answer, options...))
@@ -166,8 +166,8 @@ func Recorded[Req, Res any](r *Router, local func(context.Context, *Req) (*Res, 
 	}
 }
 
-// reading answers a call that changes nothing: linearizably where the leader is, or
-// from this node's own state if the request allows a stale answer.
+// reading answers a call that changes nothing: linearizably at the leader, or from this node's own
+// state if the request allows a stale answer.
 func reading[Req, Res any](r *Router, look func(*Req) (*Res, error)) func(Call) unary[Req, Res] {
 	return readingFor(r, func(_ context.Context, message *Req) (*Res, error) { return look(message) })
 }
@@ -185,7 +185,7 @@ func readingFor[Req, Res any](r *Router, look func(context.Context, *Req) (*Res,
 				if err := r.Ready.AwaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
-				index := r.Machine.AppliedIndex() // before the look, which may see more
+				index := r.Machine.AppliedIndex() // before the read, which may see more
 				message, err := guarded(ctx, r.Guard, row, request.Msg, look)
 				r.Guard.Hide(ctx, message)
 				answer, err := reply(message, index, err)
@@ -206,7 +206,7 @@ func readingFor[Req, Res any](r *Router, look func(context.Context, *Req) (*Res,
 	}
 }
 
-// Here answers a call at the node that is called.
+// Here answers a call at the called node.
 func Here[Req, Res any](r *Router, answer unary[Req, Res]) func(Call) unary[Req, Res] {
 	return func(row Call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
@@ -218,7 +218,7 @@ func Here[Req, Res any](r *Router, answer unary[Req, Res]) func(Call) unary[Req,
 	}
 }
 
-// guarded looks for a caller that may.
+// guarded answers a caller that has the permission.
 func guarded[Req, Res any](ctx context.Context, g *guard.Guard, row Call, message *Req, look func(context.Context, *Req) (*Res, error)) (*Res, error) {
 	if err := g.Allow(ctx, row.Name, row.Permission, message); err != nil {
 		return nil, err
@@ -226,13 +226,13 @@ func guarded[Req, Res any](ctx context.Context, g *guard.Guard, row Call, messag
 	return look(ctx, message)
 }
 
-// atLeader answers a call where the leader is.
+// atLeader answers a call at the leader.
 func atLeader[Req, Res any](
 	ctx context.Context, r *Router, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
 	if who := admission.CallerOf(ctx); who != nil {
-		if _, err := r.Guard.Rights(who); err != nil { // on a stream, a token may have ended since it began
+		if _, err := r.Guard.Rights(who); err != nil { // on a stream, a token may have ended since the stream started
 			return nil, wire.ErrorToConnect(err)
 		}
 	}
@@ -257,7 +257,7 @@ func atLeader[Req, Res any](
 	return Forward[Req, Res](ctx, r, where.There.API, name, request, hops, options...)
 }
 
-// Forward has the node at an address answer a call.
+// Forward lets the node at an address answer a call.
 func Forward[Req, Res any](
 	ctx context.Context, r *Router, address, name string, request *connect.Request[Req], hops uint64, options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
@@ -332,8 +332,8 @@ const (
 	maxHiddenRows  = 10_000
 )
 
-// shown reads pages of a list until one has something that the caller may see, and leaves out
-// the rest. Where the next of a page names its last item, cursor makes it of the shown items.
+// shown reads pages of a list until one has a visible item for the caller, and omits the rest. If
+// the next of a page names its last item, cursor derives it from the shown items.
 func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
 	rows := 0
 	for pages := 1; ; pages++ {
@@ -343,7 +343,7 @@ func shown[T any](after string, read func(after string) ([]T, string, error), sh
 		}
 		kept := page[:0]
 		rows += len(page)
-		for i := range page { // in place: shows may take something out of an item
+		for i := range page { // in place, because shows can remove parts of an item
 			if shows(&page[i]) {
 				kept = append(kept, page[i])
 			}

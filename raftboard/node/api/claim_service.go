@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxClaimedFlow bounds a flow's detail in the answer to a claim, in bytes; a
-// larger one is left out, and read in parts.
+// maxClaimedFlow limits a flow's detail in the answer to a claim, in bytes. A larger one is
+// omitted, and read in parts.
 const maxClaimedFlow = wire.PageBytes
 
 // claimService answers calls that claim jobs, and lists the claims.
@@ -29,7 +29,7 @@ type claimService struct {
 	machine  *fsm.Machine
 	leader   *lead.State
 	polls    *polls.Polls
-	proposer *proposer.Proposer // its end ends the wait for a piggybacked claim
+	proposer *proposer.Proposer // its end also ends the wait for a piggybacked claim
 	submit   *Submitter
 }
 
@@ -81,7 +81,7 @@ func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 	return answer, nil
 }
 
-// claimNext waits until there is a job. If the caller has meanwhile lost the permission to claim,
+// claimNext waits until there is a job. If the caller has lost the permission to claim meanwhile,
 // claimNext releases the job.
 func (s *claimService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	still := func() error { return s.submit.Guard.Allow(ctx, "BoardService/ClaimNext", command.Work, message) }
@@ -111,7 +111,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 		return nil, 0, err
 	}
 	claim := claimNextCommand(message.GetClaim())
-	if err := s.submit.Guard.Sign(ctx, claim); err != nil { // a piggybacked claim too
+	if err := s.submit.Guard.Sign(ctx, claim); err != nil { // signed even if the claim is piggybacked
 		return nil, 0, err
 	}
 	request, err := command.CheckClaimNext(s.limits, claim)
@@ -132,7 +132,7 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	var passOn []fsm.Queue // where this claim was woken, for the next waiter
+	var passOn []fsm.Queue // queues of this claim's wake-ups, for the next waiter
 	var waiter *polls.Waiter
 	for {
 		waiter = s.polls.Add(request, claim, waiter)
@@ -140,12 +140,12 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 		granted, index, err := s.tryClaim(ctx, waiter, claim)
 		if errors.Is(err, errClaimantDrained) {
 			s.polls.ExcludeDrained(waiter)
-			s.polls.Wake(passOn) // for waiters that may take it
+			s.polls.Wake(passOn) // for waiters that can take it
 			passOn, err = nil, nil
 		}
 		if err != nil || len(granted) > 0 {
 			s.polls.Leave(waiter)
-			s.polls.Wake(passOn) // there may be more for the next one
+			s.polls.Wake(passOn) // there may be more jobs for the next waiter
 			return s.claimNextResponse(granted, index, err)
 		}
 		s.polls.SetIdle(waiter)
@@ -163,8 +163,8 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	}
 }
 
-// awaitEarlierTry waits for the outcome of an earlier, piggybacked try, so that a
-// repeat gets its jobs at once.
+// awaitEarlierTry waits for the outcome of an earlier, piggybacked attempt, so that a repeat gets
+// its jobs at once.
 func (s *claimService) awaitEarlierTry(ctx context.Context, id polls.RequestID) error {
 	earlier := s.polls.UndeliveredOutcome(id)
 	if earlier == nil {
@@ -176,12 +176,12 @@ func (s *claimService) awaitEarlierTry(ctx context.Context, id polls.RequestID) 
 	return nil
 }
 
-// wakeUp is why a claim no longer waits.
+// wakeUp is the reason why a claim stops waiting.
 type wakeUp struct {
-	passOn  []fsm.Queue      // something may be claimable there
+	passOn  []fsm.Queue      // jobs may be claimable there
 	outcome proposer.Outcome // of the claim, if it was piggybacked
 	over    bool             // the call ends
-	err     error            // why, unless the wait is over
+	err     error            // the reason, unless the wait is over
 }
 
 func (s *claimService) awaitJobs(ctx, within context.Context, current *lead.Leadership, timeUp <-chan time.Time, waiter *polls.Waiter) wakeUp {
@@ -202,14 +202,14 @@ func (s *claimService) awaitJobs(ctx, within context.Context, current *lead.Lead
 		next.err = within.Err()
 	}
 	next.over = true
-	if s.polls.Leave(waiter) { // it may still be granted
+	if s.polls.Leave(waiter) { // the claim may still be granted
 		next.outcome = s.awaitOutcome(ctx, polls.IDOf(&waiter.Request), waiter.Outcome)
 	}
 	return next
 }
 
-// awaitOutcome waits for the outcome of a piggybacked claim. It puts the outcome back
-// for a repeat that waits for it too.
+// awaitOutcome waits for the outcome of a piggybacked claim. It puts the outcome back for a repeat
+// that also waits for it.
 func (s *claimService) awaitOutcome(ctx context.Context, id polls.RequestID, outcome chan proposer.Outcome) proposer.Outcome {
 	select {
 	case got := <-outcome:
@@ -254,8 +254,8 @@ func claimNextCommand(claim *conductordv1.ClaimNextCommand) *conductordv1.Comman
 // errClaimantDrained: the caller's conductor is drained. This error never reaches a caller.
 var errClaimantDrained = errors.New("the conductor is drained")
 
-// tryClaim claims if there is anything to claim, or if the nonce may have been answered before. The
-// claim was signed and checked before it waited; its caller must still have the right to it.
+// tryClaim claims if there is a job to claim, or if the nonce may have been answered before. The
+// claim was signed and checked before it waited; its caller must still have the permission.
 func (s *claimService) tryClaim(ctx context.Context, waiter *polls.Waiter, claim *conductordv1.Command) ([]*conductordv1.Granted, uint64, error) {
 	prospect, err := s.machine.MayClaim(waiter.Request)
 	switch {
@@ -285,7 +285,7 @@ func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
 	return min(wait, wire.MaxPoll), nil
 }
 
-// listClaims has no stale form: only the leader knows the times.
+// listClaims has no stale form, because only the leader knows the times.
 func (s *claimService) listClaims(ctx context.Context, message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
 	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
 	if message.Job != "" {

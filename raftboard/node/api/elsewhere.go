@@ -29,13 +29,14 @@ import (
 )
 
 const (
-	// otherClusterTime limits a call to another cluster, over all its servers. It is shorter than a
-	// try of the client library, so the client receives the result.
+	// otherClusterTime limits a call to another cluster, over all its servers. It is shorter than
+	// an attempt of the client library, so the client receives the result.
 	otherClusterTime = 2500 * time.Millisecond
-	// elsewhereDial bounds one connection, so that a server that is gone leaves time for others.
+	// elsewhereDial limits one connection attempt, so that an unreachable server leaves time for
+	// others.
 	elsewhereDial = 800 * time.Millisecond
-	// maxElsewhere bounds the calls under way to each other cluster. A cluster that hangs costs this
-	// node bounded memory, and costs other boards nothing.
+	// maxElsewhere limits the parallel calls to each other cluster. A cluster that hangs costs this
+	// node limited memory, and does not affect other boards.
 	maxElsewhere = 256
 	// maxElsewhereBytes limits the bytes of calls to other clusters. It is a quarter of the node's
 	// memory for bodies, so a cluster that hangs leaves the rest to this cluster.
@@ -45,23 +46,23 @@ const (
 // Elsewhere finds the boards of other clusters in the topology, and forwards postings to them.
 type Elsewhere struct {
 	source   *topology.Source // nil: every board is here
-	cluster  string           // id of this one
+	cluster  string           // id of this cluster
 	enforced bool             // access control is on
-	secure   bool             // addresses without a scheme speak TLS
+	secure   bool             // addresses without a scheme use TLS
 	client   *http.Client
 	machine  *fsm.Machine
 	clusters sync.Map // of *otherCluster, by name
 	// allow authorizes a posting before it is forwarded. Otherwise, any known caller could reach a
 	// cluster that trusts this node's network, and learn the topology from errors.
 	allow func(ctx context.Context, verb string, needed command.Permission, message any) error
-	hide  func(ctx context.Context, answer any) // what another cluster shows to this one's caller
+	hide  func(ctx context.Context, answer any) // hides the parts of another cluster's answer that this caller may not see
 }
 
 // otherCluster is another cluster.
 type otherCluster struct {
-	calls  atomic.Int64 // under way
+	calls  atomic.Int64 // in progress
 	bytes  atomic.Int64 // of these calls
-	server atomic.Int64 // that answered last
+	server atomic.Int64 // server that answered last
 }
 
 // NewElsewhere makes an Elsewhere for a topology; nil: every board is here. Without files,
@@ -80,14 +81,14 @@ func NewElsewhere(source *topology.Source, cluster string, enforced bool, files 
 	}
 }
 
-// dialElsewhere shows no certificate: the other cluster would take this node's certificate for
-// the caller's.
+// dialElsewhere uses no certificate, because the other cluster would take this node's certificate
+// for the caller's.
 func dialElsewhere(ctx context.Context, files *credentials.Store, network, address string) (net.Conn, error) {
 	config := files.Client("h2")
 	config.GetClientCertificate = nil
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: elsewhereDial}, Config: config}
 	conn, err := dialer.DialContext(ctx, network, address)
-	if err != nil { // also of the handshake: the call has not been sent
+	if err != nil { // also for the handshake: the call has not been sent
 		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 	return conn, nil
@@ -112,7 +113,7 @@ func (e *Elsewhere) here(now *topology.Topology) string {
 	return name
 }
 
-// Status gives the digest of the topology in use and this cluster's name there.
+// Status returns the digest of the current topology, and this cluster's name in it.
 func (e *Elsewhere) Status() (digest, cluster string) {
 	if e.source == nil {
 		return "", ""
@@ -166,7 +167,7 @@ func (e *Elsewhere) routed(answers func(Call) unary[conductordv1.PostRequest, co
 	}
 }
 
-// post has all parts answered in parallel.
+// post lets all parts be answered in parallel.
 func (e *Elsewhere) post(
 	ctx context.Context, now *topology.Topology, request *connect.Request[conductordv1.PostRequest], parts map[string][]int,
 	local unary[conductordv1.PostRequest, conductordv1.PostResponse], answer *connect.Response[conductordv1.PostResponse],
@@ -187,7 +188,7 @@ func (e *Elsewhere) post(
 			var got *connect.Response[conductordv1.PostResponse]
 			var err error
 			if name == e.here(now) {
-				if got, err = local(ctx, part); err == nil { // the index of another cluster means nothing here
+				if got, err = local(ctx, part); err == nil { // the index of another cluster has no meaning here
 					answer.Header().Set(wire.HeaderIndex, got.Header().Get(wire.HeaderIndex))
 				}
 				err = wire.ErrorFromConnect(err)
@@ -249,13 +250,13 @@ func (e *Elsewhere) forward(
 			return got, nil
 		}
 		if !errors.Is(err, jobs.ErrUnavailable) || ctx.Err() != nil {
-			break // settled, or unknown
+			break // settled, or ambiguous
 		}
 	}
 	return nil, fmt.Errorf("cluster %q: %w", name, err)
 }
 
-// send is one try at one server.
+// send is one attempt at one server.
 func (e *Elsewhere) send(ctx context.Context, digest, server, shown string, part *connect.Request[conductordv1.PostRequest]) (*connect.Response[conductordv1.PostResponse], error) {
 	base := server
 	if !strings.Contains(server, "://") {

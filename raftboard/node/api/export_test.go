@@ -16,10 +16,10 @@ func AnswerToClaim(a *API, job jobs.JobID, token jobs.Token) ([]*conductordv1.Cl
 	return a.claims.claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
 }
 
-// InTurn does the parts of a call.
+// InTurn performs the parts of a call in order.
 func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }
 
-// NewFlowChecks makes checks of flows. Each check takes the processor for so long.
+// NewFlowChecks makes checks of flows that each take the given processor time.
 func NewFlowChecks(cost time.Duration) func(principal string) error {
 	var spent time.Duration
 	checks := &flowChecks{

@@ -14,22 +14,23 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// The checks of flows of one principal take one part in checkShare of a processor, and up to checkSaved at once after a
-// while without checks: a short document can make a flow of thousands of steps.
+// The checks of flows of one principal use one part in checkShare of a processor, and up to
+// checkSaved at once after a time without checks. The limit exists because a short document can
+// define a flow of thousands of steps.
 const (
 	checkShare = 4
 	checkSaved = time.Second
 )
 
-// flowChecks checks the flows of postings, and shares out the time for that by principal. Its methods may be called
-// concurrently.
+// flowChecks checks the flows of postings, and divides the time for the checks among principals.
+// Its methods may be called concurrently.
 type flowChecks struct {
 	check func(flow *logbook.FlowDetail, store logbook.Values) error // Options.CheckFlow; nil: every flow passes
 
 	spent func() time.Duration // threadTime; tests replace it
 
 	mu   sync.Mutex
-	paid map[string]time.Time // by principal: when the time that its checks have taken is over, at its share; under mu
+	paid map[string]time.Time // by principal: time at which its share has paid for its checks; guarded by mu
 }
 
 // posting checks the flow that a posting contains, if the rest of the posting is valid. It does not
@@ -62,7 +63,7 @@ func (c *flowChecks) posting(ctx context.Context, posting *jobs.Posting) error {
 // admit refuses a check for a principal whose checks have used more than its share.
 func (c *flowChecks) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return err // no caller waits for the answer
+		return err // the caller no longer waits
 	}
 	who := admission.CallerOf(ctx)
 	if who == nil || who.Trusted() {
@@ -80,7 +81,7 @@ func (c *flowChecks) admit(ctx context.Context) error {
 	})
 }
 
-// charge counts the time of a check. Principals that owe nothing are forgotten.
+// charge counts the time of a check. Principals without debt are removed.
 func (c *flowChecks) charge(ctx context.Context, took time.Duration) {
 	who, now := admission.CallerOf(ctx), time.Now()
 	if who == nil || who.Trusted() {

@@ -11,7 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/api"
 )
 
-// The checks of one principal take a bounded share of a processor, at once and in the long run; those of another go on.
+// The checks of one principal take a limited share of a processor, at once and over time. Checks of
+// other principals continue.
 func TestTimeOfChecksIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cost, hour = 25 * time.Millisecond, time.Hour

@@ -18,11 +18,11 @@ type Router struct {
 	Submit *Submitter
 }
 
-// Peers are the other nodes, as this one calls them.
+// Peers are the other nodes as seen by this node.
 type Peers struct {
 	Client    *http.Client
-	URL       func(address, path string) string           // of a path at a node
-	Address   func(name string) (address string, is bool) // of the API of a member
+	URL       func(address, path string) string           // URL of a path at a node
+	Address   func(name string) (address string, is bool) // API address of a member
 	Forwarded func()                                      // called for each call that another node answers
 }
 
@@ -42,7 +42,7 @@ func NewTransport() *http.Transport {
 	return transport
 }
 
-// HopsOf is how often a call has been forwarded.
+// HopsOf is the number of times that a call has been forwarded.
 func HopsOf(header http.Header) (uint64, error) {
 	text := header.Get(wire.HeaderHops)
 	if text == "" {
@@ -55,7 +55,7 @@ func HopsOf(header http.Header) (uint64, error) {
 	return hops, nil
 }
 
-// reply makes the answer of a call that this node carried out.
+// reply makes the answer of a call that this node performed.
 func reply[Res any](message *Res, index uint64, err error) (*connect.Response[Res], error) {
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)

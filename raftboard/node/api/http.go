@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Pages that are answered to everybody.
+// Pages that are available to every caller.
 const (
 	HealthPath = "/healthz"
 	ReadyPath  = "/readyz"
@@ -70,8 +70,8 @@ func (r *Router) streams(calls []Call, called func(call string, took time.Durati
 	})
 }
 
-// RefusedOrigin refuses calls of the API from web pages. Only an attack makes them: its site's
-// name resolves to this node's address (DNS rebinding).
+// RefusedOrigin refuses calls of the API from web pages. Only an attack makes such calls: the
+// attacker's host name resolves to this node's address (DNS rebinding).
 func RefusedOrigin(r *http.Request) error {
 	if r.Header.Get("Origin") != "" {
 		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
@@ -123,7 +123,7 @@ func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 	}
 }
 
-// procedureName makes "BoardService/Post" of "/conductord.v1.BoardService/Post".
+// procedureName converts "/conductord.v1.BoardService/Post" to "BoardService/Post".
 func procedureName(procedure string) string {
 	return strings.TrimPrefix(procedure, wire.Prefix)
 }

@@ -87,7 +87,7 @@ func (s *logService) lines(ctx context.Context, row Call, request *connect.Reque
 	}
 	address, found := s.router.Peers.Address(holder)
 	if !found {
-		return &conductordv1.ReadLogsResponse{Next: message.After}, nil // the job may come back to that node
+		return &conductordv1.ReadLogsResponse{Next: message.After}, nil // the job may return to that node
 	}
 	if holder == s.node || hops >= wire.MaxHops {
 		return s.await(ctx, steplog.Query{Job: id, Step: message.Step, After: message.After}, wait)
@@ -118,7 +118,7 @@ func (s *logService) holder(id jobs.JobID) (string, error) {
 	return "", err
 }
 
-// await reads lines that this node keeps, and waits for one while the job runs here.
+// await reads lines that this node stores, and waits for one while the job runs here.
 func (s *logService) await(ctx context.Context, query steplog.Query, wait time.Duration) (*conductordv1.ReadLogsResponse, error) {
 	over, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

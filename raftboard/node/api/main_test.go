@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// opened is a session that lasts for the test.
+// opened is a session that is kept until the end of the test.
 func opened(t *testing.T, board *boardtest.Board) jobs.SessionID {
 	t.Helper()
 	session, err := board.OpenSession(t.Context(), jobs.Opening{ID: jobs.NewSessionID(), Name: "worker", TTL: time.Minute})

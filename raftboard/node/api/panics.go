@@ -16,7 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// panicPeriod is how often a node logs panics of one call: a caller can repeat the request that causes them.
+// panicPeriod is the minimum interval of logged panics of one call, because a caller can repeat the
+// request that causes them.
 const panicPeriod = time.Minute
 
 // Panics answers requests whose handlers panic. It logs the panics of one call at most once per
@@ -25,10 +26,10 @@ type Panics struct {
 	logger hclog.Logger
 
 	mu    sync.Mutex
-	kinds map[string]*panicKind // by call, of which there are few; under mu
+	kinds map[string]*panicKind // by call, of which there are few; guarded by mu
 }
 
-// panicKind is when panics of a call were last logged, and the number of panics without a line since.
+// panicKind has the time when panics of a call were last logged, and the number of later panics.
 type panicKind struct {
 	logged  time.Time
 	omitted int
@@ -75,7 +76,7 @@ func (p *Panics) Around(next http.Handler) http.Handler {
 			}
 			if cause != http.ErrAbortHandler {
 				why := p.note(guard.RefusedVerb(r.URL.Path), cause, debug.Stack())
-				if w.Header().Get("Content-Type") == "" { // nothing is written
+				if w.Header().Get("Content-Type") == "" { // nothing has been written
 					http.Error(w, why.Error(), http.StatusInternalServerError)
 					return
 				}

@@ -85,8 +85,8 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	return s.postChecked(ctx, whole)
 }
 
-// postChecked posts jobs that have passed the checks. It piggybacks matching waiting claims, so the
-// entry that posts a job also claims it.
+// postChecked posts checked jobs. It piggybacks matching waiting claims, so the entry that posts a
+// job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
 	claims := slices.DeleteFunc(s.polls.Piggyback(c.GetPost().GetPostings()), func(claim *proposer.Piggybacked) bool {
 		refusal := claim.Still()
@@ -157,8 +157,8 @@ func (s *postService) postApart(ctx context.Context, whole *conductordv1.Command
 	return answer, index, nil
 }
 
-// inTurn does the parts of a call one after another, up to the first that fails. When
-// a later part did not happen, an earlier one has, so the call is uncertain.
+// inTurn performs the parts of a call one after another, up to the first failure. If a later part
+// had no effect, an earlier one had, so the call is ambiguous.
 func inTurn(parts int, do func(part int) error) error {
 	for part := range parts {
 		err := do(part)
@@ -176,8 +176,8 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Post{Post: &conductordv1.PostCommand{Postings: postings}}}
 }
 
-// postedJobs are the jobs of an answer: new jobs as the state machine made them, and
-// jobs that existed before as they are now, read together.
+// postedJobs are the jobs of an answer: new jobs as created by the state machine, and existing jobs
+// in their current state, read together.
 func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
 	answer, items := make([]*conductordv1.PostedJob, len(posted)), make([]conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID
@@ -219,7 +219,7 @@ func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob 
 	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
 }
 
-// checkPosting authorizes and checks a posting with its flow, unless it has passed.
+// checkPosting authorizes and checks a posting with its flow, unless it was checked already.
 func (s *postService) checkPosting(ctx context.Context, message *conductordv1.Posting, ahead int, passed bool) error {
 	if passed {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"github.com/conductord/conductord/raftboard/node/api"
 )
 
-// TestPartsOfACall: when a part of a call has happened, its error is not "it did not happen".
+// TestPartsOfACall: if some part of a call took effect, its error is not "it did not happen".
 func TestPartsOfACall(t *testing.T) {
 	unavailable := fmt.Errorf("%w: not the leader", jobs.ErrUnavailable)
 	for _, row := range []struct {
 		what  string
-		fails int // the part; -1: none
+		fails int // the failing part; -1: none
 		with  error
 		want  error
 		done  int

@@ -19,22 +19,22 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
-// planTries bounds the plans for one change of a schedule: each is refused if the
-// schedule has changed since it was read.
+// planTries limits the plans for one change of a schedule. A plan is refused if the schedule has
+// changed since it was read.
 const planTries = 5
 
-// scheduleService answers calls about schedules. The leader computes what depends on
-// time zones; its commands carry the result.
+// scheduleService answers calls about schedules. The leader computes the parts that depend on time
+// zones; its commands carry the result.
 type scheduleService struct {
 	limits    logbook.Limits
 	checks    *flowChecks
 	machine   *fsm.Machine
 	clock     *clock.Clock
 	submit    *Submitter
-	backfills chan struct{} // holds one for the backfill that is under way
+	backfills chan struct{} // holds a value during a backfill
 }
 
-// save makes a schedule, or replaces it.
+// save creates or replaces a schedule.
 func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveScheduleRequest) (*conductordv1.SaveScheduleResponse, uint64, error) {
 	given, err := command.ScheduleFromProto(message.Schedule)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) 
 		if err != nil {
 			return 0, nil, err
 		}
-		if c == nil { // nothing to do
+		if c == nil { // nothing to change
 			return s.machine.AppliedIndex(), nil, nil
 		}
 		index, result, err := s.submit.One(ctx, c)
@@ -141,8 +141,8 @@ func (s *scheduleService) resume(ctx context.Context, message *conductordv1.Resu
 	return &conductordv1.Done{}, index, err
 }
 
-// nameRun and nameBackfill give a nonce before the call is forwarded, so that
-// all tries of this node are one.
+// nameRun and nameBackfill add a nonce before the call is forwarded, so that all attempts of this
+// node are one request.
 func nameRun(_ context.Context, _ http.Header, request *conductordv1.RunScheduleRequest) error {
 	request.Nonce = cmp.Or(request.Nonce, jobs.NewNonce().String())
 	return nil
@@ -153,7 +153,7 @@ func nameBackfill(_ context.Context, _ http.Header, request *conductordv1.Backfi
 	return nil
 }
 
-// run posts a job out of turn.
+// run posts a job between slots.
 func (s *scheduleService) run(ctx context.Context, message *conductordv1.RunScheduleRequest) (*conductordv1.RunScheduleResponse, uint64, error) {
 	index, result, err := s.submit.One(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RunSchedule{
 		RunSchedule: &conductordv1.RunScheduleCommand{Board: message.Board, Name: message.Name, Nonce: message.Nonce, By: message.By},
@@ -164,8 +164,8 @@ func (s *scheduleService) run(ctx context.Context, message *conductordv1.RunSche
 	return &conductordv1.RunScheduleResponse{Slot: result.GetSchedule().GetSlots()[0]}, index, nil
 }
 
-// backfill posts slots of the past. One call at a time: several in one entry
-// would together write too much.
+// backfill posts past slots. It allows one call at a time, because several in one entry would write
+// too much.
 func (s *scheduleService) backfill(ctx context.Context, message *conductordv1.BackfillScheduleRequest) (*conductordv1.BackfillScheduleResponse, uint64, error) {
 	select {
 	case s.backfills <- struct{}{}:

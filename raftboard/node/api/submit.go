@@ -58,7 +58,7 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	return index, results, nil
 }
 
-// One replicates one command; its refusal is an error.
+// One replicates one command, and returns its refusal as an error.
 func (s *Submitter) One(ctx context.Context, c *conductordv1.Command) (uint64, *conductordv1.Result, error) {
 	index, results, err := s.all(ctx, c)
 	if err != nil {

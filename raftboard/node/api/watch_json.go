@@ -69,7 +69,7 @@ func (l *lineStream) send(message *conductordv1.WatchResponse) error {
 	return http.NewResponseController(l.writer).Flush()
 }
 
-// errorLine is an error in JSON, as connect's own answers have it.
+// errorLine is an error in JSON, in the form of connect's own answers.
 type errorLine struct {
 	Code    string        `json:"code"`
 	Message string        `json:"message"`
@@ -93,11 +93,11 @@ func (l *lineStream) fail(err *connect.Error) {
 	for _, detail := range err.Details() {
 		shown := errorDetail{Type: detail.Type(), Value: detail.Bytes()}
 		if value, valueErr := detail.Value(); valueErr == nil {
-			shown.Debug, _ = l.codec.Marshal(value) // without it, value says the same
+			shown.Debug, _ = l.codec.Marshal(value) // without it, value has the same data
 		}
 		line.Details = append(line.Details, shown)
 	}
 	if said, encodeErr := json.Marshal(map[string]errorLine{"error": line}); encodeErr == nil {
-		_, _ = l.writer.Write(append(said, '\n')) // the client may have gone
+		_, _ = l.writer.Write(append(said, '\n')) // the client may have left
 	}
 }

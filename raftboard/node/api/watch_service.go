@@ -82,8 +82,8 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	return err
 }
 
-// tell sends events as they come, and a sign of life while there are none. It ends
-// with the call or the node.
+// tell sends events as they arrive, and a sign of life while there are none. It ends with the call
+// or the node.
 func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch, position jobs.Position) error {
 	conn := admission.ConnOf(ctx)
 	signs := time.NewTicker(wire.WatchSign)
@@ -93,7 +93,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 	for {
 		_ = conn.Turn(admission.LookUnits) // send returns an error if the connection has ended
-		more := s.polls.NextEvents()       // before the look, so that nothing is missed between
+		more := s.polls.NextEvents()       // before the read, so that no event in between is missed
 		page, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err

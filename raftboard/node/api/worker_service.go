@@ -23,7 +23,8 @@ const (
 	// recordLook is the interval at which a report checks whether it is recorded, in addition to
 	// the checks after changes of its flow: a restored snapshot reports no changed flows.
 	recordLook = time.Second
-	// placeLook is how often an attempt that was kept from a worker looks for one again.
+	// placeLook is the interval at which an attempt that was withheld from a worker looks for one
+	// again.
 	placeLook = 500 * time.Millisecond
 )
 
@@ -73,7 +74,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 		}
 	}
 	if only := o.Offer.Only.Session; !only.IsZero() {
-		// Also after that, for the same reason.
+		// Also after the offer has become visible, for the same reason.
 		if _, err := s.machine.Session(only); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
 			s.offers.Widen(o)
 		} else if err != nil {
@@ -112,7 +113,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 	}
 }
 
-// begin waits until this node's state has all that was acknowledged.
+// begin waits until this node's state has all acknowledged writes.
 func (s *workerService) begin(ctx context.Context) (*lead.Leadership, error) {
 	current, err := s.leader.Serving()
 	if err != nil {
@@ -167,8 +168,8 @@ func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*offers
 	return o, wait, nil
 }
 
-// checkOffer compares an offer with the state: only the owner of the flow offers its steps, and
-// only an attempt that the logbook has for a worker is given to that worker.
+// checkOffer compares an offer with the state. Only the owner of the flow may offer its steps, and
+// a worker gets only an attempt that the logbook has for a worker.
 func (s *workerService) checkOffer(o *offers.Offer) error {
 	work := &o.Offer.Work
 	job, err := s.machine.Job(work.Job)
@@ -178,7 +179,7 @@ func (s *workerService) checkOffer(o *offers.Offer) error {
 	if job.Claim == nil || job.Claim.Token != work.Token || job.Claim.Session != o.Offer.Session || job.Flow != work.Flow {
 		return fmt.Errorf("cannot offer %s: %w: session %s does not hold job %s under token %s", work.ID, jobs.ErrFenced, o.Offer.Session, work.Job, work.Token)
 	}
-	o.Board, o.Work.Board = job.Board, job.Board // the conductor's own value does not count
+	o.Board, o.Work.Board = job.Board, job.Board // the conductor's own value is ignored
 	attempt, latest, err := s.machine.Attempt(work.Flow, work.Step, work.Action, work.Attempt)
 	if err != nil {
 		return err
@@ -193,7 +194,7 @@ func (s *workerService) checkOffer(o *offers.Offer) error {
 	return s.findFailed(o)
 }
 
-// findFailed finds the workers that have failed at the step, for a new attempt to avoid.
+// findFailed finds the workers that have failed at the step, which a new attempt should avoid.
 func (s *workerService) findFailed(o *offers.Offer) error {
 	work := &o.Offer.Work
 	if o.Offer.Worker != (jobs.SessionID{}) || !o.Offer.Only.Session.IsZero() || work.Attempt == 1 {
@@ -287,7 +288,7 @@ func pullOf(message *conductordv1.PullStepsRequest) (*offers.Pull, error) {
 	return p, nil
 }
 
-// list shows the workers that the caller may see, as lists of entities do.
+// list lists the workers that the caller may see, like lists of entities.
 func (s *workerService) list(ctx context.Context, message *conductordv1.ListWorkersRequest) (*conductordv1.ListWorkersResponse, uint64, error) {
 	if _, err := s.begin(ctx); err != nil {
 		return nil, 0, err
@@ -311,7 +312,7 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 	return answer, s.machine.AppliedIndex(), nil
 }
 
-// worker is the worker that a session has registered, and the principal that opened it.
+// worker is the worker that a session has registered, and the principal that opened the session.
 func (s *workerService) worker(session jobs.SessionID) (worker jobs.Entity, principal string, err error) {
 	opened, err := s.machine.Session(session)
 	if err != nil {

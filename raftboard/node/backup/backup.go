@@ -52,15 +52,15 @@ type Manifest struct {
 	Index      uint64    `json:"index"`             // of the last log entry in the state
 	Term       uint64    `json:"term"`              // of that entry
 	Time       time.Time `json:"time"`              // the cluster's time at that entry
-	Node       string    `json:"node"`              // that made the backup
-	Version    string    `json:"version,omitempty"` // of its program
+	Node       string    `json:"node"`              // the node that made the backup
+	Version    string    `json:"version,omitempty"` // version of its program
 	StateBytes int64     `json:"state_bytes"`
 	// Digest is the logical digest of the state in hexadecimal: nodes that have applied the same
 	// entries have the same digest, though their files differ.
 	Digest string `json:"digest"`
 }
 
-// check refuses a manifest that this program cannot act on.
+// check refuses a manifest that this program cannot use.
 func (m *Manifest) check() error {
 	switch {
 	case m.Format != Format:
@@ -71,7 +71,7 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// Make writes a snapshot as a backup. It calls pause now and then; an error of pause ends it.
+// Make writes a snapshot as a backup. It calls pause at intervals; an error of pause ends it.
 func Make(to io.Writer, of Manifest, snapshot *fsm.Snapshot, pause func() error) error {
 	digest, err := snapshot.Digest(pause)
 	if err != nil {
@@ -149,7 +149,7 @@ func Read(from io.Reader, state func(Manifest, io.Reader) error) (Manifest, erro
 
 type reader struct {
 	archive *tar.Reader
-	sums    bytes.Buffer // as SHA256SUMS should be
+	sums    bytes.Buffer // expected content of SHA256SUMS
 }
 
 // next reads the header of the next file, which must have the given name.

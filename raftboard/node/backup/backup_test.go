@@ -32,7 +32,7 @@ func written(t testing.TB, m backup.Manifest) []byte {
 	return file.Bytes()
 }
 
-// read returns what a backup holds.
+// read returns the content of a backup.
 func read(from io.Reader) (m backup.Manifest, state string, err error) {
 	m, err = backup.Read(from, func(_ backup.Manifest, r io.Reader) error {
 		text, err := io.ReadAll(r)
@@ -50,11 +50,11 @@ func TestBackupIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// TestDamageIsFound checks that a backup that was cut anywhere, or has another bit
-// anywhere, is refused or gives what was written.
+// TestDamageIsFound checks that a backup that was cut anywhere, or has a changed bit anywhere, is
+// refused or still has the original content.
 func TestDamageIsFound(t *testing.T) {
 	whole := written(t, manifest())
-	contentEnd := bytes.LastIndex(whole, []byte("  state\n")) + len("  state\n") // zeros follow
+	contentEnd := bytes.LastIndex(whole, []byte("  state\n")) + len("  state\n") // only zeros follow
 	for length := range contentEnd {
 		if _, _, err := read(bytes.NewReader(whole[:length])); !errors.Is(err, backup.ErrBad) {
 			t.Fatalf("cut to %d bytes of %d: %v", length, len(whole), err)

@@ -43,7 +43,7 @@ import (
 const (
 	// DefaultCoolDown is short, so that tests which let sessions expire are fast.
 	DefaultCoolDown = 50 * time.Millisecond
-	// DefaultGrace is long, so that no session expires because a test, or its machine, was slow.
+	// DefaultGrace is long, so that no session expires because a test or its machine was slow.
 	DefaultGrace = time.Hour
 )
 
@@ -61,9 +61,9 @@ type Options struct {
 	MaxCrashes int
 	// EventsKept is the number of retained events. Default: fsm.DefaultEventsKept.
 	EventsKept int
-	// Ahead is how far the board's time is ahead of the caller's clock.
+	// Ahead is the difference between the board's time and the caller's clock.
 	Ahead time.Duration
-	// Logger is the node's. Default: silent.
+	// Logger is the node's logger. Default: silent.
 	Logger hclog.Logger
 }
 
@@ -91,7 +91,7 @@ type Board struct {
 	*raftboard.Client
 	options Options
 	node    *node
-	dir     string // that Close removes; empty: none
+	dir     string // removed by Close; empty: none
 }
 
 // New makes an empty board, and closes it when the test ends.
@@ -134,7 +134,7 @@ func (b *Board) open(path string) (err error) {
 	return err
 }
 
-// Close ends the board. Calls that wait are answered. Closing twice is harmless.
+// Close ends the board. Waiting calls get an answer. Closing twice is harmless.
 func (b *Board) Close() error {
 	if b.Client != nil {
 		b.Client.Close()
@@ -149,7 +149,7 @@ func (b *Board) Close() error {
 // API is the node's services, for their own tests.
 func (b *Board) API() *api.API { return b.node.api }
 
-// Machine is the state machine below, for tests that look into it.
+// Machine is the underlying state machine, for tests that read it.
 func (b *Board) Machine() *fsm.Machine { return b.node.parts.Machine }
 
 // Expire ends a session as if it had not been kept alive. It returns jobs.ErrSessionExpired if the

@@ -34,30 +34,30 @@ const (
 	nodeName    = "n1"
 	clusterName = "test"
 	memory      = 64 << 20 // bytes of calls and proposals
-	mmapSize    = 64 << 20 // address space of a database: many may be open at once
+	mmapSize    = 64 << 20 // address space of a database: many can be open in parallel
 	diskReserve = 1 << 20
 	retention   = 7 * 24 * time.Hour // of finished jobs, as a node's default
 	retained    = 100_000            // finished jobs, as a node's default
 )
 
-// node is the services of a node that leads alone, over a log in memory.
+// node is the services of a single node, which leads over a log in memory.
 type node struct {
 	log    *memorylog.Log
 	parts  *api.Parts
 	api    *api.API
 	calls  http.Handler
-	fault  error              // that ended the leadership; under mu
+	fault  error              // that ended the leadership; guarded by mu
 	stop   context.CancelFunc // ends the leader's work
 	closed func() error
 
 	mu       sync.Mutex
-	ended    bool           // no call begins any more; under mu
-	handlers sync.WaitGroup // of calls; Add under mu
+	ended    bool           // no further calls start; guarded by mu
+	handlers sync.WaitGroup // of calls; call Add under mu
 	leading  sync.WaitGroup
-	stamped  time.Time // the time of the last entry; only the proposer's goroutine uses it
+	stamped  time.Time // time of the last entry; used only by the proposer's goroutine
 }
 
-// openNode opens a node with an empty state in a file, and has it lead.
+// openNode opens a node with an empty state in a file, and makes it lead.
 func openNode(path string, o *Options) (*node, error) {
 	n := &node{}
 	p := &api.Parts{
@@ -103,8 +103,8 @@ func (n *node) changed(changes fsm.Changes) {
 	p.Leader.Changed(changes)
 }
 
-// stamp returns the time of the next entry. The times of entries differ, so that a test can tell
-// which came first.
+// stamp returns the time of the next entry. The times of entries differ, so that a test can
+// determine their order.
 func (n *node) stamp() time.Time {
 	now := n.parts.Clock.Now()
 	if !now.After(n.stamped) {
@@ -140,7 +140,7 @@ func (n *node) handler(logger hclog.Logger) http.Handler {
 	status := func(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error) {
 		return connect.NewResponse(&v1.StatusResponse{Cluster: clusterName, Node: nodeName, Ready: true}), nil
 	}
-	rows := append(n.api.Calls(), api.Plain("ClusterService/Status", api.Here(n.api.Router, status))) // a client asks for it first
+	rows := append(n.api.Calls(), api.Plain("ClusterService/Status", api.Here(n.api.Router, status))) // a client calls this first
 	calls := n.api.Handler(rows, func(string, time.Duration, error) {}, http.NotFoundHandler(), api.NewPanics(logger))
 	calls = n.parts.Guard.Authenticate(admission.NewServer(logger, memory, false).Bound(calls, api.RefusedOrigin))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ import (
 // time. Pauses that are stored as cluster times are off by at most that part.
 const slewShare = 20
 
-// clockWarning is how far off this node's clock may be without a warning. NTP keeps clocks within
+// clockWarning is the largest error of this node's clock without a warning. NTP keeps clocks within
 // milliseconds; an error of seconds misleads operators.
 const clockWarning = time.Second
 
@@ -39,12 +39,12 @@ type Clock struct {
 	applied func() time.Time     // the time of the last applied entry
 	wall    func() time.Time     // Options.WallClock
 	logger  hclog.Logger
-	warned  atomic.Int64 // how far this node's clock was ahead at the last warning; 0: it is right
+	warned  atomic.Int64 // lead of this node's clock at the last warning; 0: in sync
 
 	mu    sync.Mutex
 	shown time.Time     // the time at since; zero: no leader was heard
 	since time.Duration // a reading of passed
-	off   time.Duration // the correction still to be slewed at since
+	off   time.Duration // remaining correction at since
 	leads bool
 }
 
@@ -53,7 +53,7 @@ func New(applied, wall func() time.Time, logger hclog.Logger) *Clock {
 	return &Clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}
 }
 
-// Now is the cluster's time; near 1970 until a leader was heard.
+// Now is the cluster's time. Until a leader was heard, it is near 1970.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,8 @@ func (c *Clock) known() bool {
 	return !c.shown.IsZero()
 }
 
-// Heard notes the time that came with another node's question, in Unix nanoseconds;
-// 0: it does not lead.
+// Heard records the time in another node's question, in Unix nanoseconds; 0: that node does not
+// lead.
 func (c *Clock) Heard(told int64) {
 	if told != 0 {
 		c.hear(time.Unix(0, told).UTC())
@@ -128,8 +128,8 @@ func (c *Clock) Follow() {
 	c.leads = false
 }
 
-// WallOffset returns how far this node's wall clock is ahead of the cluster's time, and whether
-// that time is known.
+// WallOffset returns the lead of this node's wall clock over the cluster's time, and whether that
+// time is known.
 func (c *Clock) WallOffset() (ahead time.Duration, known bool) {
 	return c.wall().Sub(c.Now()), c.known()
 }

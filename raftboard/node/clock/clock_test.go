@@ -72,9 +72,9 @@ func TestClockAgreesWithItsModel(t *testing.T) {
 	})
 }
 
-// TestAMinorityOfWrongClocksHasNoEffect: a correction moves the cluster's time towards the
-// right clocks and never past them, whatever a minority answers. With all answers, the time is
-// between the right clocks.
+// TestAMinorityOfWrongClocksHasNoEffect: a correction moves the cluster's time towards the right
+// clocks and never past them, for any answers of a minority. With all answers, the time is between
+// the right clocks.
 func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := rapid.IntRange(1, 7).Draw(t, "nodes")
@@ -104,8 +104,8 @@ func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
 	})
 }
 
-// TestAWrongClockIsWarnedOfOnce: not at every message of the leader, but again
-// when it is wrong by something else.
+// TestAWrongClockIsWarnedOfOnce: the warning is not repeated at every message of the leader, but
+// again when the error changes.
 func TestAWrongClockIsWarnedOfOnce(t *testing.T) {
 	var shown shifted
 	var said strings.Builder
@@ -113,7 +113,7 @@ func TestAWrongClockIsWarnedOfOnce(t *testing.T) {
 	for _, row := range []struct {
 		what string
 		off  time.Duration
-		want string // of the log's lines
+		want string // lines of the log
 	}{
 		{"right", 500 * time.Millisecond, ""},
 		{"wrong", -time.Minute, "[WARN]"},
@@ -168,7 +168,7 @@ func TestAgreedTime(t *testing.T) {
 	}
 }
 
-// shifted is a wall clock that is off by so many nanoseconds.
+// shifted is a wall clock with an error in nanoseconds.
 type shifted struct{ atomic.Int64 }
 
 func (s *shifted) now() time.Time { return time.Now().Add(time.Duration(s.Load())).Round(0) }

@@ -9,7 +9,7 @@ import (
 
 // Internals that the tests of this package use.
 
-// SlewShare bounds how fast the cluster's time is corrected.
+// SlewShare limits the speed of corrections of the cluster's time.
 const SlewShare = slewShare
 
 // WithPassed makes the clock of a node on a machine with a given elapsed time.
@@ -18,7 +18,7 @@ func WithPassed(passed func() time.Duration) *Clock { return &Clock{passed: pass
 func (c *Clock) Hear(told time.Time)       { c.hear(told) }
 func (c *Clock) Correct(off time.Duration) { c.correct(off) }
 
-// NewListener makes a follower that can only hear the time.
+// NewListener makes a follower that only receives the time.
 func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
 	c := New(nil, wall, hclog.New(&hclog.LoggerOptions{Output: log}))
 	return func(told time.Time) { c.Heard(told.UnixNano()) }

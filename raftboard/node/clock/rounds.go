@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// clockInterval is how often a leader asks the others for their wall clocks.
+	// clockInterval is the interval at which a leader reads the wall clocks of the other nodes.
 	clockInterval = 5 * time.Second
 	// clockPatience limits the wait for the last nodes, after a majority has answered with clocks
 	// that differ by more than clockSpread. With all answers, the time is better.
@@ -22,7 +22,7 @@ const (
 	clockSpread   = 100 * time.Millisecond
 	// clockTimeout limits the wait of a round for a majority.
 	clockTimeout = 2 * time.Second
-	// clockPause is before a new leader asks again.
+	// clockPause is the pause before a new leader asks again.
 	clockPause = 100 * time.Millisecond
 )
 
@@ -39,11 +39,11 @@ func NewRounds(voters func() ([]*transport.Asker, int), c *Clock) *Rounds {
 	return &Rounds{voters: voters, clock: c}
 }
 
-// ask carries out a round and returns the correction that a majority supports,
-// or ErrUnavailable without a majority.
+// ask performs a round and returns the correction that a majority supports, or ErrUnavailable
+// without a majority.
 func (r *Rounds) ask(ctx context.Context) (time.Duration, error) {
 	type reading struct {
-		offset time.Duration // of a wall clock from this node's idea of the cluster's time
+		offset time.Duration // of a wall clock from this node's view of the cluster's time
 		err    error
 	}
 	peers, majority := r.voters()
@@ -100,8 +100,8 @@ func supported(offsets []time.Duration, majority int, faults []error) (time.Dura
 	return max(least, 0) + min(most, 0), nil
 }
 
-// Start sets the cluster's time before this node serves as the leader. It asks until
-// a majority answers, which every leader can reach.
+// Start sets the cluster's time before this node serves as the leader. It repeats rounds until a
+// majority answers, which every leader can reach.
 func (r *Rounds) Start(ctx context.Context, least time.Time) error {
 	r.clock.Lead(least)
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {

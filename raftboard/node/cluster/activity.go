@@ -13,21 +13,21 @@ import (
 	"github.com/conductord/conductord/fsm"
 )
 
-// A day has enough slots of activity for a chart.
+// The slots of activity of one day, for a chart.
 const (
 	activitySlot  = 5 * time.Minute
 	activitySlots = int64(24 * time.Hour / activitySlot)
 )
 
-// Activity counts what happens to jobs in each slot of the last day, in the memory of this node.
-// Its methods may be called concurrently.
+// Activity counts events of jobs in each slot of the last day, in the memory of this node. Its
+// methods may be called concurrently.
 type Activity struct {
-	Now func() time.Time // of the cluster
+	Now func() time.Time // time of the cluster
 
 	mu    sync.Mutex
-	first int64                        // number of the first slot that was counted, since 1970; 0: none yet
-	last  int64                        // number of the latest one
-	slots [activitySlots]activityCount // a ring, by number
+	first int64                        // number of the first counted slot, since 1970; 0: none yet
+	last  int64                        // number of the latest slot
+	slots [activitySlots]activityCount // a ring, by slot number
 }
 
 // activityCount counts the events of a slot.
@@ -47,7 +47,7 @@ func (a *Activity) Add(changes fsm.Changes) {
 	slot.failed += uint64(changes.Failed)
 }
 
-// advance begins the slots up to now. A clock that goes back changes nothing.
+// advance starts the slots up to now. A clock that goes back changes nothing.
 func (a *Activity) advance() {
 	slot := a.Now().UnixNano() / int64(activitySlot)
 	if a.first == 0 {
@@ -59,7 +59,7 @@ func (a *Activity) advance() {
 	a.last = max(a.last, slot)
 }
 
-// answer answers the call, with the slots since the node started, or of the last day.
+// answer answers the call with the slots since the node's start, at most of the last day.
 func (a *Activity) answer(context.Context, *connect.Request[conductordv1.ActivityRequest]) (*connect.Response[conductordv1.ActivityResponse], error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -52,11 +52,10 @@ func (b Backups) Validate(dataDir string) error {
 }
 
 const (
-	backupTime   = "20060102T150405Z" // in the names of files
+	backupTime   = "20060102T150405Z" // in file names
 	backupSuffix = ".tar"
-	// backupLooks is how often in an interval a node looks whether a backup is due, and
-	// tries again if the last one failed; but not more often than every second, and at
-	// least every minute.
+	// backupLooks is the number of checks per interval whether a backup is due, which also retry a
+	// failed backup. Checks are at least a second and at most a minute apart.
 	backupLooks = 20
 )
 
@@ -73,13 +72,13 @@ type backupSchedule struct {
 	started time.Time // of boottime
 
 	mu   sync.Mutex
-	read map[string]readBackup // by path: files that were read since the start; under mu
+	read map[string]readBackup // by path: files that were read since the start; guarded by mu
 }
 
 // readBackup is the result of reading a backup to its end.
 type readBackup struct {
 	index uint64
-	fault string // empty: the file is whole
+	fault string // empty: the file is complete
 }
 
 // Run makes backups, if that is configured, until the context ends.
@@ -198,7 +197,7 @@ func (s *backupSchedule) list() (all []*conductordv1.ScheduledBackup) {
 	}
 	made, err := s.made()
 	if err != nil {
-		return nil // age and the log show that
+		return nil // the age and the log show this
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

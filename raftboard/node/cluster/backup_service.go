@@ -82,7 +82,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return fmt.Errorf("%w: principal %q may not see values, and a backup has all of them", jobs.ErrNotAllowed, p)
 	}
 	if err := s.router.RecordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
-		return err // a cluster without a leader needs a backup most
+		return err // a cluster without a leader especially needs a backup
 	}
 	select {
 	case s.running <- struct{}{}:
@@ -123,7 +123,7 @@ func (send partWriter) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// pacedWriter writes in parts, with a rest after each.
+// pacedWriter writes in parts, with a pause after each.
 type pacedWriter struct {
 	ctx   context.Context
 	to    io.Writer
@@ -149,7 +149,7 @@ func (w *pacedWriter) Write(all []byte) (int, error) {
 // speed meanwhile.
 type pacer struct{ began time.Time }
 
-// maxRest bounds a rest: what took long may have waited for a slow client.
+// maxRest limits a pause, because slow work may have waited for a slow client.
 const maxRest = 10 * time.Millisecond
 
 // rest is called after each small piece.

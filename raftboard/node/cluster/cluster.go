@@ -1,5 +1,5 @@
-// Package cluster answers the calls about the cluster itself: its members and who leads, whether
-// their states agree, its version, its activity, and its backups.
+// Package cluster answers the calls about the cluster itself: its members and leader, the
+// comparison of their states, its version, its activity, and its backups.
 package cluster
 
 import (
@@ -42,8 +42,8 @@ type Parts struct {
 	Activity               *Activity
 	Identity               *membership.IdentityStore
 	Members                *membership.Members
-	Peers                  *membership.Askers                   // of the service that changes the members
-	Quiet                  func(transport.Member) time.Duration // for how long a member has not been heard
+	Peers                  *membership.Askers                   // for the service that changes the members
+	Quiet                  func(transport.Member) time.Duration // time since a member was last heard
 	Clock                  *clock.Clock
 	Leader                 *lead.State
 	Ready                  *lead.Readiness
@@ -104,7 +104,7 @@ func (c *Cluster) Calls() []api.Call {
 	}
 }
 
-// AskForVote asks the leader, through this node, for the vote of a node.
+// AskForVote asks the leader, through this node, to give a node a vote.
 func (c *Cluster) AskForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
 	_, err := api.Leading(c.router, c.Members.setVote)(api.Call{Name: "ClusterService/SetVote", Permission: command.Administer})(ctx, connect.NewRequest(request))
 	if err != nil {

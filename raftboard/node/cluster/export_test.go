@@ -11,15 +11,15 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// CheckedMachine is a state machine as the log sees it, with a node's answers about its sums.
+// CheckedMachine is a state machine as the log sees it, with a node's answers about its checksums.
 type CheckedMachine struct{ *sums.Checks }
 
-// NewCheckedMachine is one whose state is m.
+// NewCheckedMachine makes a CheckedMachine with state m.
 func NewCheckedMachine(m *fsm.Machine) CheckedMachine {
 	return CheckedMachine{sums.New(m, "", nil)}
 }
 
-// TableSums asks a node for the sums of its tables at an entry.
+// TableSums reads the checksums of a node's tables at an entry.
 func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conductordv1.TableSum, error) {
 	answer, err := (&verifyService{checks: c.Checks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
 	if err != nil {
@@ -28,22 +28,22 @@ func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conduct
 	return answer.Msg.Sums, nil
 }
 
-// Check is an entry that has the state summed up.
+// Check is an entry that computes the checksums of the state.
 func Check() ([]byte, error) { return sums.Encode(&conductordv1.StateCheck{}) }
 
 // Changes are changes of the members, one at a time.
 type Changes struct{ members memberService }
 
-// NewChanges makes changes with none in progress.
+// NewChanges makes Changes without a change in progress.
 func NewChanges() *Changes { return &Changes{memberService{changing: make(chan struct{}, 1)}} }
 
-// Hold keeps other changes waiting.
+// Hold blocks other changes.
 func (c *Changes) Hold() (release func()) {
 	c.members.changing <- struct{}{}
 	return func() { <-c.members.changing }
 }
 
-// Make makes a change that has nothing to do.
+// Make makes a change without any effect.
 func (c *Changes) Make(ctx context.Context) error {
 	return c.members.one(ctx, func() (func() error, error) { return nil, nil })
 }

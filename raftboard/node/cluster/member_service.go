@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// maxVoters and maxMembers bound a cluster. More voters make each write slower, and
-	// seven survive the loss of three. A leader sends every entry to every member.
+	// maxVoters and maxMembers limit a cluster. More voters make each write slower, and seven
+	// tolerate the loss of three. A leader sends every entry to every member.
 	maxVoters  = 7
 	maxMembers = 15
 	// maxAddress bounds a host:port, in bytes: a DNS name has at most 253.
@@ -47,8 +47,8 @@ type memberService struct {
 	peers    *membership.Askers
 	applied  func() uint64
 	handOver func(ctx context.Context) error // of the leadership, to any other voter
-	changing chan struct{}                   // holds one
-	serves   func() bool                     // whether this node answers as the leader
+	changing chan struct{}                   // with a buffer of one
+	serves   func() bool                     // reports whether this node answers as the leader
 	quiet    func(transport.Member) time.Duration
 	logger   hclog.Logger
 }
@@ -124,7 +124,7 @@ func (s *memberService) add(ctx context.Context, message *conductordv1.AddMember
 func (s *memberService) addition(ctx context.Context, member transport.Member, instance uuid.UUID, replaces string) (func() error, error) {
 	now := s.members.Now()
 	if slices.ContainsFunc(now, func(other membership.Listed) bool { return other.Member == member }) {
-		return nil, nil // a repetition
+		return nil, nil // a repeat
 	}
 	if replaces != "" {
 		removed, err := s.makeWay(ctx, member, replaces)
@@ -170,7 +170,7 @@ func (s *memberService) makeWay(ctx context.Context, member transport.Member, re
 	return true, s.carryOut(ctx, change)
 }
 
-// unused refuses a member that has a name or an address in common with another.
+// unused refuses a member whose name or address another member has.
 func unused(now []membership.Listed, member transport.Member) error {
 	for _, other := range now {
 		if other.Name == member.Name {
@@ -250,15 +250,15 @@ func (s *memberService) keepsMajority(members []membership.Listed) error {
 	return nil
 }
 
-// deadLooks is how often a leader looks for dead members in the time after which it
-// removes one. A member answers raft several times in a second.
+// deadLooks is the number of checks for dead members within the time after which a leader removes
+// one. A member answers raft several times in a second.
 const deadLooks = 8
 
 // RemoveDead removes members that have been silent for a long time while this node led.
 // It ends with ctx.
 func (s *memberService) RemoveDead(ctx context.Context, after time.Duration) {
 	interval := after / deadLooks
-	silent := map[string]time.Time{} // since when
+	silent := map[string]time.Time{} // start of each member's silence
 	for range clock.Every(ctx, interval) {
 		if !s.serves() {
 			clear(silent)

@@ -11,7 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/cluster"
 )
 
-// TestChangesWaitForEachOther: a change of the members waits a while for the one under way.
+// TestChangesWaitForEachOther: a change of the members waits a limited time for the change in
+// progress.
 func TestChangesWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := cluster.NewChanges()

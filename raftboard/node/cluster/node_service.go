@@ -61,7 +61,7 @@ func (s *nodeService) transferLeader(ctx context.Context, message *conductordv1.
 		return nil, 0, fmt.Errorf("%w: it was handed over: %w", jobs.ErrUncertain, err)
 	}
 	if now.Here {
-		now.There.Name = self // it was elected again
+		now.There.Name = self // this node was elected again
 	}
 	return &conductordv1.TransferLeaderResponse{Leader: now.There.Name}, s.Machine.AppliedIndex(), nil
 }
@@ -155,7 +155,7 @@ func (s *nodeService) status(ctx context.Context, request *connect.Request[condu
 	return connect.NewResponse(status), nil
 }
 
-// statusOf asks another member for its status, in the name of the caller.
+// statusOf reads another member's status, as the caller.
 func (s *nodeService) statusOf(ctx context.Context, name string, request *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
 	hops, err := api.HopsOf(request.Header())
 	if err != nil {

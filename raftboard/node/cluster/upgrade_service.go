@@ -30,7 +30,7 @@ type upgradeService struct {
 	router  *api.Router
 }
 
-// upgrade raises the version to the one of the leader's program.
+// upgrade raises the version to the version of the leader's program.
 func (s *upgradeService) upgrade(ctx context.Context, _ *conductordv1.UpgradeRequest) (*conductordv1.UpgradeResponse, uint64, error) {
 	if s.machine.Version() == command.Version {
 		return &conductordv1.UpgradeResponse{Version: command.Version}, s.machine.AppliedIndex(), nil

@@ -28,7 +28,7 @@ const (
 	// checkRounds is the maximum number of checks until each running member has sums at the same
 	// entry. The second check gives sums to a member that has just restored a snapshot.
 	checkRounds = 3
-	// comparePatience bounds all rounds. A client waits for 20 s.
+	// comparePatience limits all rounds together. A client waits for 20 s.
 	comparePatience = 16 * time.Second
 )
 
@@ -39,7 +39,7 @@ type verifyService struct {
 	members *membership.Members
 	router  *api.Router
 	serves  func() bool
-	running chan struct{} // holds one
+	running chan struct{} // with a buffer of one
 	logger  hclog.Logger
 }
 
@@ -59,7 +59,7 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	return connect.NewResponse(&conductordv1.TableSumsResponse{Sums: sums.ToProto(noted)}), nil
 }
 
-// Watch compares the members now and then while this node leads. It ends with ctx.
+// Watch compares the members at intervals while this node leads. It ends with ctx.
 func (s *verifyService) Watch(ctx context.Context, interval time.Duration) {
 	for range clock.Every(ctx, interval) {
 		if !s.serves() {
@@ -111,8 +111,8 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 	return answer, index, err
 }
 
-// sumsOfAll makes the members sum up their tables at one entry. If a running member has no
-// sums at that entry, it repeats this at a later entry, until ctx ends.
+// sumsOfAll makes the members compute the sums of their tables at one entry. If a running member
+// has no sums at that entry, it repeats this at a later entry, until ctx ends.
 func (s *verifyService) sumsOfAll(ctx context.Context) (members []membership.Listed, told []toldSums, index uint64, err error) {
 	for range checkRounds {
 		later, err := s.propose(ctx, &conductordv1.StateCheck{})
@@ -120,7 +120,7 @@ func (s *verifyService) sumsOfAll(ctx context.Context) (members []membership.Lis
 			return nil, nil, 0, err
 		}
 		if err != nil {
-			break // the earlier round says which member has no sums
+			break // the previous round shows which member has no sums
 		}
 		index, members = later, s.members.Now()
 		told = s.askAll(ctx, members, index)
@@ -131,7 +131,7 @@ func (s *verifyService) sumsOfAll(ctx context.Context) (members []membership.Lis
 	return members, told, index, nil
 }
 
-// propose has a check committed, and returns its index.
+// propose commits a check, and returns its index.
 func (s *verifyService) propose(ctx context.Context, check *conductordv1.StateCheck) (uint64, error) {
 	data, err := sums.Encode(check)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *verifyService) propose(ctx context.Context, check *conductordv1.StateCh
 	}
 }
 
-// toldSums are the sums that a member answered with.
+// toldSums are the sums in a member's answer.
 type toldSums struct {
 	sums []*conductordv1.TableSum
 	err  error
@@ -183,7 +183,7 @@ func (s *verifyService) askAll(ctx context.Context, members []membership.Listed,
 	return told
 }
 
-// majorityOf returns the sums that more than half of the members have; nil: there are none.
+// majorityOf returns the sums that more than half of the members have; nil: none.
 func majorityOf(told []toldSums) []*conductordv1.TableSum {
 	for _, one := range told {
 		same := 0

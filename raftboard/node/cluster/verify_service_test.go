@@ -13,13 +13,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node/cluster"
 )
 
-// TestSumsAreNotedWithTheirEntry: a node that has applied a check, and has not summed up its
-// state yet, does not say that it has no sums: the caller waits for them.
+// TestSumsAreNotedWithTheirEntry: a node that has applied a check, but has not computed its
+// checksums yet, does not answer that it has none: the caller waits for them.
 func TestSumsAreNotedWithTheirEntry(t *testing.T) {
 	hold := make(chan struct{})
 	machine, err := fsm.Open(fsm.Options{
 		Path: filepath.Join(t.TempDir(), "state.db"), Generation: 1, MmapSize: 1 << 20,
-		Changed: func(fsm.Changes) { <-hold }, // the entries are applied, and their check is not met yet
+		Changed: func(fsm.Changes) { <-hold }, // the entries are applied, and their check is not reached yet
 	})
 	if err != nil {
 		t.Fatal(err)

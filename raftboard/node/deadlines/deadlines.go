@@ -1,4 +1,4 @@
-// Package deadlines keeps timers of sessions, and of claims with their own TTL. Nothing here is
+// Package deadlines keeps timers of sessions, and of claims with their own TTL. None of them is
 // durable.
 package deadlines
 
@@ -25,17 +25,17 @@ type Deadlines[K comparable] struct {
 type deadline[K comparable] struct {
 	id        K
 	ttl       time.Duration
-	round     int           // of a claim: how often it was extended
+	round     int           // number of extensions of a claim
 	at        time.Time     // the deadline
 	heapKey   time.Time     // never after at
-	expiring  chan struct{} // closed when a proposed expiry has been decided; nil: none under way
-	heapIndex int           // away while expiring
+	expiring  chan struct{} // closed when a proposed expiry has been decided; nil: none in progress
+	heapIndex int           // away during an expiry
 }
 
 // away is the heapIndex of a deadline that is not in the heap.
 const away = -1
 
-// New makes timers. The signal may be shared by several.
+// New makes timers. Several can share the signal.
 func New[K comparable](grace time.Duration, changed chan<- struct{}) *Deadlines[K] {
 	return &Deadlines[K]{grace: grace, timers: map[K]*deadline[K]{}, changed: changed}
 }
@@ -109,8 +109,8 @@ func (d *Deadlines[K]) RearmAll(now time.Time) int {
 	return len(d.timers)
 }
 
-// Renew moves a deadline. While an expiry is under way it returns a channel that is
-// closed when the expiry has been decided: the caller then calls renew again.
+// Renew moves a deadline. During an expiry it returns a channel that is closed when the expiry has
+// been decided: the caller then calls Renew again.
 func (d *Deadlines[K]) Renew(id K, now time.Time) (wait <-chan struct{}, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

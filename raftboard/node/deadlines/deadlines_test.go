@@ -33,11 +33,11 @@ func (d sessions) due(now time.Time, most int) (ids []jobs.SessionID) {
 	return ids
 }
 
-// modelled is what a session's timer should be.
+// modelled is the expected state of a session's timer.
 type modelled struct {
 	ttl      time.Duration
-	silent   time.Time // since the last renewal
-	again    time.Time // not before, after it was spared
+	silent   time.Time // time of the last renewal
+	again    time.Time // earliest time of the next attempt after a spared expiry
 	expiring <-chan struct{}
 	waits    bool // expiring
 }
@@ -49,8 +49,8 @@ func (m *modelled) due() time.Time {
 	return m.silent.Add(m.ttl + grace)
 }
 
-// Nothing is due before TTL and grace have passed since its last renewal,
-// and every one is due after that.
+// Nothing is due before TTL and grace have passed since its last renewal. After that, everything is
+// due.
 func TestDeadlinesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newSessions()
@@ -72,7 +72,7 @@ func TestDeadlinesModel(t *testing.T) {
 				if model[id] == nil {
 					model[id] = &modelled{}
 				}
-				model[id].ttl = ttl // those of claims may change
+				model[id].ttl = ttl // the TTL of a claim can change
 				model[id].silent, model[id].again = now, time.Time{}
 			},
 			"renew": func(t *rapid.T) {
@@ -99,7 +99,7 @@ func TestDeadlinesModel(t *testing.T) {
 				if m := model[id]; m != nil && m.waits {
 					decided(t, m)
 					m.waits, m.expiring = false, nil
-					if m.due().Before(again) { // it was given no time meanwhile
+					if m.due().Before(again) { // its TTL was not extended meanwhile
 						m.again = again
 					}
 				}
@@ -167,8 +167,8 @@ func decided(t *rapid.T, m *modelled) {
 	}
 }
 
-// A keep-alive that comes during an expiry waits for the outcome: it is never
-// answered with success and the session expired after all.
+// A keep-alive during an expiry waits for the outcome: it never succeeds for a session that then
+// expires.
 func TestRenewWaitsForExpiry(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -182,7 +182,7 @@ func TestRenewWaitsForExpiry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, id := newSessions(), jobs.NewSessionID()
 				d.arm(id, time.Second, time.Now())
-				time.Sleep(time.Second + grace) // of the bubble's own clock
+				time.Sleep(time.Second + grace) // virtual time
 				if due := d.due(time.Now(), 10); len(due) != 1 {
 					t.Fatalf("due: %v", due)
 				}

@@ -1,4 +1,4 @@
 package deadlines
 
-// InHeap is how many timers are not away.
+// InHeap is the number of timers in the heap.
 func (d *Deadlines[K]) InHeap() int { return len(d.heap) }

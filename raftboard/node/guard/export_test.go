@@ -15,8 +15,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// GuardWith returns what a guard that knows one principal makes of the headers of a call
-// without a certificate.
+// GuardWith returns the caller that a guard derives from the headers of a call without a
+// certificate. The guard knows one principal.
 func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name string, err error) {
 	t.Helper()
 	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(t.TempDir(), "state.db")})

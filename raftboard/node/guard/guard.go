@@ -40,7 +40,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// NameOf is the name of a call's caller; for this node itself, its own.
+// NameOf is the name of a call's caller, or this node's own name for its own calls.
 func (g *Guard) NameOf(ctx context.Context) string {
 	if who := admission.CallerOf(ctx); who != nil {
 		return who.Name
@@ -58,10 +58,10 @@ type Guard struct {
 	Refused  *refusals
 	Watchers *admission.Watchers
 	open     lastingCalls
-	tokens   *webTokens // nil: JSON web tokens do not count
+	tokens   *webTokens // nil: JSON web tokens are not accepted
 	Uses     *tokenUses
 
-	building sync.Mutex // the next list
+	building sync.Mutex // held while the next list is built
 	list     atomic.Pointer[principals]
 }
 
@@ -69,13 +69,13 @@ type Guard struct {
 type Options struct {
 	Enforced bool   // access control is on
 	Cluster  string // id
-	Node     string // name of this one
+	Node     string // name of this node
 	Machine  *fsm.Machine
 	Now      func() time.Time
 	Issuer   Issuer
 	Metrics  *prometheus.Registry
 	Logger   hclog.Logger
-	IsMember func(node string) bool // as this node knows the members now
+	IsMember func(node string) bool // according to this node's current members
 	// Applied waits until this node has applied all entries that the leader had committed before
 	// the call.
 	Applied func(ctx context.Context) error
@@ -105,7 +105,7 @@ type tokenOf struct {
 	token     access.Token
 }
 
-// current gives the principals, read again if they have changed.
+// current returns the principals, and reads them again if they have changed.
 func (g *Guard) current() (*principals, error) {
 	if list := g.list.Load(); list != nil && list.index == g.Machine.AccessIndex() {
 		return list, nil
@@ -126,7 +126,7 @@ func (g *Guard) current() (*principals, error) {
 	list := &principals{
 		index: index, byName: make(map[string]*access.Principal), byToken: make(map[[sha256.Size]byte]tokenOf), watches: make(map[string]uint64),
 	}
-	for i := range quotas { // newer ones than the index says are read again
+	for i := range quotas { // newer ones than the index shows are read again
 		list.watches[quotas[i].Principal] = quotas[i].Limits.Watches
 	}
 	for i := range all {
@@ -158,7 +158,7 @@ func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 				g.Refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: RefusedVerb(r.URL.Path), Error: admission.RefusalText(err)}, g.Now())
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
-			if admission.ConnOf(r.Context()).Trusted() { // the node was removed: its connection had no bounds
+			if admission.ConnOf(r.Context()).Trusted() { // the node was removed: its connection had no limits
 				w.Header().Set("Connection", "close")
 			}
 			_ = g.Refuse.Write(w, r, wire.ErrorToConnect(err))
@@ -172,7 +172,7 @@ func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 	})
 }
 
-// WriteRefusal answers a call that no interceptor sees with its error. The caller pays for it like
+// WriteRefusal answers a call that no interceptor sees with its error. The caller pays for it as
 // for other refused calls.
 func (g *Guard) WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	admission.ConnOf(r.Context()).PayRefusal(err)
@@ -180,7 +180,7 @@ func (g *Guard) WriteRefusal(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 // Recognized wraps the handler of pages so that a request with a known token or certificate has a
-// caller. Other requests come from strangers, who may sign in.
+// caller. Other requests come from unknown callers, who can sign in.
 func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
 	if !g.Enforced {
 		return next
@@ -221,14 +221,14 @@ func (g *Guard) authenticated(r *http.Request) (*admission.Caller, error) {
 	return g.identify(r)
 }
 
-// errNotFound: there is no such principal, token or member, as far as this node knows.
+// errNotFound: this node does not know such a principal, token or member.
 var (
 	errNotFound = fmt.Errorf("%w", access.ErrUnknown)
 	errRevoked  = fmt.Errorf("%w: the token is not one of this cluster, or was revoked", errNotFound)
 )
 
-// identify finds the caller by, in this order: the socket of this machine, a node's
-// certificate, an access token or a JSON web token, a client's certificate.
+// identify finds the caller by, in this order: the socket of this machine, a node's certificate, an
+// access token or a JSON web token, a client's certificate.
 func (g *Guard) identify(r *http.Request) (*admission.Caller, error) {
 	if user, local := admission.LocalUser(r.Context()); local {
 		return &admission.Caller{Name: admission.LocalCaller + user, From: admission.SocketHost}, nil
@@ -329,8 +329,8 @@ func (g *Guard) byToken(ctx context.Context, shown string) (*admission.Caller, e
 	return who, err
 }
 
-// Rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
-// revoked, or has expired, and a node that was removed, since the caller was identified.
+// Rights returns the principal of a caller; nil for a trusted one. It refuses a token that has
+// expired or was revoked since the caller was identified, and a node that was removed since then.
 func (g *Guard) Rights(who *admission.Caller) (*access.Principal, error) {
 	if node, is := strings.CutPrefix(who.Name, admission.NodeCaller); is {
 		return nil, g.member(node)

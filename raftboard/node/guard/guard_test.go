@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// FuzzCallerHeaders: nobody gets in by headers but with a token itself, and under no other
-// name than the token's. Promise: headers of strangers crash no node.
+// FuzzCallerHeaders: headers authenticate only a caller with a token, and only as the token's
+// principal. Promise: headers of unknown callers crash no node.
 func FuzzCallerHeaders(f *testing.F) {
 	text, token := access.Draw(time.Time{})
 	identify := guard.GuardWith(f, access.Principal{Name: "ann", Tokens: []access.Token{token}})

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/guard"
 )
 
-// ofPrograms are the texts of answers that programs write.
+// ofPrograms are the fields of answers with texts of programs.
 var ofPrograms = []protoreflect.FullName{
 	"conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Event.reason",
 	"conductord.v1.Failure.message", "conductord.v1.Failure.stack", "conductord.v1.Job.reason", "conductord.v1.JobError.reason",
@@ -20,8 +20,8 @@ var ofPrograms = []protoreflect.FullName{
 	"conductord.v1.Value.json",
 }
 
-// TestEveryAnswerIsHidden fills the answer of every call: hiding clears each text of a program in it, however
-// deep, and nothing else.
+// TestEveryAnswerIsHidden fills the answer of every call: hiding clears each text of a program at
+// any depth, and nothing else.
 func TestEveryAnswerIsHidden(t *testing.T) {
 	t.Parallel()
 	met := map[protoreflect.FullName]bool{}

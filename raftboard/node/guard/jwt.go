@@ -18,9 +18,9 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// Issuer makes JSON web tokens that prove principals. The zero value: there is none.
+// Issuer makes JSON web tokens that authenticate principals. The zero value: no issuer.
 type Issuer struct {
-	Name     string // as it stands in the claim "iss"
+	Name     string // value of the claim "iss"
 	Audience string // one of the claim "aud"
 	Keys     string // its public keys as a JSON web key set: an absolute path, or an https URL
 	Claim    string // the claim that names the principal; empty: "sub"
@@ -58,7 +58,7 @@ type webTokens struct {
 	claim    string
 }
 
-// newWebTokens makes the verifier of an issuer; nil if there is none.
+// newWebTokens makes the verifier of an issuer; nil without an issuer.
 func newWebTokens(i Issuer, now func() time.Time) *webTokens {
 	if i == (Issuer{}) {
 		return nil
@@ -75,7 +75,7 @@ func newWebTokens(i Issuer, now func() time.Time) *webTokens {
 	}
 }
 
-// verify finds the principal that a token proves, and until when.
+// verify returns the principal that a token authenticates, and the token's expiry.
 func (w *webTokens) verify(ctx context.Context, text string) (name string, expires time.Time, err error) {
 	token, err := w.verifier.Verify(ctx, text)
 	if err != nil {

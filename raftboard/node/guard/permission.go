@@ -110,7 +110,7 @@ func (g *Guard) decide(ctx context.Context, needed command.Permission, message a
 	return err
 }
 
-// refusal is the error of a principal that may not do something.
+// refusal is the error for a principal without the permission.
 func refusal(p *access.Principal, needed command.Permission, where string, allowed bool) error {
 	if allowed {
 		return nil
@@ -138,7 +138,7 @@ func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	c.Principal, c.From = "", ""
 	who, verb := admission.CallerOf(ctx), command.VerbOf(c)
 	switch {
-	case verb == nil: // which the check of the command refuses
+	case verb == nil: // the check of the command refuses it
 		return nil
 	case who == nil && verb.Permission == command.Lead:
 		return nil
@@ -151,7 +151,7 @@ func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 		message.ProtoReflect().Set(by, protoreflect.ValueOfString(who.Name))
 	}
 	if verb.Permission == command.Lead {
-		return nil // the node has made it for a call that was allowed
+		return nil // made by the node for a permitted call
 	}
 	for _, posting := range c.GetPost().GetPostings() {
 		if err := g.Allow(ctx, verb.Name, verb.Permission, posting); err != nil {
@@ -224,7 +224,7 @@ func (g *Guard) ShowEntity(ctx context.Context, entity *jobs.Entity) bool {
 	return err == nil && len(entity.Boards) > 0
 }
 
-// ShownIDs selects the ids that the caller may see, as the lists do.
+// ShownIDs selects the ids that the caller may see, like the lists.
 func (g *Guard) ShownIDs(ctx context.Context) (shows func(board, principal string) bool, all bool, err error) {
 	p, err := g.restricted(ctx, command.Read)
 	name := g.NameOf(ctx)

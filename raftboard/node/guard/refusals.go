@@ -16,8 +16,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxRefusals bounds the kinds of refusals that a node remembers: a stranger can cause any
-// number of kinds.
+// maxRefusals limits the kinds of refusals that a node stores, because an unknown caller can cause
+// any number of kinds.
 const maxRefusals = 1_000
 
 // refusals are the calls that a node has refused since its start, with one count for equal calls.
@@ -25,7 +25,7 @@ type refusals struct {
 	unknown, notAllowed prometheus.Counter
 
 	mu    sync.Mutex
-	kinds map[access.Refusal]*access.Refusal // by principal, host and verb; under mu
+	kinds map[access.Refusal]*access.Refusal // by principal, host and verb; guarded by mu
 }
 
 func newRefusals(registry *prometheus.Registry) *refusals {
@@ -58,7 +58,7 @@ func RefusedVerb(path string) string {
 	return strings.TrimPrefix(path, wire.Prefix)
 }
 
-// note remembers a refusal. When full, the least recently seen kind is dropped.
+// note records a refusal. At the limit, the least recently seen kind is dropped.
 func (r *refusals) note(refusal access.Refusal, now time.Time) {
 	if refusal.Principal == "" {
 		r.unknown.Inc()

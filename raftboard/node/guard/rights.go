@@ -18,16 +18,16 @@ import (
 // no longer allowed end within a second.
 const RightsLook = 500 * time.Millisecond
 
-// lastingCalls are the calls that last: long polls, watches, streams, backups.
+// lastingCalls are calls of long duration: long polls, watches, streams, backups.
 type lastingCalls struct {
 	mu   sync.Mutex
-	open map[*lastingCall]struct{} // under mu
-	none chan struct{}             // closed when no call lasts; nil: no goroutine looks at them; under mu
+	open map[*lastingCall]struct{} // guarded by mu
+	none chan struct{}             // closed when no long call is open; nil: no goroutine checks them; guarded by mu
 }
 
-// lastingCall is a call that lasts.
+// lastingCall is a call of long duration.
 type lastingCall struct {
-	still func() error // the refusal of the call, if it began now
+	still func() error // the refusal of the call if it started now
 	end   context.CancelCauseFunc
 }
 
@@ -44,7 +44,7 @@ func (g *Guard) While(ctx context.Context, still func() error) (context.Context,
 	l.open[call] = struct{}{}
 	if l.none == nil {
 		l.none = make(chan struct{})
-		go l.look(l.none) // ends when no call lasts
+		go l.look(l.none) // ends when no long call is open
 	}
 	return ctx, func() {
 		l.mu.Lock()
@@ -97,14 +97,14 @@ func (g *Guard) WhileKnown(next http.Handler) http.Handler {
 	})
 }
 
-// worksOn reports whether the principal that opened a session may work on a board now. Nodes, users of
-// a node's socket, and callers where there was no access control may do everything.
+// worksOn reports whether the principal that opened a session may work on a board now. Nodes, users
+// of a node's socket, and callers without access control have all permissions.
 func (p *principals) worksOn(opener, board string) bool {
 	known := p.byName[opener]
 	return opener == "" || (&admission.Caller{Name: opener}).Trusted() || known != nil && may(known, command.Work, board)
 }
 
-// WorksOn reports, for these principals, whether the opener of a session may work on a board.
+// WorksOn reports, for the given principals, whether the opener of a session may work on a board.
 func WorksOn(all []access.Principal) func(opener, board string) bool {
 	list := &principals{byName: make(map[string]*access.Principal, len(all))}
 	for i := range all {

@@ -16,13 +16,13 @@ import (
 
 // scope is the object of a call.
 type scope struct {
-	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
+	parts    bool     // each part of the call is authorized separately, or the answer is filtered
 	anywhere bool     // on objects of the caller: a role on any board is enough
-	session  string   // the id of a session that the caller must own too
+	session  string   // the id of a session that the caller must also own
 	boards   []string // all boards, the noun's board first; access.AllBoards: all boards, or objects that belong to none
 	noun, id string   // the object on the board; empty: the board itself
 	missing  bool     // no object has the id
-	fresh    *scope   // of a call that makes what does not exist for the caller
+	fresh    *scope   // for a call that creates an object that does not exist for the caller
 	listing  bool     // another request could name a board
 }
 
@@ -119,10 +119,10 @@ func (g *Guard) scopeOn(options *command.Options, m protoreflect.Message) (scope
 	return ofCluster(), nil
 }
 
-// ofCluster is the scope of what belongs to no board.
+// ofCluster is the scope of objects that belong to no board.
 func ofCluster() scope { return scope{boards: []string{access.AllBoards}} }
 
-// ofBoards is the scope of named boards, which it keeps; none is the default board.
+// ofBoards is the scope of named boards, which it keeps; none means the default board.
 func ofBoards(names []string) scope {
 	if len(names) == 0 {
 		names = []string{""}

@@ -14,15 +14,15 @@ import (
 // reported. Each is reported once in access.TokenUseInterval.
 type tokenUses struct {
 	mu       sync.Mutex
-	fresh    map[access.TokenID]string    // not reported yet: the principal of each
-	reported map[access.TokenID]time.Time // the time of each token's last note; one entry per token
+	fresh    map[access.TokenID]string    // not reported yet, with their principals
+	reported map[access.TokenID]time.Time // time of each token's last note; one entry per token
 }
 
 func newTokenUses() *tokenUses {
 	return &tokenUses{fresh: make(map[access.TokenID]string), reported: make(map[access.TokenID]time.Time)}
 }
 
-// note remembers that a token was used, if that is due to be reported.
+// note records the use of a token, if the next report of this token is due.
 func (u *tokenUses) note(used tokenOf, now time.Time) {
 	if now.Sub(used.token.LastUsed) < access.TokenUseInterval {
 		return
@@ -52,8 +52,8 @@ func (u *tokenUses) Take(now time.Time) []*conductordv1.TokenUse {
 	return uses
 }
 
-// Forget drops noted uses that could not be reported, so that the next use of these tokens is
-// noted again.
+// Forget drops recorded uses that could not be reported, so that the next use of these tokens is
+// recorded again.
 func (u *tokenUses) Forget(uses []*conductordv1.TokenUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

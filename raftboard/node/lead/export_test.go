@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/deadlines"
 )
 
-// WasPaused judges the lateness of a leader's timer loop.
+// WasPaused evaluates the lateness of a leader's timer loop.
 func WasPaused(heartbeat, late time.Duration, d *deadlines.Deadlines[jobs.SessionID]) bool {
 	tasks := &Tasks{Heartbeat: heartbeat, Logger: hclog.NewNullLogger(), Deferred: func() {}}
 	current := newLeadership(1, 0)
@@ -17,13 +17,13 @@ func WasPaused(heartbeat, late time.Duration, d *deadlines.Deadlines[jobs.Sessio
 	return tasks.wasPaused(current, late)
 }
 
-// WakeAt plans when the timers of a leader have something to do.
+// WakeAt computes the next time at which the timers of a leader must act.
 func WakeAt(now, rested time.Time, times ...time.Time) time.Time {
 	return wakeAt(now, rested, times...)
 }
 
-// ClaimsAtOnce bounds the claims of the sessions that one round expires.
+// ClaimsAtOnce limits the claims of the sessions that one round expires.
 const ClaimsAtOnce = claimsAtOnce
 
-// Within is how many numbers sum up to no more than a bound.
+// Within is the number of leading numbers whose sum does not exceed a limit.
 func Within(numbers []int, bound int) int { return within(numbers, bound) }

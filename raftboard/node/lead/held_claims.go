@@ -82,7 +82,7 @@ func (l *Leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	} else {
 		held.Left = left
 	}
-	// The full time is the time of silence plus the time left.
+	// The full TTL is the time of silence plus the time left.
 	ttl := left + silent - l.deadlines.Grace()
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
 }
@@ -120,7 +120,7 @@ func (t *Tasks) takeClaimsOnce(ctx context.Context) error {
 			held := &page.Items[i]
 			session, err := t.Machine.Session(held.Claim.Session)
 			if err != nil || mayWork(session.Principal, held.Board) {
-				continue // a session that has ended holds nothing
+				continue // an ended session has no claims
 			}
 			t.Logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal may no longer work on the board")
 			commands = append(commands, GiveBack(held.Job.String(), held.Claim.Token, t.Timings.CoolDown,
@@ -137,7 +137,7 @@ func (t *Tasks) takeClaimsOnce(ctx context.Context) error {
 	}
 }
 
-// GiveBack is the command that ends a claim in the node's own name.
+// GiveBack is the command that ends a claim on behalf of the node.
 func GiveBack(job string, token jobs.Token, coolDown time.Duration, reason string) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_Abandon{Abandon: &conductordv1.Ending{
 		Job: job, Token: command.TokenToProto(token), Delay: durationpb.New(coolDown), Reason: reason,

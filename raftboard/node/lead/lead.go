@@ -1,5 +1,5 @@
-// Package lead is this node's part in the leadership: it tracks the leader, does the leader's work
-// while this node leads, and checks what a node must have applied before it answers.
+// Package lead is this node's part in the leadership: it tracks the leader, performs the leader's
+// work while this node leads, and checks what a node must have applied before it answers.
 //
 // A State tracks the leader. A Leadership is this node's time as the leader, and Tasks are the work
 // of a leader: it keeps the cluster's time, ends sessions and claims, makes due jobs claimable,
@@ -27,16 +27,16 @@ const leaderPatience = 4
 // State tracks which node leads, and this node's own leadership. Its methods may be called
 // concurrently.
 type State struct {
-	node     string // this one's name
+	node     string // name of this node
 	election time.Duration
-	Hanging  func() bool // whether the disk of the log hangs
+	Hanging  func() bool // reports whether the disk of the log hangs
 	log      replication.Log
 	changes  *leaderChanges // of the leader, here or elsewhere
 
 	mu       sync.Mutex
-	observed *Leadership // receives the state machine's changes; under mu
-	served   *Leadership // set while this node answers as the leader; under mu
-	stopped  bool        // it serves no more; under mu
+	observed *Leadership // receives the state machine's changes; guarded by mu
+	served   *Leadership // set while this node answers as the leader; guarded by mu
+	stopped  bool        // it no longer serves; guarded by mu
 }
 
 // NewState makes the State of the named node, which does not know a leader yet. election is the
@@ -45,14 +45,14 @@ func NewState(node string, election time.Duration, log replication.Log) *State {
 	return &State{node: node, election: election, log: log, changes: newLeaderChanges()}
 }
 
-// Known returns the leader that this node knows; false: it knows none.
+// Known returns the leader that this node knows; false: none.
 func (s *State) Known() (replication.Leader, bool) {
 	leader := s.log.Leader()
 	return leader, leader.Name != ""
 }
 
 // HeardAgo returns the time since this node last heard from the leader; zero while this node serves
-// as the leader. It is not known if the node has heard from no leader since its start.
+// as the leader. It is unknown if the node has heard from no leader since its start.
 func (s *State) HeardAgo() (ago time.Duration, known bool) {
 	if s.Serves() {
 		return 0, true
@@ -90,10 +90,10 @@ func (s *State) Ended() error {
 // Destination is the node that answers a call: this one or another.
 type Destination struct {
 	Here  bool
-	There replication.Leader // where the leader is, if not here
+	There replication.Leader // address of the leader, if not here
 }
 
-// Find waits a little for a leader that serves, and returns its place. It returns ErrUnavailable if
+// Find waits briefly for a leader that serves, and returns its place. It returns ErrUnavailable if
 // there is no leader.
 func (s *State) Find(ctx context.Context) (Destination, error) {
 	var patience <-chan time.Time
@@ -142,7 +142,7 @@ func (s *State) Linger(ctx context.Context, current *Leadership, timeout time.Du
 	return nil
 }
 
-// Changed passes on the changes of a batch of entries, and reports whether this node leads.
+// Changed forwards the changes of a batch of entries, and reports whether this node leads.
 func (s *State) Changed(changes fsm.Changes) bool {
 	current, _ := s.current()
 	if current == nil {
@@ -184,7 +184,7 @@ func (s *State) end(l *Leadership) {
 	close(l.Over)
 }
 
-// Stop makes this node serve no more, and returns the leadership that it served.
+// Stop ends the serving of this node, and returns the leadership that it served.
 func (s *State) Stop() *Leadership {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *State) Watch(ctx context.Context) {
 // leaderChanges lets calls wait for the next change of the leader.
 type leaderChanges struct {
 	mu   sync.Mutex
-	next chan struct{} // closed and replaced at a change; under mu
+	next chan struct{} // closed and replaced at a change; guarded by mu
 }
 
 func newLeaderChanges() *leaderChanges { return &leaderChanges{next: make(chan struct{})} }

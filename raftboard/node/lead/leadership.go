@@ -22,8 +22,8 @@ import (
 
 // SessionTimings are the leader's policies for sessions and their claims.
 type SessionTimings struct {
-	Grace      time.Duration // beyond a session's TTL before it is expired; 0: 1 s
-	CoolDown   time.Duration // before a job whose session expired is claimable; 0: 500 ms
+	Grace      time.Duration // time beyond a session's TTL before its expiry; 0: 1 s
+	CoolDown   time.Duration // time before a job whose session expired is claimable; 0: 500 ms
 	MaxCrashes int           // lost owners after which a job is trashed; 0: 5, negative: never
 }
 
@@ -41,9 +41,9 @@ type Leadership struct {
 	epoch     uint64
 	deadlines *deadlines.Deadlines[jobs.SessionID] // of sessions
 	claims    *deadlines.Deadlines[heldClaim]      // of claims with their own TTL
-	wake      chan struct{}                        // holds one signal: jobs may be due earlier than was known
-	slots     chan struct{}                        // holds one signal: a schedule may have a slot earlier than was known
-	due       <-chan struct{}                      // holds one signal: the next deadline may be another one
+	wake      chan struct{}                        // a signal: jobs may be due earlier than known before
+	slots     chan struct{}                        // a signal: a schedule may have a slot earlier than known before
+	due       <-chan struct{}                      // a signal: the next deadline may have changed
 	Over      chan struct{}                        // closed at the end
 }
 
@@ -51,9 +51,9 @@ type Leadership struct {
 // sessions and claims, makes due jobs claimable, removes finished jobs, and posts the
 // slots of schedules.
 type Tasks struct {
-	Node      string        // this one's name
+	Node      string        // name of this node
 	Guarded   bool          // access control is on
-	Heartbeat time.Duration // a longer pause of the leader gives all sessions their full time
+	Heartbeat time.Duration // a longer pause of the leader gives all sessions their full TTL
 	Timings   SessionTimings
 	Retention Retention
 	Machine   *fsm.Machine
@@ -63,7 +63,7 @@ type Tasks struct {
 	Leader    *State
 	Ready     *Readiness
 	Disk      *admission.Disk
-	Deferred  func() // called when the leader was paused and gives all sessions their full time
+	Deferred  func() // called when the leader was paused and gives all sessions their full TTL
 	Logger    hclog.Logger
 	Fatal     func(error)
 }
@@ -116,8 +116,8 @@ func (t *Tasks) serve(ctx context.Context) {
 	others.Wait()
 }
 
-// begin sets the cluster's time, proposes the epoch, and arms every session's timer. Only then does
-// the node serve. When the command is applied, the node has all entries of earlier leaders.
+// begin sets the cluster's time, proposes the epoch, and arms every session's timer. The node
+// serves only afterwards. When the command is applied, the node has all entries of earlier leaders.
 func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 	if err := t.Rounds.Start(ctx, t.Machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
@@ -125,7 +125,7 @@ func (t *Tasks) begin(ctx context.Context) (*Leadership, error) {
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
 		BeginLeadership: &conductordv1.BeginLeadershipCommand{Node: t.Node},
 	}}
-	// The loop ends with ctx: raft cancels it by the next notice.
+	// The loop ends with ctx: raft cancels it with the next notice.
 	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
 		index, results, err := t.Proposer.Propose(ctx, begin)
 		if err == nil {
@@ -164,7 +164,7 @@ func newLeadership(epoch uint64, grace time.Duration) *Leadership {
 	}
 }
 
-// armAll gives every session and every claim its full time.
+// armAll gives every session and every claim its full TTL.
 func (t *Tasks) armAll(current *Leadership) error {
 	sessions, err := t.Machine.Sessions()
 	if err != nil {
@@ -182,7 +182,7 @@ func (t *Tasks) armAll(current *Leadership) error {
 	return nil
 }
 
-// changed arms and disarms timers, and signals what may be due earlier than was known.
+// changed arms and disarms timers, and signals changes that may be due earlier than known before.
 func (l *Leadership) changed(changes fsm.Changes, now time.Time) {
 	for _, session := range changes.Opened {
 		l.deadlines.Arm(session.ID, session.TTL, 0, now)

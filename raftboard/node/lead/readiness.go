@@ -25,13 +25,13 @@ type AskCommit func(ctx context.Context, node string) (term, commit uint64, err 
 // concurrently.
 type Readiness struct {
 	Leader  *State
-	Awaited func() string // the members whose agreement the first election needs and lacks; empty: none
-	Listed  func() bool   // whether this node knows any member
+	Awaited func() string // the members whose agreement is missing for the first election; empty: none
+	Listed  func() bool   // reports whether this node knows any member
 	Machine *fsm.Machine  // set before the log runs
 
 	Stopping  atomic.Bool
-	CaughtUp  atomic.Bool   // this node has once applied all that a leader had committed
-	catchUpTo atomic.Uint64 // the index of that; 0: not known yet
+	CaughtUp  atomic.Bool   // this node has once applied all entries that a leader had committed
+	catchUpTo atomic.Uint64 // the index of these entries; 0: unknown yet
 }
 
 // CatchUp determines when this node has applied all entries that a leader had committed. A starting
@@ -103,7 +103,7 @@ func (c *Committed) ask() (uint64, error) {
 	return 0, fmt.Errorf("%w: the leader does not answer", jobs.ErrUnavailable)
 }
 
-// Close waits for the question under way. No caller may wait then.
+// Close waits for the question in progress. No caller may wait then.
 func (c *Committed) Close() { c.shared.close() }
 
 // Check returns nil when the node can serve every call: it knows a leader, and has applied all
@@ -131,7 +131,7 @@ func (r *Readiness) Check() error {
 
 // Wait waits until the node is ready. When ctx ends, the error names what is missing.
 func (r *Readiness) Wait(ctx context.Context) error {
-	const look = 5 * time.Millisecond // readiness has no single event; nothing but a start waits for it
+	const look = 5 * time.Millisecond // readiness has no single event; only a start waits for it
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {

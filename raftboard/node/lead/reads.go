@@ -20,10 +20,10 @@ type Reads struct {
 	Leader    *State
 	Applied   func(ctx context.Context, index uint64) error
 	RoundDone func()       // called after each round
-	shared    sharedRounds // of carryOut
+	shared    sharedRounds // for carryOut
 }
 
-// Close waits for the round under way. No call may wait then.
+// Close waits for the round in progress. No call may wait then.
 func (r *Reads) Close() { r.shared.close() }
 
 // Wait returns an index that this node has applied, and that includes every
@@ -65,12 +65,12 @@ func (r *Reads) carryOut() (uint64, error) {
 	return index, nil
 }
 
-// sharedRounds carry out one round at a time. A round serves all callers that waited when
-// it began. The zero value is ready.
+// sharedRounds perform one round at a time. A round serves all callers that waited when it started.
+// The zero value is ready.
 type sharedRounds struct {
 	mu      sync.Mutex
-	next    *round // collects the callers for the next round; under mu
-	running bool   // a goroutine carries out rounds; under mu
+	next    *round // collects the callers for the next round; guarded by mu
+	running bool   // a goroutine performs rounds; guarded by mu
 	ended   sync.WaitGroup
 }
 
@@ -81,8 +81,8 @@ type round struct {
 	err   error  // set before done is closed
 }
 
-// join waits for the result of a round that begins after the call. All callers give the
-// same function.
+// join waits for the result of a round that starts after the call. All callers pass the same
+// function.
 func (s *sharedRounds) join(ctx context.Context, carryOut func() (uint64, error)) (uint64, error) {
 	s.mu.Lock()
 	if s.next == nil {
@@ -118,5 +118,5 @@ func (s *sharedRounds) run(carryOut func() (uint64, error)) {
 	}
 }
 
-// close waits for the round under way. No caller may wait then.
+// close waits for the round in progress. No caller may wait then.
 func (s *sharedRounds) close() { s.ended.Wait() }

@@ -20,7 +20,7 @@ type slotKeeper struct {
 	*Tasks
 	leadership *Leadership
 	rules      map[schedules.ID]keptRule
-	pause      time.Duration // before the next try, after a failure
+	pause      time.Duration // before the next attempt, after a failure
 }
 
 // keptRule is the rule of a schedule at a revision, or the error of its evaluation.
@@ -44,7 +44,7 @@ func (t *Tasks) serveSchedules(ctx context.Context, current *Leadership) {
 		}
 		k.pause = 0
 		if t.Disk.MayGrow(0) != nil {
-			k.pause = longestSleep // the slots are not lost: they are decided once there is space
+			k.pause = longestSleep // the slots are not lost: they are decided when there is space
 			continue
 		}
 		now := t.Clock.Now()
@@ -63,7 +63,7 @@ func (k *slotKeeper) sleep() time.Duration {
 	return max(min(next.Sub(k.Clock.Now()), longestSleep), overduePause, k.pause)
 }
 
-// fire proposes the decisions about the slots that are due.
+// fire proposes the decisions about the due slots.
 func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 	due, err := k.Machine.DueSchedules(now, schedulesAtOnce+k.broken())
 	if err != nil {

@@ -24,17 +24,17 @@ const (
 	wakesAtOnce   = 1_000 // due jobs made claimable by one command
 	sweepsAtOnce  = 500   // finished jobs removed by one command
 	sweepInterval = 10 * time.Second
-	// longestSleep bounds the timer loop's sleep, so that a pause of the whole
-	// process shows as lateness soon after it ends.
+	// longestSleep limits the timer loop's sleep, so that a pause of the whole process shows as
+	// lateness soon after it ends.
 	longestSleep = time.Second
-	spareTime    = 100 * time.Millisecond // before an expiry that did not happen is tried again
+	spareTime    = 100 * time.Millisecond // before the retry of an expiry without effect
 	overduePause = 2 * time.Millisecond
 )
 
 // serveTimers expires sessions, wakes due jobs and sweeps, until ctx ends.
 func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 	nextSweep := time.Now().Add(sweepInterval)
-	var rested time.Time // the loop does nothing before
+	var rested time.Time // the loop does nothing before this time
 	for {
 		planned := t.nextWake(current, nextSweep, rested)
 		select {
@@ -45,8 +45,8 @@ func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 		case <-time.After(time.Until(planned)):
 		}
 		now := time.Now()
-		// After a pause, a signal may arrive before the timer and is equally late. A signal
-		// must not delay due work, because signals may come without end.
+		// After a pause, a signal may arrive before the timer and is equally late. A signal must
+		// not delay due work, because signals can arrive continuously.
 		if t.wasPaused(current, now.Sub(planned)) || now.Before(planned) {
 			continue
 		}
@@ -56,7 +56,7 @@ func (t *Tasks) serveTimers(ctx context.Context, current *Leadership) {
 		if !now.Before(nextSweep) {
 			nextSweep = now.Add(sweepInterval)
 			if t.Sweep(ctx, current) {
-				nextSweep = now // behind the other timers, which must not wait for a long clean-up
+				nextSweep = now // after the other timers, which must not wait for a long clean-up
 			}
 		}
 		t.wasPaused(current, time.Since(now))
@@ -79,11 +79,11 @@ func (t *Tasks) wasPaused(current *Leadership, late time.Duration) bool {
 	return true
 }
 
-// nextWake is when the next timer is due, but not before rested.
+// nextWake is the time at which the next timer is due, but not before rested.
 func (t *Tasks) nextWake(current *Leadership, nextSweep, rested time.Time) time.Time {
 	now, due := time.Now(), t.Machine.NextDue()
 	if !due.IsZero() {
-		due = now.Add(due.Sub(t.Clock.Now())) // while the clock is slewed, off by a part of longestSleep at most
+		due = now.Add(due.Sub(t.Clock.Now())) // while the clock is slewed, wrong by at most a part of longestSleep
 	}
 	return wakeAt(now, rested, nextSweep, current.deadlines.Next(), current.claims.Next(), due)
 }

@@ -58,14 +58,14 @@ func TestRoundsOfExpiriesAreBounded(t *testing.T) {
 	}
 }
 
-// A leader for which time stood still gives everyone a full TTL.
+// A leader that was paused gives all sessions a full TTL.
 func TestPauseRearms(t *testing.T) {
 	const heartbeat, grace = 500 * time.Millisecond, time.Second
 	for _, row := range []struct {
 		late  time.Duration
 		spare bool
 	}{
-		{-time.Second, false}, // woken by a signal, before time
+		{-time.Second, false}, // woken by a signal, early
 		{0, false},
 		{heartbeat, false},
 		{heartbeat + 1, true},

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
-// notices limits the changes of leadership that are waiting for a receiver.
+// notices limits the waiting changes of leadership.
 const notices = 64
 
 // Log is a log of one node. It implements replication.Log.
@@ -23,16 +23,16 @@ type Log struct {
 	leader      replication.Leader
 	machine     replication.Machine
 	leaderships chan bool
-	changes     chan struct{} // holds one
+	changes     chan struct{} // with a buffer of one
 
 	applying sync.Mutex // held while the machine applies; taken before mu
 
 	mu        sync.Mutex
-	leads     bool        // under mu
-	term      uint64      // under mu
-	appended  uint64      // the last entry; under mu
-	unapplied []fsm.Entry // under mu
-	committed uint64      // under mu
+	leads     bool        // guarded by mu
+	term      uint64      // guarded by mu
+	appended  uint64      // the last entry; guarded by mu
+	unapplied []fsm.Entry // guarded by mu
+	committed uint64      // guarded by mu
 	results   map[uint64]applied
 }
 
@@ -51,7 +51,7 @@ func New(name string, machine replication.Machine) *Log {
 	}
 }
 
-// Lead begins a leadership in a new term.
+// Lead starts a leadership in a new term.
 func (l *Log) Lead() { l.set(true) }
 
 // StepDown ends the leadership.
@@ -107,7 +107,7 @@ func (p *pending) Wait() (uint64, []*conductordv1.Result, error) {
 	return p.index, got.results, nil
 }
 
-// apply applies all entries that are not applied yet.
+// apply applies all unapplied entries.
 func (l *Log) apply() {
 	l.applying.Lock()
 	defer l.applying.Unlock()

@@ -35,8 +35,8 @@ const (
 
 // Cluster is a cluster of nodes in this process. Its methods are not for concurrent use.
 type Cluster struct {
-	Client    *raftboard.Client // of all nodes
-	Endpoints []string          // of the API, one for each node
+	Client    *raftboard.Client // connected to all nodes
+	Endpoints []string          // API address of each node
 
 	dir     string
 	options []node.Options
@@ -111,7 +111,7 @@ func (c *Cluster) open(nodes int, fatal func(error)) (err error) {
 	return err
 }
 
-// Stop stops a node, counted from 0. Its data stays.
+// Stop stops a node, counted from 0. Its data is kept.
 func (c *Cluster) Stop(i int) error {
 	stopped := c.nodes[i]
 	if stopped == nil {

@@ -43,7 +43,7 @@ func Example() {
 	// success <nil> <nil>
 }
 
-// The cluster serves without one of three nodes, not without two, and again when they are back.
+// The cluster serves with two of three nodes, but not with one, and again after their restart.
 func TestNodesStopAndStart(t *testing.T) {
 	c := nodetest.New(t, 3)
 	post := func() error {

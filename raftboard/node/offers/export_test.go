@@ -12,13 +12,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The times of stepWorkers.
+// Times of the Matcher.
 const (
 	ElsewhereTime = elsewhereTime
 	AsideFirst    = asideFirst
 )
 
-// StepMatch is a Matcher with workers and steps that are known by one word.
+// StepMatch is a Matcher whose workers and steps are named by one word.
 type StepMatch struct {
 	offers   *Matcher
 	flow     logbook.FlowID
@@ -30,10 +30,10 @@ func NewStepMatch() *StepMatch {
 	return &StepMatch{offers: New(hclog.NewNullLogger()), flow: logbook.NewFlowID(), sessions: map[string]jobs.SessionID{}, waiting: map[string]*Offer{}}
 }
 
-// Pull has a worker wait for one attempt at a step of a type.
+// Pull lets a worker wait for one attempt at a step of a type.
 func (m *StepMatch) Pull(name, kind string) { m.pull(name, kind, 1) }
 
-// PullFull has a worker call that has no free slot.
+// PullFull lets a worker without a free slot call.
 func (m *StepMatch) PullFull(name, kind string) { m.pull(name, kind, 0) }
 
 func (m *StepMatch) pull(name, kind string, free int) {
@@ -51,7 +51,8 @@ func (m *StepMatch) Offer(step, kind string, failed ...string) {
 	m.offer(step, kind, steps.Only{}, failed...)
 }
 
-// OfferOnly offers an attempt that only one session may get, or, when it has ended, a name.
+// OfferOnly offers an attempt that only one session may get, or, after its end, a session with the
+// name.
 func (m *StepMatch) OfferOnly(step, kind, session, name string) {
 	m.offer(step, kind, steps.Only{Session: m.sessions[session], Name: name})
 }
@@ -69,7 +70,7 @@ func (m *StepMatch) offer(step, kind string, only steps.Only, failed ...string) 
 	}
 }
 
-// Taken looks again for a worker, and returns the name of the one that gets the step.
+// Taken looks again for a worker, and returns the worker that gets the step.
 func (m *StepMatch) Taken(step string) string {
 	o := m.waiting[step]
 	m.offers.Place(o)
@@ -86,7 +87,7 @@ func (m *StepMatch) Taken(step string) string {
 	return ""
 }
 
-// Records has the conductor of a step offer it with the worker that it has recorded.
+// Records lets the conductor of a step offer it with the worker that it has recorded.
 func (m *StepMatch) Records(name, step string) *Offer {
 	o := *m.waiting[step]
 	o.Offer.Worker, o.done, o.Answer = m.sessions[name], false, make(chan steps.Answer, 1)
@@ -96,7 +97,7 @@ func (m *StepMatch) Records(name, step string) *Offer {
 	return &o
 }
 
-// Ends has a worker end an attempt with a failure, or with none.
+// Ends lets a worker end an attempt with a failure, or successfully.
 func (m *StepMatch) Ends(name, step string, failure *logbook.Failure) {
 	o := m.Records(name, step)
 	m.offers.Report(m.sessions[name], &steps.Outcome{ID: o.Offer.Work.ID, Done: true, Failure: failure})
@@ -113,10 +114,10 @@ func (m *StepMatch) Dies(name, step string) {
 // Ended ends the session of a worker that has no step.
 func (m *StepMatch) Ended(name string) { m.offers.Ended([]jobs.SessionID{m.sessions[name]}) }
 
-// Widen says that the session has ended that alone could have a step, as a new leader finds.
+// Widen reports the end of the only session that may have a step, as a new leader does.
 func (m *StepMatch) Widen(step string) { m.offers.Widen(m.waiting[step]) }
 
-// Returns gives a worker a new session under its name. Its old one keeps the name with a mark.
+// Returns gives a worker a new session under its name. The name of its old session gets a mark.
 func (m *StepMatch) Returns(name string) {
 	m.sessions[name+"'"], m.sessions[name] = m.sessions[name], jobs.NewSessionID()
 }

@@ -48,7 +48,7 @@ type Matcher struct {
 	pulls    map[jobs.SessionID]*Pull
 	promises map[steps.ID]stepPromise
 	workers  stepWorkers
-	pulled   uint64 // calls so far
+	pulled   uint64 // number of calls so far
 	reports  map[logbook.FlowID]map[*stepReport]struct{}
 }
 
@@ -61,11 +61,11 @@ type Offer struct {
 	Failed []jobs.SessionID  // workers whose earlier attempts of this round have failed
 	Answer chan steps.Answer // holds one
 
-	// Under Matcher.mu.
+	// Guarded by Matcher.mu.
 
 	arrived time.Time
-	widened bool // its only worker's session has ended: others of the name may have it
-	kept    bool // from a worker that suits and is free
+	widened bool // its only worker's session has ended: another session with the name may have it
+	kept    bool // withheld from a matching free worker
 	done    bool // it has its answer
 }
 
@@ -77,12 +77,12 @@ type Pull struct {
 	// Principal opened the session; with the name of the worker, it identifies the process.
 	Principal string
 	Refill    bool                    // see steps.Pull.Refill
-	Sees      func(board string) bool // its principal may work there
-	Holds     map[steps.ID]bool       // true: it is stopping
-	Promised  chan struct{}           // closed when it was promised an attempt
+	Sees      func(board string) bool // its principal may work on the board
+	Holds     map[steps.ID]bool       // true: stopping
+	Promised  chan struct{}           // closed when an attempt is promised to it
 	Answer    chan *conductordv1.PullStepsResponse
 
-	// Under Matcher.mu.
+	// Guarded by Matcher.mu.
 
 	Free      int // slots
 	isPromise bool
@@ -97,8 +97,8 @@ type stepPromise struct {
 	made    time.Time
 }
 
-// stepReport is a call of Report that waits. news holds one: an offer of the flow has arrived, or an
-// attempt of the flow was recorded.
+// stepReport is a waiting call of Report. news has a buffer of one: an offer of the flow has
+// arrived, or an attempt of the flow was recorded.
 type stepReport struct{ News chan struct{} }
 
 // New makes a Matcher without offers and workers.
@@ -109,7 +109,7 @@ func New(logger hclog.Logger) *Matcher {
 	}
 }
 
-// Offer adds an offer. It replaces an earlier call for the same attempt, whose caller has gone or
+// Offer adds an offer. It replaces an earlier call for the same attempt, whose caller has left or
 // is an earlier owner of the flow.
 func (s *Matcher) Offer(o *Offer) error {
 	s.mu.Lock()
@@ -134,7 +134,8 @@ func (s *Matcher) Offer(o *Offer) error {
 	return nil
 }
 
-// Place looks again for a worker, because a reason to withhold the attempt from one may be over.
+// Place looks for a worker again, because a reason to withhold the attempt from a worker may have
+// ended.
 func (s *Matcher) Place(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *Matcher) placeLocked(o *Offer) {
 	}
 }
 
-// Widen notes the end of the session that alone could have an attempt.
+// Widen records the end of the only session that could have an attempt.
 func (s *Matcher) Widen(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +188,7 @@ func (s *Matcher) Withdraw(o *Offer) {
 	}
 }
 
-// Pull adds a worker that waits. It replaces an earlier call of the session.
+// Pull adds a waiting worker. It replaces an earlier call of the session.
 func (s *Matcher) Pull(p *Pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +211,7 @@ func (s *Matcher) Pull(p *Pull) {
 	}
 	if promised := s.promisedLocked(p.Session); promised > 0 {
 		p.Free -= promised
-		p.notePromise() // one may lapse: the next call has the slot then
+		p.notePromise() // a promise may lapse: the next call then has the slot
 	}
 	s.promiseLocked(p)
 	s.giveLocked(p, own...)
@@ -229,7 +230,7 @@ func (s *Matcher) promisedLocked(session jobs.SessionID) (promised int) {
 	return promised
 }
 
-// promiseLocked promises a worker the waiting attempts that suit it, the oldest first.
+// promiseLocked promises a worker the waiting attempts that match it, the oldest first.
 func (s *Matcher) promiseLocked(p *Pull) {
 	if p.Free <= 0 {
 		return
@@ -253,8 +254,7 @@ func (s *Matcher) promiseLocked(p *Pull) {
 	}
 }
 
-// Followed are the attempts of a worker that conductors wait for now: the worker holds them
-// rightly.
+// Followed are the attempts of a worker for which conductors wait now, so the worker may keep them.
 func (s *Matcher) Followed(session jobs.SessionID) map[steps.ID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +293,7 @@ func (s *Matcher) Leave(p *Pull) {
 	}
 }
 
-// promise tells the conductor which worker gets an attempt. The worker gets the attempt when the
+// promise tells the conductor the worker of an attempt. The worker gets the attempt when the
 // conductor has recorded the worker.
 func (s *Matcher) promise(p *Pull, o *Offer) {
 	p.Free--
@@ -312,7 +312,7 @@ func (s *Matcher) giveLocked(p *Pull, own ...*Offer) {
 		switch {
 		case held && o.Offer.Stop && !stopping:
 			answer.Stop = append(answer.Stop, o.Work.Id)
-		case !p.Sees(o.Board): // the offer finds the worker lost
+		case !p.Sees(o.Board): // the offer will find that the worker is lost
 		case !held && !o.Offer.Stop && (size == 0 || size+o.Size <= wire.PageBytes):
 			answer.Work = append(answer.Work, o.Work)
 			size += o.Size
@@ -326,7 +326,7 @@ func (s *Matcher) giveLocked(p *Pull, own ...*Offer) {
 	}
 }
 
-// Report passes an outcome on to the conductor that follows the attempt, if there is one.
+// Report forwards an outcome to the conductor that follows the attempt, if there is one.
 func (s *Matcher) Report(worker jobs.SessionID, outcome *steps.Outcome) (passed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -435,7 +435,7 @@ func (s *Matcher) Live(entity *jobs.Entity, now time.Time, shows func(logbook.Fl
 	return live
 }
 
-// Waiting are the offers of a job that no worker has taken.
+// Waiting are a job's offers that no worker has taken.
 func (s *Matcher) Waiting(job jobs.JobID) []steps.Offer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -460,7 +460,7 @@ func (o *Offer) suits(p *Pull) bool {
 	return steps.Suits(&p.Worker, o.Board, o.Offer.Work.Type, o.Offer.Work.Labels) && p.Sees(o.Board)
 }
 
-// reply answers the call, unless it has an answer. Under Matcher.mu.
+// reply answers the call, unless it has an answer. Call it under Matcher.mu.
 func (o *Offer) reply(answer steps.Answer) bool {
 	if o.done {
 		return false
@@ -470,7 +470,7 @@ func (o *Offer) reply(answer steps.Answer) bool {
 	return true
 }
 
-// notePromise makes the call end soon, even if it gives no attempt.
+// notePromise makes the call end soon, even if it assigns no attempt.
 func (p *Pull) notePromise() {
 	if !p.isPromise {
 		p.isPromise = true

@@ -11,12 +11,12 @@ import (
 	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
-// TestNewAttemptsGoElsewhere checks which of the workers a and b gets an attempt, at once and
-// when the time for others is over.
+// TestNewAttemptsGoElsewhere checks which of the workers a and b gets an attempt, at once and after
+// the time that is reserved for other workers.
 func TestNewAttemptsGoElsewhere(t *testing.T) {
 	for _, row := range []struct {
-		name, workers, failed string // a letter each; behind the dash, those without a free slot
-		restarts              bool   // those that have failed
+		name, workers, failed string // one letter each; after the dash, the workers without a free slot
+		restarts              bool   // the failed workers restart
 		at, later             string
 	}{
 		{"the first attempt", "ab", "", false, "a", ""},
@@ -62,8 +62,8 @@ func TestNewAttemptsGoElsewhere(t *testing.T) {
 	}
 }
 
-// TestWorkersAreSetAside holds when a worker that has waited longest gets nothing, and when
-// it gets steps again.
+// TestWorkersAreSetAside checks when a worker that has waited longest gets no step, and when it
+// gets steps again.
 func TestWorkersAreSetAside(t *testing.T) {
 	broken, bad := &logbook.Failure{Kind: "error"}, &logbook.Failure{Kind: "error", Permanent: true}
 	fails := func(m *offers.StepMatch, name string, steps int, failure *logbook.Failure) {
@@ -146,8 +146,8 @@ func TestWorkersAreSetAside(t *testing.T) {
 	}
 }
 
-// TestOnlyWorker checks which worker gets an attempt that only one may get: a session of the worker
-// a, and after its end another session of that name.
+// TestOnlyWorker checks which worker gets an attempt that only one may get: a session of worker a,
+// and after its end another session of that name.
 func TestOnlyWorker(t *testing.T) {
 	for _, row := range []struct {
 		name, only string
@@ -186,8 +186,8 @@ func TestOnlyWorker(t *testing.T) {
 func TestPromisesTakeSlots(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		after func(m *offers.StepMatch) // before the call that follows
-		taker string                    // of another step
+		after func(m *offers.StepMatch) // before the next call
+		taker string                    // the worker that takes another step
 	}{
 		{"not recorded", func(*offers.StepMatch) {}, ""},
 		{"recorded, and not given", func(m *offers.StepMatch) { m.Records("a", "first") }, ""},

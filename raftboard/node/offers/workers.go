@@ -42,12 +42,12 @@ type stepWorkers struct {
 
 // knownWorker is a session of a worker.
 type knownWorker struct {
-	pull  *Pull     // the last
-	heard time.Time // when it asked last
+	pull  *Pull     // the last call
+	heard time.Time // time of its last call
 	ended bool
 }
 
-// workerIdentity is a worker over its sessions.
+// workerIdentity identifies a worker across its sessions.
 type workerIdentity struct{ principal, name string }
 
 func (p *Pull) identity() workerIdentity { return workerIdentity{p.Principal, p.Worker.Name} }
@@ -63,12 +63,12 @@ type workerRecord struct {
 	failed  map[failedStep]bool
 	changed time.Time
 
-	// For a worker that is set aside; otherwise zero.
+	// Only for a worker that is set aside; otherwise zero.
 
-	aside   time.Time     // since when
-	trial   time.Time     // when it gets the next attempt
+	aside   time.Time     // time when it was set aside
+	trial   time.Time     // time of its next attempt
 	pause   time.Duration // between trials
-	onTrial bool          // it has got one
+	onTrial bool          // it has an attempt on trial
 }
 
 func newStepWorkers(logger hclog.Logger) stepWorkers {
@@ -93,7 +93,7 @@ func (w *stepWorkers) forgetOldest() {
 	delete(w.known, oldest)
 }
 
-// end notes that a session has ended. The steps that it held are lost together, and count as one
+// end records the end of a session. The steps that it held are lost together, and count as one
 // failure: a machine that fails once is not set aside for its many steps.
 func (w *stepWorkers) end(session jobs.SessionID, lost *Offer) {
 	if k := w.known[session]; k != nil {
@@ -104,8 +104,8 @@ func (w *stepWorkers) end(session jobs.SessionID, lost *Offer) {
 	}
 }
 
-// judge notes an outcome. A permanent failure is the step's verdict on its input, and a failure
-// after a stop is the conductor's doing: neither counts for or against the worker.
+// judge evaluates an outcome. A permanent failure is the step's verdict on its input, and a failure
+// after a stop is caused by the conductor. Neither counts for or against the worker.
 func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Outcome) {
 	k := w.known[session]
 	switch {
@@ -120,7 +120,7 @@ func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Out
 	}
 }
 
-// fail notes a failure of a worker.
+// fail counts a failure of a worker.
 func (w *stepWorkers) fail(p *Pull, o *Offer) {
 	now, id := time.Now(), p.identity()
 	r := w.records[id]
@@ -146,8 +146,8 @@ func (w *stepWorkers) fail(p *Pull, o *Offer) {
 	}
 }
 
-// forgetRecords forgets records that changed long ago, or all: at worst a worker must fail again
-// to be set aside.
+// forgetRecords removes records that changed long ago, or all. In the worst case, a worker must
+// fail again to be set aside.
 func (w *stepWorkers) forgetRecords(now time.Time) {
 	for id, r := range w.records {
 		if now.Sub(r.changed) > 2*asideMost {
@@ -159,7 +159,7 @@ func (w *stepWorkers) forgetRecords(now time.Time) {
 	}
 }
 
-// tried notes that a worker gets an attempt. A worker that is set aside gets the next one after
+// tried records that a worker gets an attempt. A worker that is set aside gets the next one after
 // its pause.
 func (w *stepWorkers) tried(p *Pull) {
 	if r := w.records[p.identity()]; r != nil && !r.aside.IsZero() && !w.isAside(p) {

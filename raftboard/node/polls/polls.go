@@ -1,5 +1,5 @@
-// Package polls keeps the calls that wait on a node: for a claimable job, for the end of a
-// job, for the next event. Nothing here is durable: a caller repeats a call that is lost.
+// Package polls keeps the calls that wait on a node: for a claimable job, for the end of a job, for
+// the next event. None of them is durable: a caller repeats a lost call.
 package polls
 
 import (
@@ -29,18 +29,17 @@ type Polls struct {
 	ofAny  []*Waiter
 	added  uint64 // claims so far
 
-	// asking has the waiting claims by their requests; under mu.
+	// asking has the waiting claims by their requests; guarded by mu.
 	asking map[RequestID]*Waiter
 
-	undrains int // how often a drain has ended; under mu
+	undrains int // number of ended drains; guarded by mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
-	events   chan struct{} // closed and replaced when there are new events; under mu
-	// undelivered has the outcomes of piggybacked claims until a call receives
-	// them; under mu.
+	events   chan struct{} // closed and replaced when there are new events; guarded by mu
+	// undelivered has the outcomes of piggybacked claims until a call receives them; guarded by mu.
 	undelivered map[RequestID]chan proposer.Outcome
 }
 
-// RequestID names a request for claims, which all its tries have in common.
+// RequestID names a request for claims. All its attempts have the same RequestID.
 type RequestID struct {
 	session jobs.SessionID
 	nonce   jobs.Nonce
@@ -49,33 +48,33 @@ type RequestID struct {
 // IDOf is the ID of a request.
 func IDOf(r *jobs.ClaimRequest) RequestID { return RequestID{r.Session, r.Nonce} }
 
-// Waiter is a ClaimNext that waits.
+// Waiter is a waiting ClaimNext.
 type Waiter struct {
 	proposer.Piggybacked // the request as it is proposed, and its outcome if a posting piggybacked it
 	Request              jobs.ClaimRequest
-	Woken                chan []fsm.Queue // holds one wake-up: where something may be claimable
-	// Repeated is closed when another call asks with the same nonce: the caller asks
-	// again only when the connection of this one is dead.
+	Woken                chan []fsm.Queue // with a buffer of one: queues with jobs that may be claimable
+	// Repeated is closed when another call has the same nonce: a caller repeats a call only when
+	// the connection of this one is dead.
 	Repeated chan struct{}
 
 	number uint64 // order of arrival
 
-	// Under Polls.mu.
+	// Guarded by Polls.mu.
 
-	undrains    int  // Polls.undrains when it began to wait
-	drained     bool // its conductor is drained: it may take nothing until a drain ends
-	idle        bool // it has looked, and found nothing
+	undrains    int  // Polls.undrains at the start of its wait
+	drained     bool // its conductor is drained: no claim until a drain ends
+	idle        bool // it has looked for a job and found none
 	piggybacked bool // appended to the entry of a posting, and no longer in Polls
 }
 
-// Bounds of the claims that are piggybacked on one call that posts. Their bytes are
-// added to its entry. The other jobs are claimed by the waiters that they wake.
+// Limits of the claims that are piggybacked on one call that posts. Their bytes are added to its
+// entry. The other jobs are claimed by the waiters that they wake.
 const (
 	MaxPiggybacked    = 16
 	MaxPiggybackBytes = proposer.MaxEntryBytes / 8
 )
 
-// New keeps no calls yet.
+// New makes Polls without calls.
 func New() *Polls {
 	return &Polls{
 		ofKind: map[string][]*Waiter{}, asking: map[RequestID]*Waiter{}, undelivered: map[RequestID]chan proposer.Outcome{},
@@ -156,7 +155,7 @@ func find(waiters []*Waiter, waiter *Waiter) (int, bool) {
 	})
 }
 
-// wakeAllLocked wakes all claims that a condition holds for, without naming a queue.
+// wakeAllLocked wakes all claims that meet a condition, without naming a queue.
 func (p *Polls) wakeAllLocked(which func(*Waiter) bool) {
 	for _, waiter := range slices.Clone(p.claims) {
 		if which(waiter) {
@@ -190,7 +189,7 @@ func (p *Polls) wakeDrainedLocked() {
 	p.wakeAllLocked(func(waiter *Waiter) bool { return waiter.drained })
 }
 
-// SetIdle notes that a claim has found nothing, and may be piggybacked.
+// SetIdle records that a claim has found no job, and can be piggybacked.
 func (p *Polls) SetIdle(waiter *Waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,7 +207,7 @@ func (p *Polls) Piggyback(postings []*conductordv1.Posting) []*proposer.Piggybac
 	}
 	var chosen []*proposer.Piggybacked
 	var queue fsm.Queue
-	looks, bytes, taken := 0, 0, 0 // taken: how many more jobs of the queue the claims before can take
+	looks, bytes, taken := 0, 0, 0 // taken: number of further jobs of the queue that the previous claims can take
 	for _, posting := range postings {
 		next, claimable := fsm.QueueOfPosting(posting)
 		if !claimable {
@@ -240,16 +239,14 @@ func (p *Polls) Piggyback(postings []*conductordv1.Posting) []*proposer.Piggybac
 	return chosen
 }
 
-// UndeliveredOutcome receives the outcome of an earlier try that was piggybacked;
-// nil: there is none.
+// UndeliveredOutcome receives the outcome of an earlier, piggybacked attempt; nil: none.
 func (p *Polls) UndeliveredOutcome(id RequestID) chan proposer.Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.undelivered[id]
 }
 
-// Delivered forgets an outcome: a call has received it, and a repeat finds it in the
-// state machine.
+// Delivered removes an outcome: a call has received it, and a repeat finds it in the state machine.
 func (p *Polls) Delivered(id RequestID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +275,7 @@ func (p *Polls) Wake(queues []fsm.Queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, queue := range queues {
-		if queue.Reserved { // only the state machine knows whose conductor it is for
+		if queue.Reserved { // only the state machine knows the conductor of the reservation
 			p.wakeAllLocked(func(w *Waiter) bool { return !w.drained && queue.Suits(&w.Request) })
 		} else if waiter := p.firstLocked(&queue, false); waiter != nil {
 			p.removeLocked(waiter)
@@ -288,7 +285,7 @@ func (p *Polls) Wake(queues []fsm.Queue) {
 }
 
 // firstLocked returns the longest waiting claim for the jobs of a queue; nil if there is none.
-// idle: only claims that have looked and found nothing.
+// idle: only claims that have looked and found no job.
 func (p *Polls) firstLocked(queue *fsm.Queue, idle bool) *Waiter {
 	var first *Waiter
 	for _, waiters := range [][]*Waiter{p.ofKind[queue.Kind], p.ofAny} {
@@ -348,7 +345,7 @@ func (p *Polls) Changed(changes fsm.Changes) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	settled := slices.Concat(changes.Finished, changes.Stopped)
-	if changes.Restored { // anything may have happened: let every call look again
+	if changes.Restored { // anything may have changed: let every call check again
 		settled = slices.Collect(maps.Keys(p.finishes))
 	}
 	for _, id := range settled {
@@ -366,11 +363,11 @@ func (p *Polls) Changed(changes fsm.Changes) {
 // Load is the number of waiting calls.
 type Load struct {
 	Claims   int // of ClaimNext
-	Idle     int // of these: have looked, and found nothing
+	Idle     int // of these: claims that have looked and found no job
 	Finishes int // jobs whose end calls wait for
 }
 
-// Load counts the calls that wait.
+// Load counts the waiting calls.
 func (p *Polls) Load() Load {
 	p.mu.Lock()
 	defer p.mu.Unlock()

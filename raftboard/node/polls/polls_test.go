@@ -35,7 +35,7 @@ func wake(p *polls.Polls, queues ...fsm.Queue) { p.Wake(queues) }
 
 func woken(w *polls.Waiter) bool { return len(w.Woken) > 0 }
 
-// claimsOf are the claims of waiters, as postings take them along.
+// claimsOf are the piggybacked claims of waiters.
 func claimsOf(waiters []*polls.Waiter) (claims []*proposer.Piggybacked) {
 	for _, waiter := range waiters {
 		claims = append(claims, &waiter.Piggybacked)
@@ -51,7 +51,7 @@ func TestLongPollsWakeTheLongestWaiting(t *testing.T) {
 	if !woken(first) || woken(second) || !woken(any) || woken(stranger) {
 		t.Fatalf("woken: %v %v %v %v", woken(first), woken(second), woken(any), woken(stranger))
 	}
-	// The woken claim leaves without a look: the next claim is woken.
+	// The woken claim leaves without looking for a job: the next claim is woken.
 	p.Leave(first)
 	if !woken(second) {
 		t.Fatal("the wake-up of a claim that left is lost")
@@ -72,15 +72,15 @@ func TestLongPollsWakeEndedSessions(t *testing.T) {
 	if !woken(waiters[0]) || woken(waiters[1]) || !woken(waiters[2]) {
 		t.Fatal("not exactly the claims of the session that ended were woken")
 	}
-	// What becomes claimable by the same batch goes to sessions that live.
+	// A job that becomes claimable in the same batch wakes a claim of a live session.
 	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}, Claimable: []fsm.Queue{plain}})
 	if !woken(waiters[1]) {
 		t.Fatal("a claim that is alive was not woken")
 	}
 }
 
-// TestLongPollsSkipTheDrained: no job wakes the claim of a drained conductor. The end of
-// the drain does, and the end of its session.
+// TestLongPollsSkipTheDrained: no job wakes the claim of a drained conductor. The end of the drain
+// or of its session does.
 func TestLongPollsSkipTheDrained(t *testing.T) {
 	p := polls.New()
 	session := jobs.NewSessionID()
@@ -105,7 +105,7 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 	if !woken(late) {
 		t.Fatal("the end of the drain was missed")
 	}
-	// One that has been woken already passes that on when it leaves.
+	// A claim that has been woken passes the wake-up on when it leaves.
 	first, second := add(p, asking(jobs.NewSessionID(), "plain")), add(p, asking(jobs.NewSessionID(), "plain"))
 	wake(p, plain)
 	p.ExcludeDrained(first)
@@ -115,8 +115,8 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 	}
 }
 
-// TestLongPollsKeepTheirOrder: a claim that was woken in vain is still the one that
-// has waited longest, whatever came meanwhile.
+// TestLongPollsKeepTheirOrder: a claim that was woken in vain keeps its place before all later
+// claims.
 func TestLongPollsKeepTheirOrder(t *testing.T) {
 	p := polls.New()
 	first, second := add(p, asking(jobs.NewSessionID(), "plain")), add(p, asking(jobs.NewSessionID()))
@@ -140,8 +140,8 @@ func TestLongPollsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// TestPostingsTakeClaimsAlong: those that rest, the longest waiting ones, and no
-// more than there are jobs for.
+// TestPostingsTakeClaimsAlong: a posting takes the longest waiting idle claims along, at most one
+// per job.
 func TestPostingsTakeClaimsAlong(t *testing.T) {
 	p := polls.New()
 	resting := func(rests bool, request jobs.ClaimRequest) *polls.Waiter {
@@ -200,7 +200,7 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 	}
 }
 
-// TestPostingsTakeFewClaimsAlong: however many wait.
+// TestPostingsTakeFewClaimsAlong: the number is limited for any number of waiting claims.
 func TestPostingsTakeFewClaimsAlong(t *testing.T) {
 	p := polls.New()
 	var postings []*conductordv1.Posting
@@ -216,8 +216,8 @@ func TestPostingsTakeFewClaimsAlong(t *testing.T) {
 	}
 }
 
-// TestPostingsTakeSmallClaimsAlong: those that would make the entry much larger
-// stay, and are woken as ever.
+// TestPostingsTakeSmallClaimsAlong: claims that would make the entry much larger are not taken
+// along, and are woken as usual.
 func TestPostingsTakeSmallClaimsAlong(t *testing.T) {
 	p := polls.New()
 	var waiters []*polls.Waiter
@@ -271,8 +271,8 @@ func TestLongPollsTellOfFinishes(t *testing.T) {
 	}
 }
 
-// Jobs come one by one and in lumps, and claims come and leave: none waits
-// while there is a job for it, for each takes one and passes the baton.
+// Jobs arrive one by one and in groups, and claims come and leave. No claim waits while there is a
+// job for it, because each claim takes one job and wakes the next claim.
 func TestLongPollsLoseNoWakeUp(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 			for range claims {
 				gone.Go(func() {
 					if waitUntil(p, take, leave) {
-						stock.Add(1) // given back: it becomes claimable again
+						stock.Add(1) // released: it is claimable again
 						wake(p, plain)
 					}
 				})
@@ -310,7 +310,7 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 				}
 			})
 			close(leave)
-			served.Wait() // all of them get one, or the bubble reports a deadlock
+			served.Wait() // all claims get a job, or the bubble reports a deadlock
 			gone.Wait()
 			if held := p.Load().Claims; held != 0 || stock.Load() != 0 {
 				t.Fatalf("%d wait and %d jobs left", held, stock.Load())
@@ -319,7 +319,8 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 	}
 }
 
-// waitUntil does as claimNext does: look after it has been added, pass on after success.
+// waitUntil behaves like claimNext: it looks for a job after it was added, and wakes the next claim
+// after success.
 func waitUntil(p *polls.Polls, take func() bool, leave <-chan struct{}) bool {
 	var passOn []fsm.Queue
 	request := asking(jobs.NewSessionID(), "plain")
@@ -341,8 +342,8 @@ func waitUntil(p *polls.Polls, take func() bool, leave <-chan struct{}) bool {
 	}
 }
 
-// TestLongPollsWakeTheNext: whatever comes and goes, a queue wakes the longest waiting
-// claim that asks for its jobs, and no other.
+// TestLongPollsWakeTheNext: after any changes, a queue wakes the longest waiting claim that
+// requests its jobs, and no other.
 func TestLongPollsWakeTheNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := polls.New()

@@ -21,8 +21,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Bounds of an entry. An entry takes the waiting commands up to these bounds; a single command
-// may be as large as the limits allow.
+// Limits of an entry. An entry takes the waiting commands up to these limits. A single command may
+// be as large as the limits allow.
 const (
 	MaxEntryCommands = 512
 	MaxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
@@ -34,8 +34,8 @@ const (
 	settlePatience = time.Second
 )
 
-// entryRule bounds log entries. Every entry, however small, costs each node fsyncs and
-// a transaction.
+// entryRule limits log entries, because every entry of any size costs each node fsyncs and a
+// transaction.
 var entryRule = wire.BatchRule{
 	Max:      wire.Load{Commands: MaxEntryCommands, Bytes: MaxEntryBytes},
 	Much:     wire.Load{Commands: MaxEntryCommands / 8, Bytes: MaxEntryBytes / 4},
@@ -43,14 +43,14 @@ var entryRule = wire.BatchRule{
 	InFlight: entriesInFlight,
 }
 
-// proposal is commands that go into one entry, in order.
+// proposal is a group of commands for one entry, in order.
 type proposal struct {
 	commands []*conductordv1.Command
 	load     wire.Load
 	shares   []share // of the commands, in their order
 }
 
-// share is the commands of a proposal that one caller waits for.
+// share is the part of a proposal for which one caller waits.
 type share struct {
 	commands int
 	answer   chan Outcome // buffered: the proposer never waits for a caller
@@ -83,11 +83,11 @@ type Outcome struct {
 	Err     error
 }
 
-// Piggybacked is a command of another caller that goes into the entry of a proposal.
+// Piggybacked is a command of another caller that is added to the entry of a proposal.
 type Piggybacked struct {
 	Command *conductordv1.Command
-	Still   func() error // the refusal of that caller's call, if it began now
-	Outcome chan Outcome // holds one
+	Still   func() error // the refusal of that caller's call if it started now
+	Outcome chan Outcome // with a buffer of one
 }
 
 // Proposer batches all waiting commands into one log entry. Commands that arrive while this entry
@@ -99,7 +99,7 @@ type Proposer struct {
 	queue    chan *proposal
 	waiting  atomic.Int64 // bytes in the queue
 	inFlight chan struct{}
-	landed   chan int // the number of commands of an entry that the log has answered
+	landed   chan int // number of commands of each entry that the log has answered
 	stopped  chan struct{}
 	stopping sync.Once
 	done     sync.WaitGroup
@@ -142,8 +142,8 @@ func (p *Proposer) Load() Load {
 	return Load{Waiting: len(p.queue), Bytes: p.waiting.Load(), InFlight: len(p.inFlight)}
 }
 
-// Propose replicates commands as a part of one entry and returns their
-// results. ErrUnavailable: it did not happen. ErrUncertain: it may have.
+// Propose replicates commands as a part of one entry and returns their results. ErrUnavailable: no
+// effect. ErrUncertain: an ambiguous result.
 func (p *Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
 	return p.ProposeWith(ctx, nil, commands...)
 }
@@ -159,7 +159,7 @@ func (p *Proposer) ProposeWith(ctx context.Context, piggybacked []*Piggybacked, 
 	}
 	if err := p.enqueue(&one); err != nil {
 		one.answer(Outcome{Err: err})
-		return 0, nil, err // for certain, though the node may be stopping
+		return 0, nil, err // certainly, though the node may be stopping
 	}
 	got := p.await(ctx, answer)
 	return got.Index, got.Results, got.Err
@@ -177,7 +177,7 @@ func (p *Proposer) await(ctx context.Context, answer <-chan Outcome) Outcome {
 	}
 }
 
-// enqueue queues a proposal. After an error it did not happen.
+// enqueue queues a proposal. After an error, it had no effect.
 func (p *Proposer) enqueue(one *proposal) error {
 	select {
 	case <-p.stopped:
@@ -198,8 +198,8 @@ func (p *Proposer) enqueue(one *proposal) error {
 	}
 }
 
-// Close refuses the proposals that wait, and waits a moment for the entries in flight.
-// Entries still in flight then are answered when the log ends.
+// Close refuses the waiting proposals, and waits briefly for the entries in flight. Entries that
+// are still in flight afterwards are answered when the log ends.
 func (p *Proposer) Close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
@@ -219,9 +219,9 @@ func (p *Proposer) Close() {
 type batching struct {
 	next     []*proposal
 	load     wire.Load // of next
-	held     *proposal // did not fit, and is the first of the entry after
+	held     *proposal // did not fit, and comes first in the next entry
 	inFlight int       // entries
-	commands int       // in them
+	commands int       // number of commands in them
 }
 
 func (p *Proposer) run() {
@@ -253,7 +253,7 @@ func (p *Proposer) run() {
 	}
 }
 
-// fill takes the proposals that wait now.
+// fill takes the waiting proposals.
 func (p *Proposer) fill(b *batching) {
 	for b.open() {
 		select {
@@ -279,7 +279,7 @@ func (b *batching) add(one *proposal) {
 	b.load = b.load.Plus(one.load)
 }
 
-// depart returns the entry, and begins the next.
+// depart returns the entry, and starts the next one.
 func (b *batching) depart() []*proposal {
 	batch := b.next
 	after := batching{inFlight: b.inFlight + 1, commands: b.commands + b.load.Commands}
@@ -307,7 +307,7 @@ func (p *Proposer) send(batch []*proposal) {
 	p.inFlight <- struct{}{}
 	began := time.Now()
 	pending := p.options.Log.Append(data)
-	go func() { // ends when the log answers; a log that ends may forget the entry, and callers do not wait for it then
+	go func() { // ends when the log answers; a log that ends may drop the entry, and callers do not wait for it then
 		defer func() {
 			<-p.inFlight
 			p.landed <- count // does not block: its buffer holds each entry in flight

@@ -41,7 +41,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // echo is a state machine that answers each command with its own text once its gate is
 // open.
 type echo struct {
-	replication.Machine // nothing else is called
+	replication.Machine // no other method is called
 
 	gate    chan struct{}
 	opening sync.Once
@@ -86,8 +86,7 @@ func newEcho(t *testing.T, machine *echo) (*proposer.Proposer, *memorylog.Log) {
 	return p, log
 }
 
-// occupy puts as many entries on their way as there may be, so that everything
-// else waits.
+// occupy fills all places for entries in flight, so that further commands wait.
 func occupy(t *testing.T, p *proposer.Proposer, all *sync.WaitGroup, propose func()) {
 	t.Helper()
 	for before := range 2 {
@@ -100,7 +99,7 @@ func saying(text string) *conductordv1.Command {
 	return &conductordv1.Command{Kind: &conductordv1.Command_CloseSession{CloseSession: &conductordv1.CloseSessionCommand{Session: text}}}
 }
 
-// While two entries are on their way, everything that comes goes into the next.
+// While two entries are in flight, all new commands go into the next one.
 func TestProposerPacks(t *testing.T) {
 	machine := &echo{}
 	p, _ := newEcho(t, machine)

@@ -29,8 +29,8 @@ func newAppliedGuard(applied func() uint64, sender func() string) *appliedGuard 
 	return a
 }
 
-// MayCut refuses to remove the log's entries from the index from if one of them is applied. all
-// means that these are all entries of the log.
+// MayCut refuses to remove the log's entries from an index if one of them is applied. all means
+// that these are all entries of the log.
 func (a *appliedGuard) MayCut(from uint64, all bool) error {
 	applied := a.applied()
 	if from > applied || (all && a.restored.Load() >= applied) {
@@ -39,7 +39,7 @@ func (a *appliedGuard) MayCut(from uint64, all bool) error {
 	return a.refuse(fmt.Sprintf("remove all entries from %d on", from), applied)
 }
 
-// Appending notes that raft has cleared the log behind a snapshot, or had nothing to clear.
+// Appending records that raft has cleared the log after a snapshot, or had nothing to clear.
 func (a *appliedGuard) Appending() { a.restored.Store(0) }
 
 // mayReplace refuses a snapshot of a leader that is older than this node's state.

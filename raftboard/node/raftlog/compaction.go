@@ -11,21 +11,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// minTrailingLogs entries stay in the log behind every snapshot, so that a node that
-// was away for a moment does not need the snapshot.
+// minTrailingLogs is the number of entries that stay in the log after every snapshot, so that a
+// node that was away briefly does not need the snapshot.
 const minTrailingLogs = 1_024
 
 // growth counts the bytes of log since the latest retained snapshot. raft itself counts only
 // entries, and one entry can contain a thousand jobs: with this count, a node could have gigabytes
 // of log to read at its start.
 type growth struct {
-	atLeast int64         // bytes of log that make no snapshot due on the smallest state
-	due     chan struct{} // a snapshot may be due; holds one
+	atLeast int64         // maximum bytes of log without a due snapshot, for the smallest state
+	due     chan struct{} // a snapshot may be due; with a buffer of one
 
 	index atomic.Uint64 // the last entry of the latest snapshot; written under mu
 	mu    sync.Mutex
-	state int64 // bytes of that snapshot; under mu
-	log   int64 // bytes applied behind it; under mu
+	state int64 // bytes of that snapshot; guarded by mu
+	log   int64 // bytes applied after it; guarded by mu
 }
 
 func newGrowth(atLeast int64) *growth {
@@ -76,8 +76,8 @@ func (g *growth) passed() int64 {
 	return g.log
 }
 
-// keep notes that a snapshot of some size has the state up to an index, and replaces
-// that much of the log. A snapshot older than the latest changes nothing.
+// keep records that a snapshot of some size has the state up to an index, and replaces the log up
+// to it. A snapshot older than the latest changes nothing.
 func (g *growth) keep(index uint64, size, passed int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,9 +132,8 @@ func (g *Group) Compact(ctx context.Context) {
 	}
 }
 
-// takeSnapshot takes a snapshot, and keeps at least the entries since the one before, in case the
-// new one is damaged, but no more than raft would keep. That number is set for this
-// snapshot alone.
+// takeSnapshot takes a snapshot. It keeps at least the entries since the previous one, in case the
+// new one is damaged, but no more than raft would keep. This number applies only to this snapshot.
 func (g *Group) takeSnapshot() error {
 	running := g.running.Load()
 	usual := running.ReloadableConfig()

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 )
 
-// sink is where a snapshot is written, which may have no room for it.
+// sink receives a snapshot, and may have no room for it.
 type sink struct {
 	bytes.Buffer
 	full, unsynced error
@@ -46,7 +46,7 @@ func TestSnapshotsCountOnceTheyAreKept(t *testing.T) {
 	index := uint64(0)
 	apply := func() {
 		index++
-		// A change of members costs bytes, and is nothing to the state.
+		// A change of members costs bytes, but does not change the state.
 		replica.ApplyBatch([]*raft.Log{{Index: index, Term: 1, Type: raft.LogConfiguration, Data: make([]byte, 1<<20)}})
 	}
 	take := func() (raft.FSMSnapshot, uint64) {

@@ -44,7 +44,7 @@ func (r *readRound) carryOut() (uint64, error) {
 	return index, nil
 }
 
-// askPeers succeeds when a majority is at the term.
+// askPeers succeeds when a majority has the term.
 func (r *readRound) askPeers(term uint64) error {
 	type reply struct {
 		term uint64

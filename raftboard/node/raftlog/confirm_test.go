@@ -11,12 +11,12 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A leader that is deposed and elected again while a round begins does not
-// answer at the index of its earlier term.
+// A leader that loses and regains the leadership while a round starts does not answer at the index
+// of its earlier term.
 func TestReadRoundAcrossTwoTerms(t *testing.T) {
 	term := uint64(5)
 	commit := func() uint64 {
-		term = 7  // deposed and elected again at this moment
+		term = 7  // loses and regains the leadership here
 		return 10 // the leader of term 6 has acknowledged entry 11
 	}
 	peer := &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {

@@ -11,14 +11,14 @@ import (
 
 // Internals that the tests of this package use.
 
-// NewReplica is a state machine as raft sees it. due reports whether a snapshot is due,
-// which takes so many bytes of log; kept is the last entry of the latest one.
+// NewReplica is a state machine as raft sees it. due reports whether a snapshot is due, which
+// requires a number of bytes of log; kept is the last entry of the latest snapshot.
 func NewReplica(m replication.Machine, atLeast int64) (_ raft.BatchingFSM, due func() bool, kept func() uint64) {
 	g := newGrowth(atLeast)
 	return newReplica(m, g, new(atomic.Int64)), g.outgrown, g.index.Load
 }
 
-// NewAskedReplica is one whose node waits for as many entries as are asked for.
+// NewAskedReplica is a replica whose node waits for the requested number of entries.
 func NewAskedReplica(m replication.Machine, asked *atomic.Int64) raft.BatchingFSM {
 	return newReplica(m, newGrowth(1<<20), asked)
 }
@@ -27,7 +27,7 @@ func newReplica(m replication.Machine, g *growth, asked *atomic.Int64) *replica 
 	return &replica{machine: m, asked: asked, growth: g, applied: newAppliedGuard(nil, nil), fatal: func(err error) { panic(err) }}
 }
 
-// ConfirmAmong carries out the read round of a leader whose insides are the test's.
+// ConfirmAmong performs the read round of a leader whose state is given by the test.
 func ConfirmAmong(term, commit func() uint64, voters func() ([]*transport.Asker, int)) (uint64, error) {
 	return (&readRound{func() bool { return true }, term, commit, voters}).carryOut()
 }

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// leadershipNotices bounds the notices of raft that wait. raft's main loop blocks
-	// on a full channel, so a goroutine that does nothing else drains it.
+	// leadershipNotices limits the waiting notices of raft. raft's main loop blocks on a full
+	// channel, so a goroutine that does nothing else drains it.
 	leadershipNotices = 64
 	enqueueTimeout    = 2 * time.Second
 	// transferPatience limits the time in which raft refuses entries because of a transfer of the
@@ -48,21 +48,21 @@ const (
 
 // Group is this node's part of a raft group. It implements replication.Log.
 type Group struct {
-	running     atomic.Pointer[raft.Raft] // nil until it runs
+	running     atomic.Pointer[raft.Raft] // nil before its start
 	machine     replication.Machine
 	growth      *growth
 	interval    time.Duration // Timings.SnapshotInterval
 	voters      func() (voters []*transport.Asker, majority int)
 	leaderships chan bool
-	changes     chan struct{} // holds one
+	changes     chan struct{} // with a buffer of one
 	asked       atomic.Int64  // entries whose results this node waits for; raised before raft sees them
-	// transferring is when raft began to refuse entries; nil: it does not.
+	// transferring is the time when raft began to refuse entries; nil: it does not.
 	transferring atomic.Pointer[time.Time]
 	fatal        func(error)
 	logger       hclog.Logger
 }
 
-// New is a group that does not run yet.
+// New makes a group that does not run yet.
 func New(fatal func(error), logger hclog.Logger) *Group {
 	return &Group{leaderships: make(chan bool, leadershipNotices), changes: make(chan struct{}, 1), fatal: fatal, logger: logger}
 }
@@ -79,8 +79,8 @@ type Options struct {
 	// Voters returns the askers of the other voters for a read round, and the number of voters in a
 	// majority, including this node.
 	Voters       func() (voters []*transport.Asker, majority int)
-	SnapshotHold prometheus.Observer // for how long each snapshot held up applying
-	Reconfigured func()              // is called after an entry with another list of members
+	SnapshotHold prometheus.Observer // time for which each snapshot delayed applying
+	Reconfigured func()              // called after an entry with another list of members
 }
 
 // Run starts raft: it checks the data on disk, restores the latest snapshot, and takes part in the
@@ -134,7 +134,7 @@ func (g *Group) config(o Options) *raft.Config {
 	return config
 }
 
-// Raft is raft itself; nil until it runs.
+// Raft is raft itself; nil before its start.
 func (g *Group) Raft() *raft.Raft { return g.running.Load() }
 
 // settled is the last entry that this node knows to be committed or applied.
@@ -153,7 +153,7 @@ func (g *Group) Append(entry []byte) replication.Pending {
 // pending is an entry that was passed to raft.
 type pending struct {
 	group  *Group
-	future raft.ApplyFuture // nil: fault says why
+	future raft.ApplyFuture // nil: fault has the reason
 	fault  error
 }
 
@@ -268,7 +268,8 @@ func (g *Group) LeaderChanges() <-chan struct{} { return g.changes }
 // State returns raft's name for the state of this node: follower, candidate, leader or shutdown.
 func (g *Group) State() string { return strings.ToLower(g.running.Load().State().String()) }
 
-// Transfer hands the leadership to a voter; to the zero Member: to any. It ends at raft's own timeout.
+// Transfer transfers the leadership to a voter; with the zero Member, to any voter. It ends at
+// raft's own timeout.
 func (g *Group) Transfer(to transport.Member) error {
 	if to == (transport.Member{}) {
 		return g.running.Load().LeadershipTransfer().Error()
@@ -287,7 +288,7 @@ func (g *Group) AddVoter(m transport.Member, patience time.Duration) error {
 	return g.running.Load().AddVoter(m.ID(), m.Address(), 0, patience).Error()
 }
 
-// Demote takes the vote of a member.
+// Demote removes the vote of a member.
 func (g *Group) Demote(m transport.Member, patience time.Duration) error {
 	return g.running.Load().DemoteVoter(m.ID(), 0, patience).Error()
 }

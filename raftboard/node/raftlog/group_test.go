@@ -40,14 +40,14 @@ func TestGroup(t *testing.T) {
 	})
 }
 
-// trio is a group of three nodes in memory: the first is under test, the others keep nothing in their state.
+// trio is a group of three nodes in memory: the first is under test, the others keep no state.
 type trio struct {
 	t       *testing.T
 	dir     string
 	servers []raft.Server
 	lines   [3]*raft.InmemTransport
 	others  [2]*raft.Raft
-	askers  []*transport.Asker // of the others
+	askers  []*transport.Asker // of the other nodes
 	runs    int
 	group   *raftlog.Group
 	close   func()
@@ -101,7 +101,7 @@ func newTrio(t *testing.T) *trio {
 	return s
 }
 
-// connect gives a node a new transport to those that have one.
+// connect gives a node a new transport, connected to all nodes that have one.
 func (s *trio) connect(at int) {
 	_, s.lines[at] = raft.NewInmemTransport(s.servers[at].Address)
 	for i, line := range s.lines {
@@ -155,7 +155,7 @@ func (s *trio) node() replicationtest.Node {
 	}
 }
 
-// transfer hands the leadership to the node under test, or to another, until it is there.
+// transfer moves the leadership to or from the node under test, and waits for it.
 func (s *trio) transfer(what string, lead bool) {
 	s.t.Helper()
 	deadline := time.NewTimer(patience)
@@ -164,11 +164,11 @@ func (s *trio) transfer(what string, lead bool) {
 	defer look.Stop()
 	for s.group.Leads() != lead || lead && s.group.Leader().ID == "" {
 		if !lead {
-			_ = s.group.Transfer(transport.Member{}) // it is tried again
+			_ = s.group.Transfer(transport.Member{}) // repeated after a failure
 		}
 		for _, other := range s.others {
 			if lead && other.State() == raft.Leader {
-				_ = other.LeadershipTransferToServer(s.servers[0].ID, s.servers[0].Address).Error() // it is tried again
+				_ = other.LeadershipTransferToServer(s.servers[0].ID, s.servers[0].Address).Error() // repeated after a failure
 			}
 		}
 		select {

@@ -21,14 +21,14 @@ type replica struct {
 	machine replication.Machine
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
-	applied *appliedGuard       // learns of snapshots
+	applied *appliedGuard       // notified of snapshots
 	held    prometheus.Observer // called with the time for which a snapshot delayed applying; nil: not called
 	fatal   func(error)
 	// reconfigured is called after an entry with another list of members.
 	reconfigured func()
-	started      bool // raft runs: a snapshot that cannot be restored is a leader's, and discarded
+	started      bool // raft runs: a snapshot that cannot be restored came from a leader, and is discarded
 
-	unrestored error // why the last snapshot was not restored
+	unrestored error // reason why the last snapshot was not restored
 }
 
 // ApplyBatch applies committed entries in one transaction. The answer to an entry is its
@@ -85,7 +85,7 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, applied: r.applied, passed: r.growth.passed()}, nil
 }
 
-// Restore replaces the state by a snapshot's.
+// Restore replaces the state by the state of a snapshot.
 func (r *replica) Restore(from io.ReadCloser) error {
 	measured := &sized{ReadCloser: from}
 	if err := r.machine.Restore(measured); err != nil {
@@ -104,10 +104,10 @@ type replicaSnapshot struct {
 	snapshot *fsm.Snapshot
 	growth   *growth
 	applied  *appliedGuard
-	passed   int64 // of the log when the state was noted
+	passed   int64 // log bytes when the state was captured
 }
 
-// Persist writes the snapshot to raft's sink. Only then does it replace the log before it.
+// Persist writes the snapshot to raft's sink. Only afterwards does it replace the log before it.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := s.snapshot.WriteTo(sink); err != nil {
 		return errors.Join(fmt.Errorf("cannot write a snapshot: %w", err), sink.Cancel())

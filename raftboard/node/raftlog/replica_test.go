@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 )
 
-// TestReplicaAnswersWhoAsks: results are made while the node waits for some, and
-// the state is the same if it does not.
+// TestReplicaAnswersWhoAsks: results are computed only while the node waits for some. The state is
+// the same in both cases.
 func TestReplicaAnswersWhoAsks(t *testing.T) {
 	var digests [2][32]byte
 	postings := []*conductordv1.Posting{{Id: jobs.NewJobID().String(), Name: "job", Kind: "k"}, {Name: "a job without an id"}}

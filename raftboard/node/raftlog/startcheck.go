@@ -23,11 +23,11 @@ import (
 // term-index-milliseconds, with the suffix ".tmp" while it is being written.
 const SnapshotsDir = "snapshots"
 
-// SnapshotsRetained is the number of snapshots that stay: if the newest is damaged, the one
-// before and the log may replace it.
+// SnapshotsRetained is the number of retained snapshots: if the newest is damaged, the previous one
+// and the log can replace it.
 const SnapshotsRetained = 2
 
-// temporarySuffix follows raft's name of a snapshot that is written.
+// temporarySuffix follows raft's name of a snapshot that is being written.
 const temporarySuffix = ".tmp"
 
 // raft's keys in the stable store, as the checks at the start use them.
@@ -79,8 +79,8 @@ func OpenSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.L
 // Snapshots are raft's snapshots, without the snapshots that raft must not restore.
 type Snapshots struct {
 	*raft.FileSnapshotStore
-	useless map[string]bool // by name: the log lacks entries that came after them
-	applied *appliedGuard   // as fatal, set before raft starts
+	useless map[string]bool // by name: the log lacks the entries that follow them
+	applied *appliedGuard   // like fatal, set before raft starts
 	fatal   func(error)
 	dir     string
 }
@@ -110,10 +110,10 @@ func (c *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, mem
 type checkedSink struct {
 	raft.SnapshotSink
 	copied *io.PipeWriter
-	fault  func() error // once all is written
+	fault  func() error // checks the complete snapshot
 }
 
-// Write writes a part of the snapshot, unless the parts before are of none.
+// Write writes a part of the snapshot, unless the previous parts are invalid.
 func (s *checkedSink) Write(part []byte) (int, error) {
 	if _, err := s.copied.Write(part); err != nil {
 		return 0, err
@@ -141,13 +141,13 @@ func (c *Snapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error)
 	return meta, &keptSnapshot{content, filepath.Join(c.dir, name)}, err
 }
 
-// keptSnapshot is the content of a snapshot, and where the snapshot is.
+// keptSnapshot is the content of a snapshot, with its place.
 type keptSnapshot struct {
 	io.ReadCloser
 	path string
 }
 
-// discardSnapshot removes a snapshot, as raft reads it, that cannot be restored.
+// discardSnapshot removes an unrestorable snapshot, in the form in which raft reads it.
 func discardSnapshot(content io.ReadCloser) error {
 	if counted, ok := content.(raft.ReadCloserWrapper); ok {
 		content = counted.WrappedReadCloser()
@@ -158,7 +158,7 @@ func discardSnapshot(content io.ReadCloser) error {
 	return nil
 }
 
-// List gives the snapshots that raft may restore, the newest first.
+// List returns the snapshots that raft may restore, the newest first.
 func (c *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	all, err := c.FileSnapshotStore.List()
 	return slices.DeleteFunc(all, func(meta *raft.SnapshotMeta) bool { return c.useless[meta.ID] }), err
@@ -190,11 +190,11 @@ func (s *savedState) list() error {
 	return nil
 }
 
-// check repairs the state if nothing is lost, and refuses it otherwise.
+// check repairs the state if nothing is lost, and otherwise refuses it.
 func (s *savedState) check() error {
 	term, err := s.log.GetUint64(CurrentTermKey)
 	if err != nil || term == 0 {
-		return err // without a term the log is new or lost: Past decides which
+		return err // without a term the log is new or lost: Past distinguishes these
 	}
 	good, damaged, why := s.newestReadable()
 	if err := s.checkTerm(term); err != nil {
@@ -213,8 +213,8 @@ func (s *savedState) check() error {
 	if s.last == 0 || s.last >= good.index {
 		return nil
 	}
-	// The process ended after it kept a leader's snapshot, and before raft cleared
-	// the log. raft-wal takes no entry behind a gap.
+	// The process ended after it stored a leader's snapshot, and before raft cleared the log.
+	// raft-wal accepts no entry after a gap.
 	s.logger.Info("outdated raft log cleared", "last", s.last, "snapshot", good.name)
 	return s.log.DeleteRange(s.first, s.last)
 }
@@ -322,7 +322,7 @@ func (s *savedState) bringSnapshot(wanted uint64) string {
 type Past struct {
 	Fresh           bool         // the node has never been part of a cluster
 	Bootstrapped    bool         // log and snapshots hold the state of the cluster
-	SetBootstrapped func() error // is called when log and snapshots are found to hold it
+	SetBootstrapped func() error // called when log and snapshots are found to have it
 }
 
 // check refuses a node that has run before and has lost its raft log.
@@ -335,8 +335,8 @@ func (p Past) check(dataDir string, log *logstore.Log, cached raft.LogStore, sna
 	}
 	switch {
 	case p.Fresh && term == 1 && last == 0:
-		// The first start was cut off between term and configuration. No vote was
-		// given: raft gets no connection before a node has joined.
+		// The first start was interrupted between term and configuration. No vote was given,
+		// because raft gets no connection before a node has joined.
 		return log.SetUint64(CurrentTermKey, 0)
 	case existing && term > 0: // without a term the votes are lost, even if there is a snapshot
 		return p.SetBootstrapped()

@@ -53,13 +53,13 @@ type Log interface {
 	// in order. One goroutine receives, and does nothing else: the log waits for it.
 	Leaderships() <-chan bool
 
-	// LeaderChanges holds a signal after Leader has changed. One goroutine receives.
+	// LeaderChanges has a signal after Leader has changed. One goroutine receives.
 	LeaderChanges() <-chan struct{}
 }
 
 // Leader is a node's knowledge of the leader.
 type Leader struct {
-	ID   string // of the node in the log; empty: there is no leader
+	ID   string // of the node in the log; empty: no leader
 	Name string
 	API  string // host:port of its HTTP port
 	// Heard is the time of the last message from any leader, also from an earlier one. It is zero
@@ -67,7 +67,7 @@ type Leader struct {
 	Heard time.Time
 }
 
-// Pending is an entry that was appended.
+// Pending is an appended entry.
 type Pending interface {
 	// Wait waits until the entry is applied on this node, and returns its index and its results.
 	// ErrUnavailable: the entry is not in the log, and never will be. ErrUncertain: it may be.
@@ -82,7 +82,7 @@ type Machine interface {
 	// and the process must end.
 	Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, err error)
 
-	// Snapshot captures the present state. It is written while further entries are applied.
+	// Snapshot captures the current state. It is written while further entries are applied.
 	Snapshot() (*fsm.Snapshot, error)
 
 	// Restore replaces the state with the state of a snapshot. After an error, the machine keeps

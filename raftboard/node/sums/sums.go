@@ -68,7 +68,7 @@ type Checks struct {
 	fatal   func(error)
 
 	mu     sync.Mutex
-	latest *notedSums // nil: none yet; under mu
+	latest *notedSums // nil: none yet; guarded by mu
 	noting sync.WaitGroup
 }
 
@@ -77,7 +77,7 @@ func New(machine *fsm.Machine, dataDir string, fatal func(error)) *Checks {
 	return &Checks{Machine: machine, dataDir: dataDir, fatal: fatal}
 }
 
-// Close waits for the sums that are computed.
+// Close waits for the computation of sums.
 func (c *Checks) Close() { c.noting.Wait() }
 
 // notedSums are the sums at one entry.
@@ -87,7 +87,7 @@ type notedSums struct {
 	sums  []fsm.TableSum // nil: the node was closing
 }
 
-// Apply applies entries, and meets each check after the entries before it are applied.
+// Apply applies entries, and handles each check after the previous entries are applied.
 func (c *Checks) Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, err error) {
 	for len(entries) > 0 {
 		many := slices.IndexFunc(entries, func(entry fsm.Entry) bool { return IsCheck(entry.Data) }) + 1
@@ -129,22 +129,22 @@ func (c *Checks) begin(index uint64, data []byte) (meet func()) {
 	return func() { c.note(noted) }
 }
 
-// note begins to sum up the present state. The sums are computed beside further entries.
+// note starts to compute the sums of the current state, in parallel with further entries.
 func (c *Checks) note(noted *notedSums) {
 	begun, err := c.Machine.Sums()
 	if err != nil { // the node is closing
 		close(noted.done)
 		return
 	}
-	c.noting.Go(func() { // ends when it has looked at the rows in memory
+	c.noting.Go(func() { // ends after reading the rows in memory
 		noted.sums = begun.Compute()
 		_ = begun.Close() // it was only read
 		close(noted.done)
 	})
 }
 
-// At returns the sums that were noted at an entry that has been applied. ErrNotFound: there
-// are none. ErrUnavailable: ctx has ended while they are computed.
+// At returns the sums at an applied entry. ErrNotFound: none. ErrUnavailable: ctx has ended during
+// their computation.
 func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 	c.mu.Lock()
 	noted := c.latest
@@ -164,7 +164,7 @@ func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 
 // judge stops this node if its sums differ from the sums of the majority.
 func (c *Checks) judge(check *conductordv1.StateCheck) {
-	own, err := c.At(context.Background(), check.Index) // computing ends
+	own, err := c.At(context.Background(), check.Index) // the computation always ends
 	if err != nil {
 		return
 	}

@@ -158,8 +158,8 @@ func measure() error {
 type rates struct {
 	posts, fresh float64
 	slowest      time.Duration // post
-	memory       int           // MiB that the node has had at most
-	processors   float64       // that the node used
+	memory       int           // maximum memory of the node, in MiB
+	processors   float64       // used by the node
 }
 
 func (r *rates) add(more rates) {
@@ -247,7 +247,7 @@ func leader(ctx context.Context, c *attack.Cluster) *local.Node {
 	}
 }
 
-// ticks is the time that a node has computed, in seconds.
+// ticks is the processor time of a node, in seconds.
 func ticks(node *local.Node) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", node.PID()))
 	if err != nil {
@@ -259,7 +259,7 @@ func ticks(node *local.Node) float64 {
 	return float64(user+system) / 100
 }
 
-// memory is the most that a node has had, in MiB.
+// memory is the maximum memory of a node, in MiB.
 func memory(node *local.Node) (mib int) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.PID()))
 	if err != nil {

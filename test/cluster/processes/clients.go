@@ -43,7 +43,7 @@ const (
 	mostLog    = 1 << 20 // that is written while it is there
 )
 
-// BadClient sends a node what no honest client sends.
+// BadClient sends a node requests that no well-behaved client sends.
 func (p *Processes) BadClient(ctx context.Context, i int, kind string) {
 	node := p.nodes.Nodes[i]
 	before, pid := logSize(node.Log), node.PID()

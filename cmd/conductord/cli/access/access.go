@@ -150,7 +150,7 @@ func TokenCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("token", "Manage tokens of principals", tokenCreateCommand(p), tokenListCommand(p), tokenRevokeCommand(p))
 }
 
-// MadeToken is what token create says.
+// MadeToken is the output of token create.
 type MadeToken struct {
 	Principal string     `json:"principal"`
 	ID        string     `json:"id"`
@@ -204,7 +204,7 @@ func createToken(ctx context.Context, p *cli.Program, cluster cli.Principals, pr
 		expires = time.Now().Add(validity(days)).UTC().Truncate(time.Second)
 	}
 	text, token := access.Draw(expires)
-	if out != "" { // before the cluster knows it: a token that cannot be kept is not made
+	if out != "" { // first, so that no token is created that cannot be saved
 		if err := WriteNew(out, []byte(text+"\n"), 0o600); err != nil {
 			return err
 		}

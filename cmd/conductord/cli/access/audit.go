@@ -73,7 +73,7 @@ func noteNoPrincipals(ctx context.Context, p *cli.Program, cluster cli.Principal
 	}
 }
 
-// tailPause is how often audit tail looks for more.
+// tailPause is the interval at which audit tail reads new records.
 const tailPause = 2 * time.Second
 
 func auditTailCommand(p *cli.Program) *cobra.Command {
@@ -123,8 +123,8 @@ func tailAudit(ctx context.Context, p *cli.Program, cluster cli.Principals, last
 	}
 }
 
-// maxTail bounds the records that audit tail shows at once. If records arrive faster, use
-// audit search.
+// maxTail limits the records that audit tail shows at once. If records arrive faster, use audit
+// search.
 const maxTail = 10_000
 
 // recordsAfter reads the last records after a position, the oldest first.

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// How long certificates are valid by default, in days.
+// Default validity of certificates, in days.
 const (
 	AuthorityDays = 3650
 	IssuedDays    = 365
@@ -27,7 +27,7 @@ const (
 	AuthorityKey  = "ca.key"
 )
 
-// MadeFiles is what cert init and cert issue say.
+// MadeFiles is the output of cert init and cert issue.
 type MadeFiles struct {
 	Cert    string    `json:"cert"`
 	Key     string    `json:"key"`
@@ -139,7 +139,7 @@ func WriteNew(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// writeCredentials writes new files; it replaces none.
+// writeCredentials writes new files, and refuses to replace existing ones.
 func writeCredentials(p *cli.Program, made credentials.Issued, certPath, keyPath string, days int) error {
 	for _, file := range []struct {
 		path string
@@ -154,14 +154,14 @@ func writeCredentials(p *cli.Program, made credentials.Issued, certPath, keyPath
 	return p.Show(said, "made %s and %s, valid until %s", said.Cert, said.Key, said.Expires.Format(time.DateOnly))
 }
 
-// valueKeyList is the document of the commands for value keys. It never holds a key.
+// valueKeyList is the document of the commands for value keys. It never contains a key.
 type valueKeyList struct {
 	Keys []listedValueKey `json:"keys"`
 }
 
 type listedValueKey struct {
 	ID      string `json:"id"`
-	Current bool   `json:"current"` // it encrypts
+	Current bool   `json:"current"` // the key that encrypts
 }
 
 func ValueKeyCommand(p *cli.Program) *cobra.Command {

@@ -27,9 +27,9 @@ const (
 	maxBenchClients  = 4096
 	minBenchDuration = 100 * time.Millisecond
 	endless          = time.Duration(math.MaxInt64)
-	// maxBenchRounds bounds what one run leaves among the finished jobs.
+	// maxBenchRounds limits the finished jobs that one run leaves behind.
 	maxBenchRounds = 10_000
-	// clearLine goes to the beginning of a terminal's line and empties it.
+	// clearLine moves to the start of a terminal's line and clears it.
 	clearLine = "\r\x1b[K"
 )
 
@@ -52,7 +52,7 @@ func benchVerb(p *cli.Program, verb, short string, start func(context.Context, w
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Calls > 0 && !cmd.Flags().Changed("duration") {
-				f.Duration = endless // the calls are the end
+				f.Duration = endless // the number of calls ends the run
 			}
 			if err := checkBench(f, verb); err != nil {
 				return cli.UsageError(err)
@@ -66,7 +66,7 @@ func benchVerb(p *cli.Program, verb, short string, start func(context.Context, w
 	return cmd
 }
 
-// defineBench makes the flags that a benchmark heeds.
+// defineBench defines the flags of a benchmark.
 func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 	const clients, duration, size, rounds = 64, 10 * time.Second, 512, 100
 	flags.IntVar(&f.Clients, "clients", clients, "parallel clients")
@@ -86,7 +86,7 @@ func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 	case "takeover":
 		flags.IntVar(&f.Calls, "rounds", rounds, "owners to silence, one at a time for each client")
 		flags.DurationVar(&f.TTL, "ttl", jobs.DefaultTTL, "TTL of the owners' sessions")
-		return // a round ends when it ends
+		return // each round ends by itself
 	}
 	flags.DurationVar(&f.Duration, "duration", duration, "duration of the measurement")
 	flags.IntVar(&f.Calls, "calls", 0, "total calls of all clients; without --duration, there is no time limit; 0: unlimited")
@@ -95,7 +95,7 @@ func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 func checkBench(f workload.Options, verb string) error {
 	most := maxBenchClients
 	if verb == "claim" || verb == "takeover" {
-		most = jobs.MaxClaims // they share a session
+		most = jobs.MaxClaims // all clients share a session
 	}
 	const quotes = 2
 	switch {
@@ -119,7 +119,7 @@ func checkBench(f workload.Options, verb string) error {
 	return nil
 }
 
-// bench does one benchmark and shows what came of it.
+// bench runs one benchmark and shows its result.
 func bench(ctx context.Context, p *cli.Program, verb string, f workload.Options, start func() (*workload.Workload, error)) error {
 	run, err := start()
 	if err != nil {
@@ -149,7 +149,7 @@ func bench(ctx context.Context, p *cli.Program, verb string, f workload.Options,
 	return ctx.Err()
 }
 
-// benchProgress draws one line over itself, on a terminal only.
+// benchProgress repeatedly redraws one line, only on a terminal.
 func benchProgress(p *cli.Program) func(load.Progress) {
 	if !p.Terminal {
 		return nil
@@ -165,12 +165,12 @@ type benchResult struct {
 	Bench      string  `json:"bench"`
 	Clients    int     `json:"clients"`
 	Batch      int     `json:"batch"`
-	Size       int     `json:"size,omitempty"`   // bytes of details
-	TTL        float64 `json:"ttl_ms,omitempty"` // of a session that falls silent
+	Size       int     `json:"size,omitempty"`   // bytes of a job's details
+	TTL        float64 `json:"ttl_ms,omitempty"` // TTL of a silent session
 	Seconds    float64 `json:"seconds"`
 	Operations uint64  `json:"operations"`
 	PerSecond  float64 `json:"per_second"`
-	P50        float64 `json:"p50_ms"` // of a call, as the others
+	P50        float64 `json:"p50_ms"` // latencies of a call
 	P95        float64 `json:"p95_ms"`
 	P99        float64 `json:"p99_ms"`
 	P999       float64 `json:"p999_ms"`
@@ -198,7 +198,7 @@ func writeBench(p *cli.Program, verb string, f workload.Options, r *load.Result)
 		return p.WriteJSON(shown)
 	}
 	if r.Operations == 0 {
-		return p.WriteTable(benchHeader(), nil) // times of nothing mean nothing
+		return p.WriteTable(benchHeader(), nil) // without operations there are no latencies
 	}
 	row := []string{strconv.FormatUint(shown.Operations, 10), fmt.Sprintf("%.0f", shown.PerSecond)}
 	for _, value := range []float64{shown.P50, shown.P95, shown.P99, shown.P999, shown.Max} {

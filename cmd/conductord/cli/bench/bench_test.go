@@ -25,7 +25,7 @@ func TestBench(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		args string
-		left jobs.State // in which jobs are, after it
+		left jobs.State // state of the jobs afterwards
 	}{
 		{"post --clients 2 --batch 5 --size 40", jobs.StateClaimable},
 		{"claim --clients 2 --batch 3 --duration 2s", jobs.StateCompleted},
@@ -89,8 +89,7 @@ func TestBenchOfSoManyCalls(t *testing.T) {
 	}
 }
 
-// TestBenchClaimNeedsPosts: where there is nothing to claim, that is said, and
-// no figures are made of it.
+// TestBenchClaimNeedsPosts: without claimable jobs the command says so, and prints no figures.
 func TestBenchClaimNeedsPosts(t *testing.T) {
 	t.Parallel()
 	cluster := clitest.Open(t)
@@ -144,8 +143,7 @@ func TestBenchRefusals(t *testing.T) {
 	}
 }
 
-// timed is a cluster that expires a session the given time after it was last
-// heard, as a leader does.
+// timed is a cluster that expires a session some time after its last call, like a leader.
 type timed struct {
 	*clitest.Cluster
 	after time.Duration
@@ -156,7 +154,7 @@ func (c *timed) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	return c.Cluster.KeepAlive(ctx, id)
 }
 
-// unclaimable is a cluster in which no claim is ever answered with a job.
+// unclaimable is a cluster whose claims never return a job.
 type unclaimable struct{ cli.Cluster }
 
 func (unclaimable) ClaimNext(context.Context, jobs.ClaimRequest) ([]jobs.Claimed, error) {

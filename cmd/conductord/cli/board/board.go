@@ -99,7 +99,7 @@ func limitsText(limits jobs.BoardLimits) string {
 func listCommand(p *cli.Program) *cobra.Command {
 	boards := cli.List[jobs.BoardStatus]{
 		What:  "boards",
-		Whole: true, // a cluster keeps a bounded number of boards
+		Whole: true, // a cluster has a limited number of boards
 		Read: func(ctx context.Context, cluster cli.Cluster, _ string, _ int) (all []jobs.BoardStatus, _ string, _ error) {
 			for board, err := range jobs.AllBoards(ctx, cluster) {
 				if err != nil {

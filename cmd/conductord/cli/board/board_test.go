@@ -19,7 +19,7 @@ func TestBoardCommands(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // part of what is said, on stdout or stderr
+		want string // part of stdout or stderr
 	}{
 		{"board show night", cli.ExitNotFound, "not found"},
 		{"board create night", 0, "night open, no limits"},
@@ -54,8 +54,8 @@ func TestBoardCommands(t *testing.T) {
 	}
 }
 
-// TestBothPrioritiesAreShown: on a board with ageing, a job is shown with its set and its
-// effective priority.
+// TestBothPrioritiesAreShown: on a board with ageing, a job's set priority and effective priority
+// are shown.
 func TestBothPrioritiesAreShown(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k", "--priority", "-7").String()
@@ -71,8 +71,7 @@ func TestBothPrioritiesAreShown(t *testing.T) {
 	}
 }
 
-// TestBoardWait: the awaited state exists at once, never comes, or comes while the command
-// waits.
+// TestBoardWait: the awaited state exists at once, never occurs, or occurs while the command waits.
 func TestBoardWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := clitest.Open(t)
@@ -81,7 +80,7 @@ func TestBoardWait(t *testing.T) {
 		for _, row := range []struct {
 			args string
 			code int
-			want string // part of what is said, on stdout or stderr
+			want string // part of stdout or stderr
 		}{
 			{"board wait", cli.ExitUsage, "BOARD is missing"},
 			{"board wait none", cli.ExitNotFound, `cannot read board "none"`},
@@ -125,7 +124,7 @@ func TestBoardWait(t *testing.T) {
 	})
 }
 
-// signalling signals the first write.
+// signalling is a writer that signals the first write.
 type signalling struct {
 	io.Writer
 	seen chan<- struct{}

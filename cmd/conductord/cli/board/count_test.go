@@ -18,7 +18,7 @@ func TestBoardCount(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // in lines, with single spaces
+		want string // lines of the output, with single spaces
 	}{
 		{"mail orders/*", 0, "BOARD UNFINISHED CLAIMABLE COMPLETED|mail 1 1 1|orders/late 1 1 0|orders/new 2 2 0|total 4 4 1|"},
 		{"orders/new orders/new orders/n*", 0, "BOARD UNFINISHED CLAIMABLE|orders/new 2 2|total 2 2|"},

@@ -80,7 +80,7 @@ func waitForBoard(ctx context.Context, p *cli.Program, cluster waited, waiting a
 	return err
 }
 
-// statesSaid are the states that are waited for, in words.
+// statesSaid are the awaited states, in words.
 func statesSaid(states []jobs.State) string {
 	if len(states) == 0 {
 		return "unfinished"

@@ -21,16 +21,16 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// Cluster is a board in memory, with answers about nodes and members that a test sets. It outlives
-// the commands, each of which closes it.
+// Cluster is a board in memory, with answers about nodes and members that a test sets. Each command
+// closes its connection; the Cluster stays open until the end of the test.
 type Cluster struct {
 	*boardtest.Board
 	Statuses   []raftboard.NodeStatus
 	Members    []raftboard.Member
 	Compared   []raftboard.MemberCheck
-	Broken     error         // of Backup
+	Broken     error         // error of Backup
 	AskedStale int           // number of requests for stale answers
-	Age        time.Duration // of these; negative: unknown
+	Age        time.Duration // age of stale answers; negative: unknown
 }
 
 // Open opens an empty cluster.
@@ -39,7 +39,7 @@ func Open(t *testing.T) *Cluster {
 	return &Cluster{Board: boardtest.New(t, boardtest.Options{})}
 }
 
-// Stale counts how often a command reads stale answers.
+// Stale counts the requests for stale answers.
 func (c *Cluster) Stale() cli.Cluster {
 	c.AskedStale++
 	return c
@@ -108,7 +108,7 @@ func (c *Cluster) member(name string) (int, error) {
 	return at, nil
 }
 
-// Backup gives a backup whose state is no state.
+// Backup returns a backup without a valid state.
 func (c *Cluster) Backup(context.Context, bool) (io.ReadCloser, error) {
 	const state = "no state"
 	var file bytes.Buffer
@@ -121,8 +121,8 @@ func (c *Cluster) Backup(context.Context, bool) (io.ReadCloser, error) {
 
 func (c *Cluster) Close() error { return nil }
 
-// Worker does the work of a conductor step by step, so that a test knows what the commands
-// must show.
+// Worker does the work of a conductor step by step, so that a test knows the expected output of the
+// commands.
 type Worker struct {
 	T        *testing.T
 	Cluster  cli.Cluster
@@ -165,13 +165,13 @@ func (w *Worker) Update(state logbook.FlowState, changes ...logbook.AtomChange) 
 	w.Must(verdicts[0])
 }
 
-// Begin is a step that starts.
+// Begin starts a step.
 func (w *Worker) Begin(step string) logbook.AtomChange {
 	return logbook.AtomChange{Name: step, Kind: logbook.KindTask, State: logbook.AtomRunning,
 		Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: w.Claimed.Job.Token, StartedAt: w.started}}}
 }
 
-// Finish is a step that ends after 1.5 s.
+// Finish ends a step after 1.5 s.
 func (w *Worker) Finish(step string, result string, failure *logbook.Failure) logbook.AtomChange {
 	change := w.Begin(step)
 	attempt := &change.Attempts[0]
@@ -186,7 +186,7 @@ func (w *Worker) Finish(step string, result string, failure *logbook.Failure) lo
 	return change
 }
 
-// Succeed runs the two steps of examples/hello.toml to their good end.
+// Succeed runs the two steps of examples/hello.toml successfully.
 func (w *Worker) Succeed() {
 	w.T.Helper()
 	w.Update(logbook.FlowRunning, w.Begin("make-greeting"))
@@ -202,7 +202,7 @@ func (w *Worker) Fail() { w.FailAs(nil) }
 func (w *Worker) FailAs(definition *logbook.Definition) {
 	w.T.Helper()
 	failure := &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting", Code: 3,
-		Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "status 3", // as the failure itself says
+		Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "status 3", // same as the failure itself
 			Causes: []logbook.Failure{{Kind: logbook.FailureError, Message: "the guest has left"}}}}}
 	first := w.Next(logbook.FlowRunning, w.Begin("make-greeting"))
 	first.Definition = definition
@@ -215,7 +215,7 @@ func (w *Worker) FailAs(definition *logbook.Definition) {
 	w.Must(w.Cluster.Consume(w.T.Context(), jobs.Ending{Job: w.Claimed.Job.ID, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: failure}))
 }
 
-// Post posts by the command line, and gives the job's id.
+// Post posts with the command line, and returns the job's id.
 func Post(t *testing.T, cluster cli.Cluster, args ...string) jobs.JobID {
 	t.Helper()
 	got := Run(t, cluster, append([]string{"job", "post"}, args...)...)
@@ -235,7 +235,7 @@ func PostHello(t *testing.T, cluster cli.Cluster, more ...string) jobs.JobID {
 	return Post(t, cluster, append([]string{"--flow", Examples + "hello.toml", "--set", "guest=Ann"}, more...)...)
 }
 
-// Expect checks a command's output with ids and times made steady.
+// Expect compares a command's output, in which ids and times are replaced.
 func Expect(t *testing.T, got Said, code int, out, err string) {
 	t.Helper()
 	if got.Code != code || Steady(got.Out) != out || Steady(got.Err) != err {
@@ -243,7 +243,7 @@ func Expect(t *testing.T, got Said, code int, out, err string) {
 	}
 }
 
-// CursorOf is the "next" of a list.
+// CursorOf returns the "next" of a list.
 func CursorOf(t *testing.T, text string) string {
 	t.Helper()
 	var document struct{ Next string }
@@ -275,7 +275,7 @@ const JobDocument = `{
 }
 `
 
-// Needy is a flow document that a job must bring a guest to.
+// Needy is a flow document with a required input "guest".
 func Needy(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "needy.toml")
@@ -286,8 +286,7 @@ func Needy(t *testing.T) string {
 	return path
 }
 
-// Stick lets the second step of examples/hello.toml fail, and then the undo of
-// the first.
+// Stick lets the second step of examples/hello.toml fail, and then the revert of the first.
 func (w *Worker) Stick() {
 	w.T.Helper()
 	failure := &logbook.Failure{Kind: logbook.FailureExit, Message: "exit status 3", Step: "say-greeting"}
@@ -307,7 +306,7 @@ func (w *Worker) Stick() {
 	w.Must(w.Cluster.Consume(w.T.Context(), jobs.Ending{Job: w.Claimed.Job.ID, Token: w.Claimed.Job.Token, Outcome: jobs.OutcomeFailed, Update: &last, Failure: stuck}))
 }
 
-// undo is a step whose revert begins, or has ended.
+// undo is a step whose revert starts or has ended.
 func (w *Worker) undo(step string, state logbook.AtomState, failure *logbook.Failure) logbook.AtomChange {
 	attempt := logbook.Attempt{Action: logbook.ActionRevert, Number: 1, Token: w.Claimed.Job.Token, Owner: "w1", StartedAt: w.started, Failure: failure}
 	if state != logbook.AtomReverting {
@@ -319,7 +318,7 @@ func (w *Worker) undo(step string, state logbook.AtomState, failure *logbook.Fai
 	return logbook.AtomChange{Name: step, State: state, Attempts: []logbook.Attempt{attempt}}
 }
 
-// StuckFlow posts examples/hello.toml and brings it into failure.
+// StuckFlow posts examples/hello.toml and brings it into state failure.
 func StuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
 	t.Helper()
 	id := PostHello(t, cluster)
@@ -328,7 +327,7 @@ func StuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
 	return id, w.Claimed.Job.Flow.String()
 }
 
-// EndAs carries out an intervention in the place of a conductor.
+// EndAs performs an intervention like a conductor.
 func (w *Worker) EndAs(outcome jobs.Outcome) {
 	w.T.Helper()
 	state := map[jobs.Outcome]logbook.FlowState{

@@ -1,4 +1,4 @@
-// Package clitest runs the command line in tests: against a cluster that is a bare state machine, with
+// Package clitest runs the command line in tests. The cluster is a state machine without raft, with
 // a worker that does the work of a conductor step by step.
 package clitest
 
@@ -55,7 +55,7 @@ func RunWith(t *testing.T, ctx context.Context, cluster cli.Cluster, change func
 	return Said{out.String(), err.String(), code}
 }
 
-// ReadJSON reads the document of a thing, which is an API message.
+// ReadJSON reads the document of an object, which is an API message.
 func ReadJSON[T any, M proto.Message](t *testing.T, text string, message M, convert func(M) (T, error)) T {
 	t.Helper()
 	err := wire.JSONCodec{}.Unmarshal([]byte(text), message)

@@ -131,7 +131,7 @@ func OpenBackup(p *cli.Program, path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// writeBackup shows a backup that is whole.
+// writeBackup shows a complete backup.
 func writeBackup(p *cli.Program, d BackupDocument) error {
 	if p.JSON() {
 		return p.WriteJSON(d)
@@ -199,7 +199,7 @@ func createBackup(ctx context.Context, p *cli.Program, cluster backups, path str
 	return writeBackup(p, document)
 }
 
-// watched shows at a terminal how much was read.
+// watched shows the number of read bytes at a terminal.
 func watched(p *cli.Program, from io.Reader) io.Reader {
 	if !p.Terminal {
 		return from

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// TestBackupFiles: a backup appears under its name when it is whole, and replaces
-// nothing by mistake.
+// TestBackupFiles: a backup file appears only when it is complete, and overwrites no file unless
+// asked.
 func TestBackupFiles(t *testing.T) {
 	cluster := clitest.Open(t)
 	path := filepath.Join(t.TempDir(), "b.tar")
@@ -56,7 +56,7 @@ func TestBackupFiles(t *testing.T) {
 	}
 }
 
-// TestBackupThatBreaksOff: nothing is left behind.
+// TestBackupThatBreaksOff: an incomplete backup leaves nothing behind.
 func TestBackupThatBreaksOff(t *testing.T) {
 	cluster := clitest.Open(t)
 	dir := t.TempDir()
@@ -85,7 +85,8 @@ func TestWrongBackupCommands(t *testing.T) {
 	}
 }
 
-// TestBackupList checks that the backups of all nodes are listed, and whether each was read back.
+// TestBackupList checks that the backups of all nodes are listed, with the result of their
+// verification.
 func TestBackupList(t *testing.T) {
 	cluster := clitest.Open(t)
 	cluster.Statuses = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1"}}}

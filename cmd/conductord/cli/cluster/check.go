@@ -18,12 +18,12 @@ import (
 
 // Beyond these limits, a check reports a problem.
 const (
-	usualLag   = 10_000 // entries that a member is behind
+	usualLag   = 10_000 // entries by which a member lags
 	usualClock = time.Second
 
 	usualBackup = 2 // intervals between backups
 
-	goodGap    = 3 * time.Second // without a write, around a change of the leader
+	goodGap    = 3 * time.Second // time without a write around a change of the leader
 	goodCommit = 100 * time.Millisecond
 )
 
@@ -31,16 +31,16 @@ const (
 const (
 	testWrites = 100
 	testPause  = 20 * time.Millisecond // between two writes around a change of the leader
-	testLead   = time.Second           // of writes, before the change and after it
+	testLead   = time.Second           // time of writes before the change and after it
 )
 
 // Health is the result of a check.
 type Health struct {
 	Healthy bool `json:"healthy"`
-	// Survives counts the voters that can be lost besides the silent ones; negative: that many
-	// more must answer.
+	// Survives is the number of voters that can be lost in addition to the silent ones. A negative
+	// number is the number of voters that must come back.
 	Survives int             `json:"survives"`
-	Problems []string        `json:"problems"` // an operator is needed
+	Problems []string        `json:"problems"` // these need an operator
 	Notes    []string        `json:"notes"`    // for information
 	States   *cli.Part       `json:"states,omitempty"`
 	Tests    []TestedCluster `json:"tests,omitempty"`
@@ -56,7 +56,7 @@ type TestedCluster struct {
 	Verdict string `json:"verdict"`
 }
 
-// checked is a cluster that is checked: its nodes, the states of its members, and writes.
+// checked is the checked cluster: its nodes, the states of its members, and writes.
 type checked interface {
 	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
 	Verify(ctx context.Context) (raftboard.Comparison, error)
@@ -249,7 +249,7 @@ func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
 	return problems
 }
 
-// testWrite is one write that leaves nothing behind.
+// testWrite is one write without remains.
 func testWrite(ctx context.Context, cluster checked) error {
 	session, err := cluster.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "check", Host: "check", TTL: 10 * time.Second})
 	if err != nil {
@@ -303,7 +303,7 @@ func testDisk(ctx context.Context, cluster checked) (TestedCluster, error) {
 		if err := testWrite(ctx, cluster); err != nil {
 			return TestedCluster{}, err
 		}
-		took = append(took, time.Since(began)/2) // opened and closed
+		took = append(took, time.Since(began)/2) // an open and a close: two writes
 	}
 	slices.Sort(took)
 	median, slow := took[len(took)/2], took[len(took)*99/100]

@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-// Command is the command of the cluster, with some verbs of another package.
+// Command is the command of the cluster, with additional verbs of another package.
 func Command(p *cli.Program, more ...*cobra.Command) *cobra.Command {
 	return cli.Noun("cluster", "Manage the cluster: status, checks, members, leadership, upgrades", append(more,
 		nodesCommand(p, "status", "Show the status of every node; exit 6 if no node knows a leader", showClusterStatus),
@@ -71,7 +71,7 @@ func showClusterStatus(p *cli.Program, nodes []raftboard.NodeStatus) error {
 	return checkLed(nodes)
 }
 
-// checkLed makes the exit code report whether the cluster can take a write.
+// checkLed makes the exit code report whether the cluster can accept a write.
 func checkLed(nodes []raftboard.NodeStatus) error {
 	if slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.Leader != "" }) {
 		return nil
@@ -82,7 +82,7 @@ func checkLed(nodes []raftboard.NodeStatus) error {
 // shownNode is a node in the document of cluster status.
 type shownNode struct {
 	Endpoint string    `json:"endpoint"`
-	Status   *cli.Part `json:"status,omitempty"` // as ClusterService/Status of the node answers
+	Status   *cli.Part `json:"status,omitempty"` // as in the answer to the node's ClusterService/Status
 	Error    string    `json:"error,omitempty"`
 }
 
@@ -145,7 +145,7 @@ func writeNodes(p *cli.Program, nodes []raftboard.NodeStatus) error {
 	return p.WriteLines(append(silent(nodes), compactable(nodes)...))
 }
 
-// silent says why nodes do not answer: in the table, it would widen each row.
+// silent lists why nodes do not answer. In the table, the reasons would widen each row.
 func silent(nodes []raftboard.NodeStatus) (lines []string) {
 	for i := range nodes {
 		if err := nodes[i].Err; err != nil {
@@ -174,7 +174,7 @@ func compactable(nodes []raftboard.NodeStatus) (lines []string) {
 	return lines
 }
 
-// offsetText shows how far a node's clock is off: +1.200s is ahead.
+// offsetText shows the error of a node's clock: +1.200s is ahead.
 func offsetText(offset *time.Duration) string {
 	if offset == nil {
 		return "-"

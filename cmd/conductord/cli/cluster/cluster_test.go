@@ -172,7 +172,7 @@ func TestClusterJoin(t *testing.T) {
 	}
 }
 
-// Each flag of a check adds a test, and its failure is a problem.
+// Each flag of the check command adds a test. A failed test is a problem.
 func TestClusterCheckTests(t *testing.T) {
 	cluster := clitest.Open(t)
 	members := threeMembers()[:1]

@@ -43,7 +43,7 @@ func roleText(voter bool) string {
 	return "non-voter"
 }
 
-// membersOf are the members as the node knows them that has applied most.
+// membersOf are the members according to the node that has applied most entries.
 func membersOf(nodes []raftboard.NodeStatus) ([]raftboard.Member, error) {
 	var newest raftboard.Status
 	for i := range nodes {

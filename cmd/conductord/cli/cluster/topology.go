@@ -85,7 +85,7 @@ type checkedCluster struct {
 	State    string   `json:"state"` // same, differs or unreachable
 	Nodes    int      `json:"nodes"`
 	Answered int      `json:"answered"`
-	Digests  []string `json:"digests,omitempty"` // of the nodes that answer, each once
+	Digests  []string `json:"digests,omitempty"` // of the answering nodes, without repeats
 	Faults   []string `json:"faults,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func checkTopology(ctx context.Context, p *cli.Program, source *topology.Source,
 	return fmt.Errorf("%d of %d clusters do not use this topology (digest %s) on all nodes: %s", len(bad), len(names), now.Digest(), strings.Join(bad, ", "))
 }
 
-// nodesOf asks the nodes of a cluster for their status.
+// nodesOf requests the status of the nodes of a cluster.
 func nodesOf(ctx context.Context, p *cli.Program, source *topology.Source, name string, options raftboard.Options) ([]raftboard.NodeStatus, error) {
 	var err error
 	if options.Endpoints, err = source.Servers(ctx, name); err != nil {
@@ -143,7 +143,7 @@ func nodesOf(ctx context.Context, p *cli.Program, source *topology.Source, name 
 	return cluster.Nodes(ctx)
 }
 
-// compare says how the nodes of a cluster differ from the file.
+// compare describes how the nodes of a cluster differ from the file.
 func compare(now *topology.Topology, name string, nodes []raftboard.NodeStatus, err error) checkedCluster {
 	c := checkedCluster{Cluster: name, State: "same", Nodes: max(len(nodes), len(now.Clusters[name].Servers))}
 	fault := func(state, format string, args ...any) {

@@ -28,15 +28,15 @@ func upgradeCommand(p *cli.Program) *cobra.Command {
 	}
 }
 
-// UpgradeStatus is what cluster upgrade-status says.
+// UpgradeStatus is the output of cluster upgrade-status.
 type UpgradeStatus struct {
 	ClusterVersion int           `json:"cluster_version"`
 	CanUse         int           `json:"can_use"` // the latest version that all members can read
 	Nodes          []NodeVersion `json:"nodes"`
-	Next           string        `json:"next"` // what to do
+	Next           string        `json:"next"` // the next step
 }
 
-// NodeVersion is a member's program.
+// NodeVersion is a member's program version.
 type NodeVersion struct {
 	Node    string `json:"node"`
 	Version string `json:"version,omitempty"`

@@ -29,8 +29,8 @@ func Command(p *cli.Program, more ...*cobra.Command) *cobra.Command {
 // liveConductor is a conductor as conductor list and get show it.
 type liveConductor struct {
 	jobs.Entity
-	Drain *jobs.Drain // of its name
-	holds int         // how many claims
+	Drain *jobs.Drain // the drain of its name
+	holds int         // number of claims
 	held  []jobs.HeldClaim
 }
 
@@ -76,7 +76,7 @@ type liveReader interface {
 	Drains(ctx context.Context) ([]jobs.Drain, error)
 }
 
-// conductors reads the live conductors, and the drains of names without a live one.
+// conductors reads the live conductors, and the drains of names without a live conductor.
 func conductors(ctx context.Context, cluster liveReader) (live []liveConductor, absent []jobs.Drain, err error) {
 	entities, err := cluster.Entities(ctx, jobs.EntityConductor)
 	if err != nil {
@@ -263,14 +263,14 @@ func drainNamedCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// DrainCommand is conductor drain, in one word.
+// DrainCommand is conductor drain as one command.
 func DrainCommand(p *cli.Program) *cobra.Command {
 	cmd := drainNamedCommand(p)
 	cmd.Short, cmd.Long = "Drain conductors by name: the same as conductor drain", "Same as `conductord conductor drain`.\n\n"+cmd.Long
 	return cmd
 }
 
-// noteHeld notes at a terminal how many jobs drained conductors still hold.
+// noteHeld shows at a terminal how many jobs drained conductors still hold.
 func noteHeld(p *cli.Program) func(held int) {
 	said := -1
 	return func(held int) {

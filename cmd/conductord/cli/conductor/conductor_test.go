@@ -28,7 +28,7 @@ func TestPresence(t *testing.T) {
 	}
 	clitest.Expect(t, clitest.Run(t, cluster, "conductor", "list"), 0,
 		"NAME STATE HOST PID BOARDS KINDS LABELS HOLDS MAX JOBS SINCE\nc1 claiming h1 7 default document - 0 4 AGO\n", "")
-	// With a conductor that can do it, nothing is said about the waiting job.
+	// With a conductor that can run the waiting job, the command gives no hint.
 	clitest.Expect(t, clitest.Run(t, cluster, "job", "get", clitest.PostHello(t, cluster).String(), "-o", "json"), 0,
 		clitest.JobDocument, "")
 }

@@ -1,5 +1,6 @@
-// Package document reads flow documents and makes them the work of a posting, for the commands that
-// check, post and run flows. It warns of values that no step takes and of handlers that no conductor offers.
+// Package document reads flow documents and adds them to postings, for the commands that check,
+// post and run flows. It warns of values that no step uses, and of handlers that no conductor
+// offers.
 package document
 
 import (
@@ -29,7 +30,7 @@ func ReadDocument(p *cli.Program, path string, targets ...string) (*spec.Documen
 	return CompileDocument(p, text, path, targets...)
 }
 
-// CompileDocument is readDocument for a text; the path is for messages.
+// CompileDocument is ReadDocument for a text. The path is for messages.
 func CompileDocument(p *cli.Program, text []byte, path string, targets ...string) (*spec.Document, *flow.Plan, error) {
 	document, err := spec.Parse(text, path)
 	if err != nil {
@@ -48,15 +49,15 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 	return document, plan, nil
 }
 
-// AttachFiles makes documents the work of a posting: a book of one flow. Its store has the
-// documents' values, overlaid by the posting's values.
+// AttachFiles adds documents to a posting as a book with one flow. Its store has the documents'
+// values, overlaid by the posting's values.
 func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
 	documents := make([]*spec.Document, len(paths))
 	var err error
 	var plan *flow.Plan
 	inEach := targets
 	if len(paths) > 1 {
-		inEach = nil // targets are steps of all of them together
+		inEach = nil // targets are steps of any document
 	}
 	for i, path := range paths {
 		if documents[i], plan, err = ReadDocument(p, path, inEach...); err != nil {
@@ -77,7 +78,8 @@ func AttachFiles(p *cli.Program, order spec.Pattern, paths []string, posting *jo
 	return nil
 }
 
-// warnOfUntaken warns of values that no step takes: their names may be misspelt. The job keeps these values.
+// warnOfUntaken warns of values that no step uses: their names may be misspelt. The job keeps these
+// values.
 func warnOfUntaken(p *cli.Program, document *spec.Document, plan *flow.Plan, given logbook.Values) {
 	known := document.Symbols()
 	take := func(wires []flow.Wire) {

@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// announceTime is longer than a conductor takes to announce a handler that was installed.
+	// announceTime is longer than the time in which a conductor announces a newly installed
+	// handler.
 	announceTime = 2 * time.Second
-	// lookAgain is how often that is looked at.
+	// lookAgain is the interval of checks for an announcement.
 	lookAgain = 100 * time.Millisecond
 )
 
@@ -50,7 +51,7 @@ func WarnOfHandlers(ctx context.Context, p *cli.Program, cluster Conductors, job
 	for end := false; ; {
 		conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
 		if err != nil {
-			return // the job is posted, and the warning is an extra
+			return // the job is posted, and the warning is optional
 		}
 		conductors = slices.DeleteFunc(conductors, func(e jobs.Entity) bool { return !e.Takes(job) })
 		if !slices.ContainsFunc(conductors, func(e jobs.Entity) bool { return !offersAll(&e, handlers) }) {
@@ -83,7 +84,7 @@ func offersAll(conductor *jobs.Entity, handlers []string) bool {
 		!slices.ContainsFunc(handlers, func(handler string) bool { return !slices.Contains(offered, handler) })
 }
 
-// underWay reports whether a job has ended, or a conductor holds it that has all handlers.
+// underWay reports whether a job has ended, or is held by a conductor with all handlers.
 func underWay(job *jobs.Job, conductors []jobs.Entity, handlers []string) bool {
 	return job.State.Finished() || job.Claim != nil && slices.ContainsFunc(conductors, func(e jobs.Entity) bool {
 		return e.Session == job.Claim.Session && offersAll(&e, handlers)

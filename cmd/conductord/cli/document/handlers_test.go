@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// present registers a conductor that offers handlers, as JSON; empty: it names none.
+// present registers a conductor that announces handlers, given as JSON; empty: it announces none.
 func present(t *testing.T, cluster *clitest.Cluster, session jobs.SessionID, name, handlers string) {
 	t.Helper()
 	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: name, Boards: []string{"default"}, JobKinds: []string{"document"}}
@@ -68,15 +68,15 @@ func TestMissingHandlerOfASchedule(t *testing.T) {
 	}
 }
 
-// TestMissingHandler: a posted document whose handlers the live conductors lack is accepted,
-// with a warning. A handler that is announced soon afterwards is not missing, nor is one of
-// a job that a conductor with all handlers takes.
+// TestMissingHandler: a posted document whose handlers the live conductors lack is accepted, with a
+// warning. There is no warning if the handler is announced soon afterwards, or if a conductor with
+// all handlers takes the job.
 func TestMissingHandler(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "flow.toml")
 	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lines := filepath.Join(t.TempDir(), "lines") // both lines need the same: one warning
+	lines := filepath.Join(t.TempDir(), "lines") // both lines need the same handler: one warning
 	line := `{"flow": {"name": "x", "steps": [{"name": "a", "handler": "paint"}]}}` + "\n"
 	if err := os.WriteFile(lines, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
@@ -87,8 +87,8 @@ func TestMissingHandler(t *testing.T) {
 		name       string
 		conductors map[string]string
 		soon       map[string]string // announced within a second after the posting
-		taker      string            // takes the job immediately
-		trashes    string            // the kind of failure with which it trashes the job
+		taker      string            // conductor that takes the job immediately
+		trashes    string            // kind of failure with which the conductor trashes the job
 		want       string            // all of stderr
 		took       time.Duration
 	}{

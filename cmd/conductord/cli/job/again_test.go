@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestJobRetry: one verb for all that has failed.
+// TestJobRetry: one command retries all kinds of failed jobs.
 func TestJobRetry(t *testing.T) {
 	cluster := clitest.Open(t)
 	trashed := clitest.Post(t, cluster, "--kind", "k")
@@ -25,7 +25,7 @@ func TestJobRetry(t *testing.T) {
 		id   jobs.JobID
 		code int
 		out  string
-		err  string // part of it
+		err  string // part of stderr
 	}{
 		{trashed, 0, "ID claimable\n", ""},
 		{trashed, 0, "ID claimable\n", ""},
@@ -48,7 +48,7 @@ func TestJobRetry(t *testing.T) {
 	}
 }
 
-// TestJobRepost: a finished job is posted again as a new job with the same work.
+// TestJobRepost: a finished job is posted again as a new job with the same details and flow.
 func TestJobRepost(t *testing.T) {
 	cluster := clitest.Open(t)
 	plain := clitest.Post(t, cluster, "--kind", "k", "--details", `{"n": 1}`, "--set", "x=2", "--tag", "red")

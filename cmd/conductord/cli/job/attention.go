@@ -12,16 +12,16 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// longWait is how long jobs may wait on a board without claims before they need attention.
+// longWait is the time after which waiting jobs on a board without claims need attention.
 const longWait = time.Minute
 
-// attention is the listing of jobs that need an operator: several queries, one after the other.
+// attention lists the jobs that need an operator with several queries, one after the other.
 type attention struct {
 	queries []jobs.Query
-	parked  int // the query of these that lists parked jobs alone
+	parked  int // index of the query that lists only parked jobs
 }
 
-// look makes the queries, once: failed, trashed, parked, and waiting on a board without a claim.
+// look makes the queries once: failed, trashed, parked, and waiting on a board without a claim.
 func (a *attention) look(ctx context.Context, cluster jobs.Boards, base jobs.Query) error {
 	if a.queries != nil {
 		return nil

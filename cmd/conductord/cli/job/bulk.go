@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxShownRefusals bounds the refusals that are printed one by one.
+// maxShownRefusals limits the refusals that are printed one by one.
 const maxShownRefusals = 20
 
 func BulkCommand(p *cli.Program) *cobra.Command {
@@ -83,7 +83,7 @@ type bulkResult struct {
 	dryRun bool
 }
 
-// doBulk counts, asks, and does it.
+// doBulk counts the jobs, asks for confirmation, and performs the bulk.
 func doBulk(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jobs.Bulk, yes bool) error {
 	counting := bulk
 	counting.DryRun = true
@@ -106,7 +106,7 @@ func doBulk(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jo
 	return nil
 }
 
-// pages does a bulk page by page, and prints its progress.
+// pages performs a bulk page by page, and prints its progress.
 func pages(ctx context.Context, p *cli.Program, cluster jobs.Historian, bulk jobs.Bulk, size int, of uint32) (bulkResult, error) {
 	result := bulkResult{&v1.BulkResponse{}, bulk.DryRun}
 	bulk.Query.Limit = size

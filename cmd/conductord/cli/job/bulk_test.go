@@ -18,7 +18,7 @@ func TestBulk(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // in the output
+		want string // part of the output
 		not  string
 	}{
 		{"bulk suspend", cli.ExitUsage, "at least one filter is required", "\x00"},

@@ -99,8 +99,8 @@ func moveJob(ctx context.Context, p *cli.Program, cluster controller, change job
 	return showCorrected(ctx, p, cluster, change.Job, ", board "+change.Board)
 }
 
-// changeCommand completes a command that changes one job. When the flags have been
-// read, fill sets the change.
+// changeCommand completes a command that changes one job. fill sets the change after the flags have
+// been read.
 func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
 	var change jobs.Change
 	var id string

@@ -13,12 +13,12 @@ func TestJobChanges(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		name string
-		post string // more flags of the posting
-		args string // several commands on one job; the row checks the last
-		held bool   // by a worker
+		post string // additional flags of job post
+		args string // several commands on one job; the test checks the last
+		held bool   // claimed by a worker
 		code int
 		out  string
-		err  string // part of it
+		err  string // part of stderr
 	}{
 		{"release", "--hold", "release", false, 0, "ID claimable, priority normal\n", ""},
 		{"release again", "--hold", "release; release", false, 0, "ID claimable, priority normal\n", ""},
@@ -113,7 +113,7 @@ func TestJobMove(t *testing.T) {
 		args []string
 		code int
 		out  string
-		err  string // part of it
+		err  string // part of stderr
 	}{
 		{[]string{"job", "move", "--reason", "it is late", first.String(), second.String(), "night"}, 0, "ID claimable, board night\nID held, board night\n", ""},
 		{[]string{"job", "move", first.String(), "night"}, 0, "ID claimable, board night\n", ""},

@@ -148,7 +148,7 @@ func claimUnreserveCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// reservedText says for which conductor a job is reserved, and until when.
+// reservedText describes a job's reservation: conductor and end.
 func reservedText(p *cli.Program, reserved *jobs.Reservation) string {
 	if reserved == nil {
 		return ""

@@ -42,7 +42,7 @@ var (
 // command was killed.
 const operatorTTL = 45 * time.Second
 
-// endFlags are what an ending can be given.
+// endFlags are the flags of an ending.
 type endFlags struct {
 	token, reason, outcome string
 	delay                  time.Duration
@@ -122,7 +122,7 @@ func endClaimed(ctx context.Context, p *cli.Program, cluster claimer, how ending
 
 // endUnclaimed claims a job for its own session, and ends the job.
 func endUnclaimed(ctx context.Context, p *cli.Program, cluster claimer, how ending, end jobs.Ending) error {
-	host, _ := os.Hostname() // for people; without it the session has no host
+	host, _ := os.Hostname() // shown to operators; without it the session has no host
 	session, err := cluster.OpenSession(ctx, jobs.Opening{
 		ID: jobs.NewSessionID(), Name: cli.OperatorName(), Host: host, PID: os.Getpid(), TTL: operatorTTL,
 	})
@@ -135,7 +135,7 @@ func endUnclaimed(ctx context.Context, p *cli.Program, cluster claimer, how endi
 	case errors.Is(err, jobs.ErrUnclaimable):
 		err = sayWhy(ctx, p, cluster, end.Job, err)
 	case errors.Is(err, jobs.ErrNotFound):
-		err = jobs.ErrNotFound // the command is not about the claim itself
+		err = jobs.ErrNotFound // the command does not concern the claim itself
 	}
 	if err != nil {
 		return cli.Because(err, "%s job %s", how.verb, end.Job)
@@ -154,13 +154,13 @@ func closeSession(ctx context.Context, p *cli.Program, cluster claimer, id jobs.
 	}
 }
 
-// sayWhy names the owner of a job that cannot be claimed, and the way to end the job anyway,
-// or what the job waits for.
+// sayWhy explains why a job cannot be claimed: it names the owner and the way to end the job
+// anyway, or what the job waits for.
 func sayWhy(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID, refusal error) error {
 	job, err := reader.Job(ctx, id)
 	switch {
 	case err != nil:
-		return refusal // which says enough
+		return refusal // the refusal is enough
 	case job.Claim != nil:
 		return fmt.Errorf("%w: %q has held it since %s; --token %s ends it under that claim",
 			jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since), job.Claim.Token)

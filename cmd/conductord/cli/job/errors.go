@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// errorFlags are the filters of a listing of errors, as given.
+// errorFlags are the filters of a listing of errors.
 type errorFlags struct {
 	query        jobs.ErrorQuery
 	how          string

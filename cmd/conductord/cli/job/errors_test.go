@@ -18,7 +18,7 @@ func TestJobErrors(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		want string // in the table, or in the message
+		want string // part of the table or of the message
 		not  string
 	}{
 		{"", 0, "there is rock below", "\x00"},

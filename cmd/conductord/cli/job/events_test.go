@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/boardtest"
 )
 
-// following runs a command that does not end by itself, until its time is up. In a
-// synctest bubble it has printed everything by then.
+// following runs a command that does not end by itself, until its context ends. In a synctest
+// bubble it has printed everything by then.
 func following(t *testing.T, cluster *clitest.Cluster, args ...string) clitest.Said {
 	t.Helper()
 	return clitest.Run(t, cluster, append(args, "--timeout", "300ms")...)
@@ -67,8 +67,8 @@ func TestEventsAreSelected(t *testing.T) {
 	})
 }
 
-// A request for events that are gone is refused, with the position where events begin. A
-// request for all events gets the stored events.
+// A watch from a position whose events were removed is refused with the first available position. A
+// watch of all events gets the stored events.
 func TestEventsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &clitest.Cluster{Board: boardtest.New(t, boardtest.Options{EventsKept: 2})}
@@ -127,9 +127,9 @@ func TestWaitEndsForOperator(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		stop   stop
-		before bool // the command starts, and not while it waits
+		before bool // before the command starts, not while it waits
 		args   func(jobs.JobID) []string
-		out    string // what stdout begins with
+		out    string // start of stdout
 		remedy string
 	}{
 		{"one parked job", park, true, one, "", "job release"},

@@ -43,7 +43,7 @@ func TestJobExplain(t *testing.T) {
 	}
 }
 
-// TestJobWaitsForLabels: a conductor of the kind is there, and lacks a label.
+// TestJobWaitsForLabels: a conductor of the kind is live but lacks a label.
 func TestJobWaitsForLabels(t *testing.T) {
 	cluster := clitest.Open(t)
 	session := jobs.NewSessionID()
@@ -70,7 +70,7 @@ func (workerless) Explain(context.Context, jobs.JobID) (jobs.Explanation, error)
 	return jobs.Explanation{Text: "no worker is live", Remedy: jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: "mail"}}, nil
 }
 
-// TestFlowRunWaitsForWorker: a command that waits says once which worker the job waits for.
+// TestFlowRunWaitsForWorker: a waiting command reports once which worker the job waits for.
 func TestFlowRunWaitsForWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := clitest.Run(t, workerless{clitest.Open(t)}, "flow", "run", "--wait", "--timeout", "30s", clitest.Examples+"hello.toml")

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// jobFilter are the flags that say which jobs are meant.
+// jobFilter are the flags that select jobs.
 type jobFilter struct {
 	query                                              jobs.Query
 	states, outcomes                                   []string
@@ -42,7 +42,7 @@ func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.finishedTill, "finished-until", "", "only jobs finished before this time")
 }
 
-// stateAdvice names the filter for words that are no state of a job.
+// stateAdvice suggests a filter for words that are not states of a job.
 var stateAdvice = wordAdvice()
 
 func wordAdvice() map[string]string {
@@ -68,7 +68,7 @@ func wordAdvice() map[string]string {
 	return advice
 }
 
-// given reports whether any filter was said.
+// given reports whether any filter was given.
 func (f *jobFilter) given(cmd *cobra.Command) bool {
 	for _, name := range filterFlags {
 		if cmd.Flags().Changed(name) {
@@ -123,7 +123,7 @@ func excluding(query *jobs.Query) error {
 	return nil
 }
 
-// listOrder are the flags that say in which order jobs are listed.
+// listOrder are the flags for the order of listed jobs.
 type listOrder struct {
 	by      string // posted or claim
 	reverse bool

@@ -108,7 +108,7 @@ func jobList(query *jobs.Query) cli.List[jobs.Job] {
 	}
 }
 
-// Unknown states that people try get advice.
+// Unknown states that users try get advice.
 func ParseStates(names []string) ([]jobs.State, error) {
 	states := make([]jobs.State, 0, len(names))
 	for _, name := range names {
@@ -260,7 +260,7 @@ func frontText(job *jobs.Job) string {
 	return "yes"
 }
 
-// NoteIdle says so if a job waits for a kind of conductor that is not there.
+// NoteIdle prints a note if a job waits for a kind that no live conductor takes.
 func NoteIdle(ctx context.Context, p *cli.Program, cluster document.Conductors, job *jobs.Job) error {
 	if job.Flow.IsZero() || job.State.Finished() || job.State == jobs.StateClaimed {
 		return nil

@@ -145,10 +145,10 @@ func TestJobEnds(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		args string
-		held bool // by a worker; its token replaces TOKEN
+		held bool // claimed by a worker; its token replaces TOKEN
 		code int
 		out  string
-		err  string // part of it
+		err  string // part of stderr
 	}{
 		{"consume", "consume ID", false, 0, "ID completed\n", ""},
 		{"consume as failed", "consume --outcome failed ID", false, 0, "ID completed\n", ""},
@@ -223,7 +223,7 @@ func TestJobWatch(t *testing.T) {
 	}
 }
 
-// TestJobWatchEnds: the watch of a job that is finished already ends too.
+// TestJobWatchEnds: the watch of a finished job also ends.
 func TestJobWatchEnds(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.PostHello(t, cluster)

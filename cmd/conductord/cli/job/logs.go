@@ -18,7 +18,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// logsPause is how long --follow waits before it asks again for a job that no conductor runs.
+// logsPause is the interval of --follow for a job that no conductor runs.
 const logsPause = 500 * time.Millisecond
 
 func logsCommand(p *cli.Program) *cobra.Command {
@@ -63,11 +63,11 @@ type attemptKey struct {
 type jobLogs struct {
 	p     *cli.Program
 	query steplog.Query
-	seen  map[attemptKey]int64 // the end of the last line of attempts, by buffer; in any: they have lines
-	node  string               // from which the last lines are
+	seen  map[attemptKey]int64 // end of the last printed line of each attempt, by buffer; for any buffer: the attempt has lines
+	node  string               // node of the last lines
 }
 
-// logReader reads what steps write, and what their flows have recorded.
+// logReader reads the output of steps, and the records of their flows.
 type logReader interface {
 	cli.FlowReader
 	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
@@ -76,7 +76,7 @@ type logReader interface {
 // print shows the available lines, first the lines of attempts that only the logbook has. The
 // number of pages is limited, because steps may write faster than print reads.
 func (l *jobLogs) print(ctx context.Context, cluster logReader) error {
-	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
+	job, err := cluster.Job(ctx, l.query.Job) // later calls then see at least this state
 	if err != nil {
 		return cli.Because(err, "get job %s", l.query.Job)
 	}
@@ -182,7 +182,7 @@ func (l *jobLogs) writeRecorded(ctx context.Context, cluster cli.FlowReader, job
 // instance such as send[3], the step send must exist.
 func (l *jobLogs) checkStep(job *jobs.Job, detail *logbook.FlowDetail) error {
 	step := l.query.Step
-	if step == "" || len(l.seen) > 0 { // lines of it have been read
+	if step == "" || len(l.seen) > 0 { // its lines have been read
 		return nil
 	}
 	if detail == nil {
@@ -201,8 +201,8 @@ func keyOf(line *steplog.Line) attemptKey {
 	return attemptKey{step: line.Step, action: line.Action, attempt: line.Attempt}
 }
 
-// write writes the lines of a page. When a job comes back to a node, the page begins with lines
-// that were written before.
+// write writes the lines of a page. When a job returns to a node, the page begins with lines that
+// were already written.
 func (l *jobLogs) write(page steplog.Page) error {
 	for i := range page.Lines {
 		line := &page.Lines[i]

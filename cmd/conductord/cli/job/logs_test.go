@@ -12,10 +12,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// logging is a cluster of one node, which runs a job or has it in a program elsewhere.
+// logging is a cluster of one node, which runs a job itself or leaves it to a program elsewhere.
 type logging struct {
 	*clitest.Cluster
-	logs *steplog.Buffer // nil: elsewhere
+	logs *steplog.Buffer // nil: the job runs elsewhere
 }
 
 func (l logging) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error) {
@@ -26,8 +26,8 @@ func (l logging) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Pag
 	return page, err
 }
 
-// TestJobLogs checks the printed lines of running attempts, and of attempts that only the logbook
-// has.
+// TestJobLogs checks the printed lines of running attempts, and of attempts that are only in the
+// logbook.
 func TestJobLogs(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--flow", clitest.Examples+"hello.toml", "--set", "guest=x")
@@ -42,7 +42,7 @@ func TestJobLogs(t *testing.T) {
 	say := func(step string, action logbook.Action, attempt int, text string, bytes int) {
 		logs.Append(id, steplog.Line{Step: step, Action: action, Attempt: attempt, Text: text}, bytes)
 	}
-	say("b", logbook.ActionExecute, 1, "first\x1b[31m", 20) // it was longer when it was written: these bytes are missing
+	say("b", logbook.ActionExecute, 1, "first\x1b[31m", 20) // the original text was longer: these bytes are missing
 	say("b", logbook.ActionExecute, 1, "second", 6)
 	say("b", logbook.ActionRevert, 2, "undone", 6)
 	recorded := "hello | recorded one\nhello | recorded    two\n"
@@ -52,7 +52,7 @@ func TestJobLogs(t *testing.T) {
 		cluster cli.Cluster
 		args    string
 		out     string
-		err     string // a part
+		err     string // part of stderr
 	}{
 		{"all", logging{cluster, logs}, "", recorded + lines, ""},
 		{"of a step", logging{cluster, logs}, "--step hello", recorded, ""},
@@ -100,7 +100,7 @@ func TestJobLogs(t *testing.T) {
 	}
 }
 
-// moving is a cluster whose job moves to the next buffer with each page.
+// moving is a cluster whose job moves to the next buffer after each page.
 type moving struct {
 	*clitest.Cluster
 	buffers []*steplog.Buffer
@@ -113,8 +113,8 @@ func (m *moving) ReadLogs(_ context.Context, query steplog.Query) (steplog.Page,
 	return page, err
 }
 
-// TestJobLogsOfMovingJobs: no line is printed twice when a job returns to a node, and a step that
-// writes constantly is not followed without end.
+// TestJobLogsOfMovingJobs: no line is printed twice when a job returns to a node. The command does
+// not follow a step that writes constantly without end.
 func TestJobLogsOfMovingJobs(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k")

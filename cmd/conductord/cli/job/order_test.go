@@ -57,7 +57,7 @@ func TestJobListOrders(t *testing.T) {
 	}
 }
 
-// TestJobStarted: a job shows when it was first claimed, and how long it took.
+// TestJobStarted: a job shows its first claim and its duration.
 func TestJobStarted(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.Post(t, cluster, "--kind", "k").String()

@@ -25,8 +25,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// ContentFlags are the job properties for any kind of posting: by hand, or at the slots of a
-// schedule.
+// ContentFlags are the properties of a job for any kind of posting: by an operator, or at the slots
+// of a schedule.
 type ContentFlags struct {
 	priority, details string
 	sets              []string
@@ -73,7 +73,7 @@ func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	return err
 }
 
-// PostFlags are the flags of a new job; flow run has some of them too.
+// PostFlags are the flags of a new job. flow run has some of them too.
 type PostFlags struct {
 	ContentFlags
 	id, name, board     string
@@ -92,7 +92,7 @@ func (f *PostFlags) Add(cmd *cobra.Command) {
 	flags.BoolVar(&f.Wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 
-// Posting makes the posting of the flags, without the work.
+// Posting makes a posting of the flags, without a flow.
 func Posting(p *cli.Program, f *PostFlags) (jobs.Posting, error) {
 	posting := jobs.Posting{ID: jobs.NewJobID(), Board: f.board, Name: f.name}
 	err := f.Fill(p, &posting)
@@ -148,7 +148,7 @@ func postCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// lineFields are the fields of a line for which a flag is the default.
+// lineFields are the fields of a line for which a flag sets the default.
 var lineFields = map[string]string{
 	"board": "board", "priority": "priority", "details": "details", "set": "store", "hold": "hold", "front": "front", "tag": "tags",
 	"label": "labels", "max-crashes": "max_crashes", "retention": "retention", "not-before": "not_before", "deadline": "deadline", "kind": "kind",
@@ -181,7 +181,7 @@ func postFile(p *cli.Program, cmd *cobra.Command, path string, f *PostFlags, kin
 	})
 }
 
-// lineDefaults are the fields that flags give, as a line writes them.
+// lineDefaults are the values of the flags as fields of a line.
 func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bool) (map[string]json.RawMessage, error) {
 	posting, err := Posting(p, f)
 	if err != nil {
@@ -201,7 +201,7 @@ func lineDefaults(p *cli.Program, f *PostFlags, kind string, given map[string]bo
 	return defaults, err
 }
 
-// WorkFlags describe the work of the job.
+// WorkFlags describe the flow of the job.
 type WorkFlags struct {
 	Document, book, flow, Kind string
 	onFailure                  FailurePolicyFlag
@@ -214,7 +214,7 @@ func (w *WorkFlags) add(cmd *cobra.Command) {
 	w.AddNew(cmd)
 }
 
-// AddNew adds the flags for work that no saved book contains.
+// AddNew adds the flags for a flow that is in no saved book.
 func (w *WorkFlags) AddNew(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&w.Document, "flow", "", "flow document to run (TOML or JSON)")
@@ -252,7 +252,7 @@ func (w *WorkFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	case given == 0:
 		return cli.UsageError(errors.New("name the work of the job: --flow, --book or --kind"))
 	}
-	if w.Kind != "" { // set here, because the job's name may be derived from it
+	if w.Kind != "" { // here, because the job's name may be derived from it
 		if err := logbook.MaxLimits.CheckName("--kind", w.Kind); err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ type poster interface {
 	Work
 }
 
-// postAndShow posts one job, prints its id, and warns of what keeps it from running.
+// postAndShow posts one job, prints its id, and warns of obstacles to its run.
 func postAndShow(ctx context.Context, p *cli.Program, cluster poster, posting jobs.Posting) error {
 	job, err := postJob(ctx, p, cluster, posting)
 	if err != nil {
@@ -298,7 +298,7 @@ func postAndShow(ctx context.Context, p *cli.Program, cluster poster, posting jo
 	return showPosted(p, job)
 }
 
-// postJob posts one job. A note says when it had been posted before.
+// postJob posts one job. A note reports that it had been posted before.
 func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting jobs.Posting) (jobs.Job, error) {
 	ctx, err := traced(ctx)
 	if err != nil {
@@ -332,7 +332,7 @@ func elsewhere(verdict error) error {
 	return verdict
 }
 
-// traced puts the span of the environment into a context; without TRACEPARENT there is none.
+// traced adds the environment's span to a context; without TRACEPARENT there is none.
 func traced(ctx context.Context) (context.Context, error) {
 	text := os.Getenv(traceparent.Variable)
 	if text == "" {
@@ -342,8 +342,7 @@ func traced(ctx context.Context) (context.Context, error) {
 	return trace.ContextWithRemoteSpanContext(ctx, parent), err
 }
 
-// mayHaveHappened reports whether a write that returned an error may have been made
-// nevertheless.
+// mayHaveHappened reports whether a write that returned an error may have taken effect.
 func mayHaveHappened(err error) bool {
 	if errors.Is(err, jobs.ErrUnavailable) {
 		return false
@@ -351,12 +350,12 @@ func mayHaveHappened(err error) bool {
 	return errors.Is(err, jobs.ErrUncertain) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// showPosted prints what a script needs: the id.
+// showPosted prints the id, which scripts need.
 func showPosted(p *cli.Program, job jobs.Job) error {
 	return p.Show(command.JobToProto(&job), "%s", job.ID)
 }
 
-// addRetryFlags lets flags say what becomes of a job whose work has failed.
+// addRetryFlags adds the flags for the retry policy of a job.
 func addRetryFlags(cmd *cobra.Command, policy *jobs.RetryPolicy) {
 	flags := cmd.Flags()
 	flags.IntVar(&policy.Attempts, "attempts", 0, "maximum attempts (default 1)")
@@ -370,7 +369,7 @@ func addRetryFlags(cmd *cobra.Command, policy *jobs.RetryPolicy) {
 	flags.StringVar((*string)(&policy.OnFailure), "on-failure", "", "action after the last attempt: complete, retry (without limit), or park (hold for an operator) (default complete)")
 }
 
-// givenRetry is the policy that the flags have set; nil if they have set none.
+// givenRetry is the policy of the flags; nil if none was given.
 func givenRetry(policy *jobs.RetryPolicy) (*jobs.RetryPolicy, error) {
 	if reflect.ValueOf(*policy).IsZero() {
 		return nil, nil
@@ -378,7 +377,7 @@ func givenRetry(policy *jobs.RetryPolicy) (*jobs.RetryPolicy, error) {
 	return policy, jobs.CheckRetryPolicy(logbook.MaxLimits, policy)
 }
 
-// RetryText shows a policy in a line.
+// RetryText shows a policy on one line.
 func RetryText(p *jobs.RetryPolicy) string {
 	if p == nil {
 		return ""
@@ -402,7 +401,7 @@ func RetryText(p *jobs.RetryPolicy) string {
 	return strings.Join(parts, ", ")
 }
 
-// attemptText says which attempt a job with a retry policy is at.
+// attemptText shows the current attempt of a job with a retry policy.
 func attemptText(p *cli.Program, job *jobs.Job) string {
 	if job.Retry == nil {
 		return ""

@@ -19,7 +19,7 @@ import (
 )
 
 // maxLineBytes limits the length of a posting's line. A longer line is larger than any command,
-// even without the spaces of its JSON.
+// even without the spaces in its JSON.
 const maxLineBytes = 4 << 20
 
 // maxFilePostings bounds the postings of one file, because all are in memory at once: 100,000
@@ -74,7 +74,7 @@ func postLines(ctx context.Context, p *cli.Program, cluster poster, postings []l
 	return errors.Join(writeVerdicts(p, verdicts), refused)
 }
 
-// writeVerdicts prints the id of each job, as posting a single one does.
+// writeVerdicts prints the id of each job, like the posting of a single job.
 func writeVerdicts(p *cli.Program, verdicts []verdict) error {
 	if p.JSON() {
 		answer := &v1.PostResponse{}
@@ -139,8 +139,8 @@ func readPostings(p *cli.Program, path string, defaults map[string]json.RawMessa
 	return postings, nil
 }
 
-// parsePosting reads a line: a posting in the form of the API. Its flow can also be a document,
-// which names handlers.
+// parsePosting reads a line: a posting in the form of the API. Its flow can also be a document that
+// names handlers.
 func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessage, flowName string) (posting jobs.Posting, handlers []string, err error) {
 	var inline json.RawMessage
 	fields := map[string]json.RawMessage{}
@@ -152,7 +152,7 @@ func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessa
 		for name, value := range defaults {
 			_, said := fields[name]
 			if name == "kind" && (inline != nil || fields["book"] != nil || fields["book_id"] != nil) {
-				said = true // the line has other work
+				said = true // the line names another flow
 			}
 			if !said {
 				fields[name] = value
@@ -173,7 +173,7 @@ func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessa
 		posting.ID = jobs.NewJobID()
 	}
 	if inline == nil {
-		posting.Name = cmp.Or(posting.Name, posting.Kind) // as job post names it
+		posting.Name = cmp.Or(posting.Name, posting.Kind) // same name as by job post
 		return posting, nil, nil
 	}
 	if posting.Kind != "" || posting.Book != nil || !posting.BookID.IsZero() {

@@ -61,7 +61,7 @@ func TestJobPostFrom(t *testing.T) {
 	}
 }
 
-// TestJobPostFlowsFrom: some lines may be flow documents, and others plain postings.
+// TestJobPostFlowsFrom: a file can mix flow documents and plain postings.
 func TestJobPostFlowsFrom(t *testing.T) {
 	cluster := clitest.Open(t)
 	hello := `{"name": "hello", "pattern": "linear", "store": {"guest": "world"}, "steps": [{"name": "greet", "requires": ["guest"]}]}`
@@ -71,7 +71,7 @@ func TestJobPostFlowsFrom(t *testing.T) {
 		name  string
 		lines []string
 		code  int
-		err   string // part of it
+		err   string // part of stderr
 	}{
 		{"flows beside a kind", []string{line(hello, ""), `{"kind": "k"}`, line(needy, `, "name": "mine", "store": {"guest": "Grace"}, "tags": ["x"]`)}, 0, ""},
 		{"not a document", []string{`{"name": "a", "kind": "k"}`, line(`{"name": "hello"}`, "")}, cli.ExitUsage, "line 2: cannot read the flow line 2:"},

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxRetriedShown bounds the failed attempts that a person is shown; -o json has all that are kept.
+// maxRetriedShown limits the shown failed attempts; -o json has all stored attempts.
 const maxRetriedShown = 20
 
 // JobResult is a finished job with the results of its flow, as JSON.
@@ -75,7 +75,7 @@ func resultOf(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *
 }
 
 // writeResult writes the results of a finished job to stdout and its verdict to stderr, so $(…)
-// holds only the results.
+// contains only the results.
 func writeResult(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job *jobs.Job) error {
 	r, err := resultOf(ctx, p, cluster, job)
 	switch {
@@ -105,7 +105,7 @@ func noteRetried(p *cli.Program, r *JobResult) {
 	}
 }
 
-// writeResults is writeResult of several jobs.
+// writeResults is writeResult for several jobs.
 func writeResults(ctx context.Context, p *cli.Program, cluster cli.FlowReader, finished []jobs.Job) error {
 	if !p.JSON() {
 		return jobList(nil).Show(p, finished, "")
@@ -120,7 +120,7 @@ func writeResults(ctx context.Context, p *cli.Program, cluster cli.FlowReader, f
 	return p.WriteJSON(map[string][]JobResult{"jobs": results})
 }
 
-// RunOrPost posts a job, and with wait follows it to its end.
+// RunOrPost posts a job. With wait, it follows the job to its end.
 func RunOrPost(ctx context.Context, p *cli.Program, posting jobs.Posting, wait bool) error {
 	within, post := p.With, postAndShow
 	if wait {
@@ -129,8 +129,8 @@ func RunOrPost(ctx context.Context, p *cli.Program, posting jobs.Posting, wait b
 	return within(ctx, func(ctx context.Context, cluster cli.Cluster) error { return post(ctx, p, cluster, posting) })
 }
 
-// runJob posts a job and follows it to its end. Its id goes to stderr at once, and the results of its
-// flow to stdout at the end.
+// runJob posts a job and follows it to its end. It prints the id to stderr at once, and the results
+// of the flow to stdout at the end.
 func runJob(ctx context.Context, p *cli.Program, cluster poster, posting jobs.Posting) error {
 	job, err := postJob(ctx, p, cluster, posting)
 	if err != nil {

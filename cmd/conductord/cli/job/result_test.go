@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// flaky is a flow whose first step fails twice; of the two behind it, both fail if they are to.
+// flaky is a flow whose first step fails twice. The two steps after it fail if fails is set.
 func flaky(fails bool) (*flow.Flow, error) {
 	tries := 0
 	greet := flow.Func("greet", func(context.Context, struct{}) (string, error) {
@@ -36,7 +36,7 @@ func flaky(fails bool) (*flow.Flow, error) {
 	return flow.Linear("flaky", greet, flow.Unordered("ends", end("salt", func() { both <- struct{}{} }), end("bread", func() { <-both }))), nil
 }
 
-// TestResultsAreShown: stdout has the results alone; stderr has the id first, and then what failed.
+// TestResultsAreShown: stdout has only the results. stderr has the id, and then the failures.
 func TestResultsAreShown(t *testing.T) {
 	cluster := clitest.Open(t)
 	registry := flow.NewRegistry()

@@ -16,7 +16,7 @@ func TestJobPostRetry(t *testing.T) {
 	for _, row := range []struct {
 		name, flags string
 		code        int
-		says        string // shown of the job, or of the refusal
+		says        string // part of the shown job, or of the refusal
 	}{
 		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-only 75,timeout --retry-never spoilt --retry-never 65 --on-failure park", 0,
 			"retry: 5 attempts, after TOOK, each further delay 200 % of the one before, at most 5m0s, 20 % of it by chance, priority -10 each time, only after 75 or timeout, never after spoilt or 65, then park\n"},
@@ -49,7 +49,7 @@ func TestJobPostRetry(t *testing.T) {
 	}
 }
 
-// TestJobPostRetryFrom: a line of a file says the same.
+// TestJobPostRetryFrom: a line of a file accepts the same policy.
 func TestJobPostRetryFrom(t *testing.T) {
 	cluster := clitest.Open(t)
 	path, line := filepath.Join(t.TempDir(), "postings.jsonl"), `{"name": "a", "kind": "k", "retry": {"attempts": 3, "delay": "2s", "backoff_percent": 150, "on_failure": "retry"}}`

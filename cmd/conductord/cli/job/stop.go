@@ -11,7 +11,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// stopping is one of the three commands to steer a job without owning it.
+// stopping is one of the three commands that make a stop request, or withdraw one, without owning
+// the job.
 type stopping struct {
 	verb, short, long string
 	give              func(controller, context.Context, jobs.JobCommand) error
@@ -109,7 +110,7 @@ func stopDone(request *jobs.OperatorRequest) string {
 	return "cancelled"
 }
 
-// stopText is the order that a job is under, in a line.
+// stopText describes a job's stop request on one line.
 func stopText(p *cli.Program, request *jobs.OperatorRequest) string {
 	if request == nil {
 		return ""

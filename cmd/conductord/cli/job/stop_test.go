@@ -13,11 +13,11 @@ func TestJobOrders(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		name string
-		args string // several commands on one job; the row checks the last
+		args string // several commands on one job; the test checks the last
 		held bool
 		code int
 		out  string
-		err  string // part of it
+		err  string // part of stderr
 	}{
 		{"suspend", "suspend", false, 0, "ID suspended\n", ""},
 		{"suspend again", "suspend; suspend", false, 0, "ID suspended\n", ""},

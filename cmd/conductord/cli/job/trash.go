@@ -85,7 +85,7 @@ func correctionCommand(p *cli.Program, cmd *cobra.Command, correct func(context.
 	return cmd
 }
 
-// eachJob does something to jobs by their ids, until it cannot be done.
+// eachJob calls a function for each job id, until the first error.
 func eachJob(p *cli.Program, cmd *cobra.Command, args []string, do func(context.Context, cli.Cluster, jobs.JobID) error) error {
 	ids, err := parseJobIDs(args)
 	if err != nil {

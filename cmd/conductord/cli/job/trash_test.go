@@ -17,8 +17,8 @@ func TestTrash(t *testing.T) {
 	for _, row := range []struct {
 		args string
 		code int
-		out  string // part of it
-		err  string // part of it
+		out  string // part of stdout
+		err  string // part of stderr
 	}{
 		{"trash list", 0, "there is rock below", ""},
 		{"trash list --tag hard --board default --kind k", 0, "dig", ""},

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs/await"
 )
 
-// maxStoppedNotes bounds the jobs that a waiting command names one by one.
+// maxStoppedNotes limits the jobs that a waiting command names one by one.
 const maxStoppedNotes = 10
 
 func waitCommand(p *cli.Program) *cobra.Command {
@@ -102,7 +102,7 @@ func waitFault(waiting await.Waiting, status await.Status, err error) error {
 	return cli.Advised(fmt.Errorf("%d jobs are not finished: %w", status.Left, context.DeadlineExceeded), "list them with `conductord job list`")
 }
 
-// waitForAll says how the jobs ended that were waited for.
+// waitForAll prints how the awaited jobs ended.
 func waitForAll(ctx context.Context, p *cli.Program, cluster jobs.Reader, waiting await.Waiting) error {
 	waiting.Progress = progress(p)
 	status, err := await.Jobs(ctx, cluster, waiting)
@@ -121,7 +121,7 @@ func waitForAll(ctx context.Context, p *cli.Program, cluster jobs.Reader, waitin
 	return err
 }
 
-// progress prints the status of a wait at a terminal, but not for a script.
+// progress prints the status of a wait at a terminal, but not in scripts.
 func progress(p *cli.Program) func(await.Status) {
 	return Saying(p, func(status await.Status) string {
 		return fmt.Sprintf("%d left, %s", status.Left, WaitStatusText(status))
@@ -141,7 +141,7 @@ func Saying(p *cli.Program, text func(await.Status) string) func(await.Status) {
 }
 
 // NoteStopped names on stderr the jobs that need an operator, each with the reason and the next
-// command. It returns errRunFailed if there is one.
+// command. If there is one, it returns ErrRunFailed.
 func NoteStopped(ctx context.Context, p *cli.Program, reader jobs.Reader, stopped ...jobs.JobID) error {
 	for i, id := range stopped {
 		if i == maxStoppedNotes {

@@ -50,7 +50,7 @@ func watchCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// parsePosition reads INDEX-ITEM; nothing means no position.
+// parsePosition reads INDEX-ITEM; empty means no position.
 func parsePosition(text string) (*jobs.Position, error) {
 	if text == "" {
 		return nil, nil
@@ -103,8 +103,8 @@ func watchJobs(ctx context.Context, p *cli.Program, cluster jobs.Reader, watch j
 	return nil
 }
 
-// over reports whether the watch of a job is complete after an event that finished it.
-// An intervention may have reopened the job since.
+// over reports whether the watch of a job is complete after an event that finished it. An
+// intervention may have reopened the job since then.
 func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
 	job, err := reader.Job(ctx, event.Job)
 	return err != nil || job.State.Finished() && !job.FinishedAt.After(event.Time)
@@ -113,7 +113,7 @@ func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
 // errFinished ends a watch that does not see the end of its job.
 var errFinished = errors.New("the job is finished")
 
-// lastEvents is how long the watch of a finished job may take to show the end.
+// lastEvents is the maximum time until the watch of a finished job shows its end.
 const lastEvents = 2 * time.Second
 
 // endWatch ends the watch of a job that finished between the first read and the start of the
@@ -138,7 +138,7 @@ func endWatch(ctx context.Context, p *cli.Program, reader jobs.Reader, id jobs.J
 	}
 }
 
-// HowEnded says what became of a finished job, in one word or two.
+// HowEnded describes the end of a finished job in one or two words.
 func HowEnded(job *jobs.Job) string {
 	if job.Outcome == "" {
 		return string(job.State)
@@ -162,7 +162,7 @@ func eventText(p *cli.Program, event jobs.Event) string {
 	if event.Kind.OfSessions() {
 		return strings.Join(append(parts, sessionParts(&event)...), " ")
 	}
-	if event.Job.IsZero() { // of a board
+	if event.Job.IsZero() { // event of a board
 		parts = append(parts, "board="+strconv.Quote(cli.Clean(event.Board)))
 	} else {
 		parts = append(parts, event.Job.String())
@@ -206,7 +206,7 @@ func eventText(p *cli.Program, event jobs.Event) string {
 	return strings.Join(parts, " ")
 }
 
-// sessionParts is what an event of a session or of an entity says.
+// sessionParts describes an event of a session or of an entity.
 func sessionParts(event *jobs.Event) []string {
 	parts := []string{event.Session.String()}
 	if event.Entity != "" {

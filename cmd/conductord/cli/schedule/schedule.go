@@ -24,7 +24,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// shownHistory is how many records of its slots a schedule is shown with.
+// shownHistory is the number of slot records that are shown of a schedule.
 const shownHistory = 10
 
 func Command(p *cli.Program) *cobra.Command {
@@ -106,7 +106,7 @@ func (f *scheduleFlags) posting(p *cli.Program) (jobs.Posting, error) {
 		return posting, err
 	}
 	if f.name == "" && f.work.Kind != "" {
-		posting.Name = "" // the schedule's
+		posting.Name = "" // the schedule's name
 	}
 	if posting.Book != nil {
 		// Every slot gets its own book and flow. Without these ids, a repeated save of the same
@@ -168,7 +168,7 @@ func setCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// nextText says when the next slot of a schedule is.
+// nextText shows the next slot of a schedule.
 func nextText(p *cli.Program, s *schedules.Schedule) string {
 	switch {
 	case s.Pause != nil:
@@ -185,7 +185,7 @@ func listCommand(p *cli.Program) *cobra.Command {
 	query := schedules.Query{}
 	listing := cli.List[schedules.Schedule]{
 		What:  "schedules",
-		Whole: true, // a cluster keeps a bounded number of schedules
+		Whole: true, // a cluster has a limited number of schedules
 		Read: func(ctx context.Context, cluster cli.Cluster, _ string, _ int) (all []schedules.Schedule, _ string, _ error) {
 			keeper, err := cli.Scheduler(cluster)
 			if err != nil {
@@ -251,7 +251,7 @@ func nextCommand(p *cli.Program) *cobra.Command {
 				return p.WriteJSON(&v1.GetScheduleResponse{Upcoming: command.TimesToProto(report.Upcoming)})
 			}
 			zone, err := schedules.Zone(report.Schedule.Zone)
-			if err != nil { // a newer node knows it
+			if err != nil { // only a newer node knows the zone
 				zone = time.UTC
 			}
 			lines := make([]string, 0, len(report.Upcoming))

@@ -10,14 +10,14 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli/clitest"
 )
 
-// TestScheduleCommands goes through the verbs in their order.
+// TestScheduleCommands runs the verbs in the order of a schedule's life.
 func TestScheduleCommands(t *testing.T) {
 	cluster := clitest.Open(t)
 	for _, row := range []struct {
 		args string
 		code int
-		out  string // with ids and times replaced; empty: whatever
-		err  string // part of it
+		out  string // stdout with ids and times replaced; empty: not checked
+		err  string // part of stderr
 	}{
 		{"set yearly --rule 0_0_1_1_* --kind k --label gpu --tag big --tag night --key roof --priority high --front --hold --max-crashes 3 --set a=1 --details 7", 0, "yearly next TIME\n", ""},
 		{"show yearly", 0, `name: yearly
@@ -79,7 +79,7 @@ updated: TIME
 	}
 }
 
-// TestScheduleShowsItsPosting: all that the flags say is in the JSON.
+// TestScheduleShowsItsPosting: the JSON has every value of the flags.
 func TestScheduleShowsItsPosting(t *testing.T) {
 	cluster := clitest.Open(t)
 	got := clitest.Run(t, cluster, "schedule", "set", "s", "--rule", "@daily", "--flow", clitest.Examples+"hello.toml", "--label", "gpu", "--tag", "night",

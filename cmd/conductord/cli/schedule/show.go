@@ -86,7 +86,7 @@ func pauseText(p *cli.Program, pause *schedules.Pause) string {
 	return said
 }
 
-// writeRecords shows what became of slots.
+// writeRecords shows the records of slots.
 func writeRecords(p *cli.Program, records []schedules.SlotRecord) error {
 	rows := make([][]string, 0, len(records))
 	for i := range records {

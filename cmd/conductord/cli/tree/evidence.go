@@ -96,7 +96,7 @@ func FailureFields(failure *logbook.Failure) []cli.Field {
 // stderrLines is the default number of shown lines of a step's stderr.
 const stderrLines = 20
 
-// maxAlsoFailed bounds the steps that are named in addition to the step of the cause.
+// maxAlsoFailed limits the steps that are named in addition to the step that caused the failure.
 const maxAlsoFailed = 10
 
 // FlowEvidence returns a flow's evidence beyond the cause of its failure: the other failed

@@ -27,7 +27,7 @@ func fails(action logbook.Action, message, stderr string) logbook.Attempt {
 	return logbook.Attempt{Action: action, Failure: &logbook.Failure{Kind: logbook.FailureExit, Message: message}, Stderr: stderr}
 }
 
-// TestEvidence: the shown stderr belongs to the step of the cause, or has the name of its
+// TestEvidence: the shown stderr is from the step that caused the failure, or is labelled with its
 // step. No failed step is omitted.
 func TestEvidence(t *testing.T) {
 	const execute, revert = logbook.ActionExecute, logbook.ActionRevert

@@ -6,7 +6,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// DrawTree draws a flow as flow show does, or as it is drawn on a terminal.
+// DrawTree draws a flow as flow show prints it, or as a terminal shows it.
 func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string {
 	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: !terminal}
 	if terminal {

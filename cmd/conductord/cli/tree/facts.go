@@ -83,7 +83,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	return strings.Join(facts, "  ")
 }
 
-// again says when a step is due that waits; empty if it does not wait.
+// again shows when a waiting step is due; empty if it does not wait.
 func (t *tree) again(atom *logbook.AtomDetail, last *logbook.Attempt) string {
 	if atom.RetryAt.IsZero() || settled(atom) {
 		return ""
@@ -97,7 +97,7 @@ func (t *tree) again(atom *logbook.AtomDetail, last *logbook.Attempt) string {
 	return "not yet, again " + t.in(atom.RetryAt)
 }
 
-// in is how far ahead a moment is.
+// in is the time until a moment.
 func (t *tree) in(when time.Time) string {
 	ahead := when.Sub(t.now)
 	switch {
@@ -111,8 +111,8 @@ func (t *tree) in(when time.Time) string {
 	return "in " + ahead.Round(time.Second).String()
 }
 
-// round describes a retry: the number and value of the present round, and the failure that
-// ended the previous round.
+// round describes a retry: the number and value of the current round, and the failure that ended
+// the previous round.
 func (t *tree) round(atom *logbook.AtomDetail) string {
 	last, begun := atom.Last(logbook.ActionExecute)
 	if !begun {
@@ -154,7 +154,7 @@ func (t *tree) outcome(atom *logbook.AtomDetail) string {
 	last := &atom.Attempts[len(atom.Attempts)-1]
 	failure := last.Failure
 	if failure == nil && t.results && (atom.State == logbook.AtomReverting || atom.State == logbook.AtomReverted) {
-		failure = atom.Failure() // why it was undone, or one of the reasons
+		failure = atom.Failure() // the reason for the revert, or one of several
 	}
 	switch {
 	case failure != nil && (t.results || atom.State != logbook.AtomReverted):
@@ -168,13 +168,13 @@ func (t *tree) outcome(atom *logbook.AtomDetail) string {
 	return ""
 }
 
-// progressText draws how far an attempt says it is.
+// progressText draws the reported progress of an attempt.
 func progressText(p *logbook.Progress) string {
 	const width, maxDetails = 10, 40
 	var parts []string
 	switch {
 	case p.Total > 0:
-		// By floating point: done and total are any numbers that a step says.
+		// Floating point, because done and total are any numbers from the step.
 		share := min(1, max(0, float64(p.Done)/float64(p.Total)))
 		parts = append(parts, fmt.Sprintf("%s %d/%d", barOf(int(share*width), width, width), p.Done, p.Total))
 	case p.Done > 0:
@@ -252,8 +252,8 @@ func baseOf(name string) (string, bool) {
 	return base, ok && base != ""
 }
 
-// foremost returns the instances to show: failed before running, running before waiting. If
-// all instances have the same state, it returns none, unless they are few.
+// foremost returns the instances to show: failed before running, running before waiting. If all
+// instances have the same state, it returns none, unless there are few.
 func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 	if len(instances) <= shownInstances {
 		return instances
@@ -277,7 +277,7 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 	return urgent[:min(len(urgent), shownInstances)]
 }
 
-// countsOf says how many instances are in which state.
+// countsOf counts the instances by state.
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
 		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, failureIgnored, logbook.AtomFailure,
@@ -296,8 +296,8 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts reports whether a row counts as a step. Retries do not count, flows count by their
-// steps, and instances count in the row of their step.
+// counts reports whether a row counts as a step. Retries do not count. Flows count by their steps,
+// and instances in the row of their step.
 func (r *treeRow) counts() bool {
 	if r.group != "" || r.retry {
 		return false

@@ -1,5 +1,5 @@
-// Package tree shows a flow to people: its steps as a tree, the changes while it runs, and the evidence
-// of its failure. Commands about jobs and about flows use it.
+// Package tree shows a flow: its steps as a tree, the changes while it runs, and the evidence of
+// its failure. Commands about jobs and about flows use it.
 package tree
 
 import (
@@ -19,7 +19,7 @@ import (
 func Lines(detail *logbook.FlowDetail) []string {
 	now := detail.UpdatedAt
 	if !detail.State.Finished() {
-		now = time.Now() // what runs is still running, and what waits is due from now
+		now = time.Now() // the durations of running and waiting steps depend on the current time
 	}
 	t := tree{rows: rowsOf(detail), detail: detail, now: now, results: true}
 	return t.lines()
@@ -40,9 +40,9 @@ type treeRow struct {
 	instances []*logbook.AtomDetail
 }
 
-// rowsOf lays a flow out. The document of a flow also has the steps that have not begun. For
-// other flows only the recorded steps are known here, because only the conductors have the
-// code that builds them.
+// rowsOf lays out a flow. A flow document also contains the steps that have not started. For other
+// flows, only the recorded steps are known here, because only the conductors have the code of the
+// flow.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
 		return appendRows(nil, plan.Tree(), 0)
@@ -80,8 +80,8 @@ type tree struct {
 	results bool // with the steps' results and failures
 	waiting bool // only the steps that wait for a worker
 	colour  bool
-	width   int // of a line; 0: any
-	height  int // in lines; 0: any
+	width   int // of a line; 0: no limit
+	height  int // in lines; 0: no limit
 }
 
 // marks show states at a glance.
@@ -100,7 +100,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	failureIgnored:            {"✗", "\x1b[33m"},
 }
 
-// widestName bounds the column of names. A longer name shifts the rest of its own row only.
+// widestName limits the column of names. A longer name shifts only the rest of its own row.
 const widestName = 24
 
 // lines draws the tree: the flow with a bar, then a line for each row.
@@ -128,8 +128,7 @@ func (t *tree) lines() []string {
 	return lines
 }
 
-// window chooses the rows that fit: from a little above the first step that
-// is not finished.
+// window selects the rows that fit: from a few rows above the first unfinished step.
 func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
 	// The headline, the line "… and N more", and the cursor's line below. A picture that fills
 	// the screen would scroll it, and lines above the top cannot be redrawn.
@@ -177,7 +176,7 @@ func (t *tree) headline(atoms map[string]*logbook.AtomDetail) string {
 	return fmt.Sprintf("%s  %s  %s %d/%d steps", cli.Clean(t.detail.Name), t.detail.State, Bar(done, steps), done, steps)
 }
 
-// Bar draws how much is done.
+// Bar draws the finished share.
 func Bar(done, all int) string {
 	return barOf(done, all, 20)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// noon is when the pictures are drawn.
+// noon is the current time in the pictures.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // drawn is a document in some state.
@@ -28,8 +28,8 @@ func drawn(t *testing.T, document string, state logbook.FlowState, atoms ...logb
 	return &detail
 }
 
-// atom is a step that began two seconds before noon, and ended a second before
-// it unless it still runs.
+// atom is a step that started two seconds before noon. If it is finished, it ended one second
+// before noon.
 func atom(name string, state logbook.AtomState, result string, change ...func(*logbook.AtomDetail)) logbook.AtomDetail {
 	a := logbook.AtomDetail{Name: name, Kind: logbook.KindTask, State: state, Intention: logbook.IntendExecute}
 	attempt := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, StartedAt: noon.Add(-2 * time.Second), Result: json.RawMessage(result)}
@@ -128,7 +128,7 @@ worker = true
 worker_labels = ["gpu", "large"]
 `
 
-// forWorker makes the last attempt one for a step worker: the one of this name, or none has taken it.
+// forWorker makes the last attempt an attempt for a step worker; empty: no worker has taken it.
 func forWorker(worker string) func(*logbook.AtomDetail) {
 	return func(a *logbook.AtomDetail) {
 		last := &a.Attempts[len(a.Attempts)-1]
@@ -155,8 +155,7 @@ after = ["approve"]
 name = "a-step-with-quite-a-long-name-beyond-the-column"
 `
 
-// TestTree compares pictures of flows in all kinds of states. None of them is
-// wider than a page.
+// TestTree compares pictures of flows in all states. No picture is wider than a page.
 func TestTree(t *testing.T) {
 	const success, pending, running = logbook.AtomSuccess, logbook.AtomPending, logbook.AtomRunning
 	many := []logbook.AtomDetail{atom("list", success, "[]")}
@@ -305,7 +304,7 @@ func TestTreeOfTargets(t *testing.T) {
 	detail := drawn(t, placing, logbook.FlowPending)
 	detail.Targets = []string{"announce"}
 	if got := tree.DrawTree(detail, noon, false); len(got) != 7 {
-		t.Errorf("%q", got) // all of it comes before
+		t.Errorf("%q", got) // the expected picture is before this comment
 	}
 	detail.Targets = []string{"reserve"}
 	want := []string{

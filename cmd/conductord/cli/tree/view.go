@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// redrawEvery moves the clocks of running steps on a terminal.
+	// redrawEvery is the interval at which a terminal updates the durations of running steps.
 	redrawEvery = 250 * time.Millisecond
-	// reloadEvery is the interval of reads without an event: a change may have happened before
-	// the watch began.
+	// reloadEvery is the interval of reads without an event, because a change can have happened
+	// before the watch started.
 	reloadEvery = 2 * time.Second
 	// reloadRest is the pause before the next read, as a multiple of the duration of the last
 	// read, so that watching a huge flow does not load the cluster.
@@ -75,7 +75,7 @@ func Follow(ctx context.Context, p *cli.Program, cluster cli.FlowReader, job job
 		case <-unserved.C:
 			if why, err := cluster.Explain(ctx, job.ID); err == nil && why.Remedy.Verb == jobs.RemedyStartWorker {
 				unserved.Stop()
-				v.drawn = 0 // the next picture goes below
+				v.drawn = 0 // the next picture is drawn below
 				p.Note("the job waits: %s; next step: `%s`", why.Text, cli.RemedyText(why.Remedy))
 			}
 		case <-changed:
@@ -96,19 +96,19 @@ type view struct {
 	detail *logbook.FlowDetail // nil: not read yet
 	rows   []treeRow
 	told   map[string]string // without a terminal: the last line of each step
-	failed map[string]int    // without a terminal: how many attempts at it have been looked at for failures
-	drawn  int               // on a terminal: the lines that the next picture replaces
+	failed map[string]int    // without a terminal: number of checked attempts of each step
+	drawn  int               // on a terminal: number of lines that the next picture replaces
 
-	stale  bool // something has happened since the flow was read
+	stale  bool // something has changed since the flow was read
 	read   time.Time
-	resume time.Time // not read again before
+	resume time.Time // earliest time of the next read
 }
 
 func newView(p *cli.Program, connection cli.FlowReader, flow logbook.FlowID) *view {
 	return &view{program: p, connection: connection, flow: flow, told: make(map[string]string), failed: make(map[string]int)}
 }
 
-// refresh reads the flow if it is due, and moves the clocks if it is not.
+// refresh reads the flow if it is due; otherwise it only updates the durations.
 func (v *view) refresh(ctx context.Context) {
 	now := time.Now()
 	if due := v.stale || now.Sub(v.read) >= reloadEvery; due && now.After(v.resume) {
@@ -120,8 +120,8 @@ func (v *view) refresh(ctx context.Context) {
 	}
 }
 
-// reload reads the flow and shows it. If that fails, the picture stays: the wait for
-// the job reports the error.
+// reload reads the flow and shows it. After an error the picture stays: the wait for the job
+// reports the error.
 func (v *view) reload(ctx context.Context) {
 	if v.flow.IsZero() {
 		return
@@ -145,7 +145,7 @@ func (v *view) reload(ctx context.Context) {
 	}
 }
 
-// draw draws the tree over the last one.
+// draw draws the tree over the previous one.
 func (v *view) draw() {
 	t := tree{rows: v.rows, detail: v.detail, now: time.Now(), colour: v.program.Value("NO_COLOR") == ""}
 	t.width, t.height = v.program.Size()
@@ -173,7 +173,7 @@ func (v *view) tellFailed(atom *logbook.AtomDetail) {
 		}
 	}
 	if v.failed[atom.Name] = all; !settled(atom) && atom.RetryAt.IsZero() {
-		v.failed[atom.Name] = all - 1 // a later line shows its failure, if it fails
+		v.failed[atom.Name] = all - 1 // if it fails, a later line shows its failure
 	}
 }
 

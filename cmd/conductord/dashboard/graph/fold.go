@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// mostBoxes bounds the boxes of one part, and mostLoose bounds the boxes of a part without edges:
-	// nobody looks at more boxes one by one. In a picture of mostOpen boxes, no more parts are
-	// opened.
+	// mostBoxes limits the boxes of one part, and mostLoose the boxes of a part without edges,
+	// because users do not look at more boxes one by one. In a picture of mostOpen boxes, no more
+	// parts are opened.
 	mostBoxes, mostLoose, mostOpen = 48, 120, 160
 	// alike is the minimum number of parts with the same predecessors and the same successors that are
 	// grouped in one frame. mostAlike is the maximum number of such parts that are shown without being
@@ -34,8 +34,8 @@ func (p *Part) neighbours() (before, behind [][]int) {
 	return before, behind
 }
 
-// folded returns the part with fewer parts: it groups parts that are alike and, if there are
-// still too many, the parts of consecutive layers.
+// folded returns the part with fewer parts: it groups similar parts and, if there are still too
+// many, the parts of consecutive layers.
 func (p *Part) folded() *Part {
 	before, behind := p.neighbours()
 	if len(p.Edges) == 0 {
@@ -100,14 +100,15 @@ func (p *Part) ranges() []int {
 	return group
 }
 
-// grouped replaces parts of the same group by one fold; a part alone in its group stays as it is.
+// grouped replaces parts of the same group by one fold. A part that is alone in its group does not
+// change.
 func (p *Part) grouped(group []int) *Part {
 	made := &Part{Name: p.Name, Kind: p.Kind, Only: p.Only, Atoms: p.Atoms, counts: p.counts}
 	members, place := map[int][]int{}, map[int]int{}
 	for i, g := range group {
 		members[g] = append(members[g], i)
 	}
-	inner := make([]int, len(p.Parts)) // the place of a part in its fold
+	inner := make([]int, len(p.Parts)) // the position of a part in its fold
 	for i, g := range group {
 		if members[g][0] != i {
 			continue
@@ -131,7 +132,7 @@ func (p *Part) grouped(group []int) *Part {
 	return made
 }
 
-// fold makes one part of several.
+// fold combines several parts into one.
 func (p *Part) fold(members, inner []int) *Part {
 	fold := &Part{Kind: Fold, Name: fmt.Sprintf("%s+%d", p.Parts[members[0]].Name, len(members)-1)}
 	for i, member := range members {
@@ -144,7 +145,7 @@ func (p *Part) fold(members, inner []int) *Part {
 	return fold
 }
 
-// visible reports whether a fold is shown although nobody has opened it.
+// visible reports whether a fold is shown although it was not opened by the user.
 func (p *Part) visible() bool {
 	return p.Kind == Fold && len(p.Edges) == 0 && len(p.Parts) <= mostAlike
 }

@@ -22,7 +22,7 @@ func look(reverting bool) *graph.Look {
 	return &graph.Look{Title: "flow", Reverting: reverting, Link: func(b *graph.Box) string { return "?step=" + b.Name }}
 }
 
-// detailOf is a flow of steps in the states that are written as "name state attempts".
+// detailOf is a flow whose steps are given as "name state attempts".
 func detailOf(states ...string) *logbook.FlowDetail {
 	detail := &logbook.FlowDetail{Name: "flow"}
 	for _, text := range states {
@@ -99,7 +99,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRecorded draws a flow whose program only its conductor has: the steps that are known, without order.
+// TestRecorded draws a flow whose definition only its conductor has: it shows the recorded steps,
+// without order.
 func TestRecorded(t *testing.T) {
 	packed, err := logbook.PackSteps([]logbook.DefinedStep{{Name: "begin"}, {Name: "ship", Kind: logbook.KindEach}, {Name: "pack"}, {Name: "end", NoReturn: true}})
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 
 const (
 	gapX, gapY = 20, 34 // between boxes, and between layers
-	passing    = 8      // the width of an edge that passes a layer
+	passing    = 8      // width of an edge that passes through a layer
 	sweeps     = 12
-	unit       = 64 // coordinates are this many to a pixel until the end
+	unit       = 64 // coordinates per pixel, until the final rounding
 )
 
 // Point is a place in a picture, in pixels.
 type Point struct{ X, Y int }
 
-// cell is a box of the layout, or the place where an edge passes a layer.
+// cell is a box of the layout, or the place where an edge passes through a layer.
 type cell struct {
 	w      int
 	dummy  bool
@@ -28,12 +28,12 @@ type cell struct {
 	down   []*cell
 }
 
-// layout is one part while it is laid out.
+// layout is the state of the layout of one part.
 type layout struct {
 	boxes  []*cell // of the parts
 	layer  []int
 	edges  []Edge
-	chains [][]*cell // of each edge: where it passes
+	chains [][]*cell // the places where each edge passes through layers
 	layers [][]*cell
 }
 
@@ -140,7 +140,7 @@ func layers(n int, edges []Edge) []int {
 	return layer
 }
 
-// reduced leaves out the edges that follow from others.
+// reduced removes the edges that follow from others.
 func reduced(n int, edges []Edge) []Edge {
 	order, behind := sorted(n, edges)
 	reach := make([][]bool, n) // all successors of a box, direct and indirect
@@ -241,7 +241,7 @@ func mean(c *cell, up bool, none int, of func(*cell) int) int {
 func (l *layout) crossings() int {
 	n := 0
 	for _, layer := range l.layers {
-		var ends []int // of the edges to the left, in order
+		var ends []int // ends of the edges to the left, in order
 		for _, c := range layer {
 			for _, to := range c.down {
 				for _, end := range ends {
@@ -275,8 +275,8 @@ func (l *layout) place() {
 	}
 }
 
-// settle gives the cells of a layer the coordinates that differ least from the wished ones, by the
-// weighted sum of squares: cells that would overlap become blocks at their mean.
+// settle moves the cells of a layer as close as possible to the wished coordinates, by the weighted
+// sum of squares. Cells that would overlap form a block at their mean.
 func settle(layer []*cell, wish func(*cell) int) {
 	type block struct{ sum, weight, cells int }
 	var blocks []block
@@ -288,7 +288,7 @@ func settle(layer []*cell, wish func(*cell) int) {
 		offsets[i] = offset
 		weight := 1
 		if c.dummy {
-			weight = 4 // long edges are straight before boxes are centred
+			weight = 4 // straightens long edges before it centres boxes
 		}
 		b := block{weight * (wish(c) - offset), weight, 1}
 		for n := len(blocks); n > 0 && blocks[n-1].sum*b.weight > b.sum*blocks[n-1].weight; n-- {
@@ -307,7 +307,7 @@ func settle(layer []*cell, wish func(*cell) int) {
 	}
 }
 
-// measured are the coordinates in pixels, from 0.
+// measured converts the coordinates to pixels, from 0.
 func (l *layout) measured(sizes []Point) (at []Point, routes [][]Point, whole Point) {
 	left := l.layers[0][0].x
 	for _, layer := range l.layers {

@@ -21,14 +21,14 @@ type Kind int
 // The kinds.
 const (
 	Step  Kind = iota
-	Retry      // the atom that decides about its flow
-	List       // the atom that takes the list of an each
+	Retry      // the atom that makes decisions for its flow
+	List       // the atom with the list of an each
 	Flow       // a flow in the flow
-	Each       // a flow that is run once for each element of a list
-	Fold       // parts that stand together only because there are too many
+	Each       // a flow that runs once for each element of a list
+	Fold       // parts that are combined only because there are too many
 )
 
-// kinds are the kinds of steps; others are of the kind Step.
+// kinds are the kinds of atoms; other atoms have kind Step.
 var kinds = map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach: List}
 
 // Part is a step of a flow, or a flow.
@@ -43,7 +43,7 @@ type Part struct {
 	// closes one is not drawn.
 	Edges []Edge
 
-	counts Counts // of all steps in it; Draw sets them
+	counts Counts // of all steps in it; set by Draw
 }
 
 // Edge leads from one part to another.
@@ -52,7 +52,7 @@ type Edge struct{ From, To int }
 // Counts are numbers of steps by the index of their state in States.
 type Counts [len(States)]int
 
-// Status is a state of steps for people.
+// Status describes a state of steps for display.
 type Status struct {
 	State logbook.AtomState
 	Sign  string
@@ -127,7 +127,7 @@ func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	return root
 }
 
-// count counts the steps of a part, by state. Retries and lists are no work.
+// count counts the steps of a part, by state. Retries and lists do not count.
 func (p *Part) count() Counts {
 	p.counts = Counts{}
 	for _, part := range p.Parts {
@@ -150,9 +150,9 @@ func (p *Part) count() Counts {
 // builder makes the parts of one flow.
 type builder struct {
 	plan   *flow.Plan
-	leaves map[string]*Part // by the name of the step
-	around map[*Part]*Part  // the part around each
-	index  map[*Part]int    // in the part around it
+	leaves map[string]*Part // by step name
+	around map[*Part]*Part  // the containing part of each
+	index  map[*Part]int    // in the containing part
 	first  map[*Part]int    // the number of its first step
 }
 
@@ -175,7 +175,7 @@ func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
 		}
 	}
 	if detail.Definition != nil {
-		if steps, err := detail.Definition.Steps(); err == nil { // else the steps that have begun are what there is
+		if steps, err := detail.Definition.Steps(); err == nil { // otherwise only the started steps are known
 			for i := range steps {
 				add(steps[i].Name, steps[i].Kind)
 			}
@@ -227,7 +227,7 @@ func (b *builder) connect(p *Part) {
 	}
 }
 
-// Find is the step of a name, or the step that it is an instance of; nil: there is none.
+// Find returns the step with a name, or the step of an instance with this name; nil: none.
 func (p *Part) Find(name string) *Part {
 	for {
 		if found := p.find(name); found != nil {

@@ -11,7 +11,7 @@ type Box struct {
 	*Part
 	Point
 	W, H   int
-	Open   bool  // it is a frame around the boxes of its parts
+	Open   bool  // a frame around the boxes of its parts
 	Around *Part // the part whose frame contains it; nil: none
 }
 
@@ -29,7 +29,7 @@ type Picture struct {
 	Size  Point
 }
 
-// Draw lays a flow out with the named parts open; nil: the parts that fit.
+// Draw lays out a flow with the named parts open; nil: the parts that fit.
 func Draw(flow *Part, open []string) *Picture {
 	flow.count()
 	boxes := 0

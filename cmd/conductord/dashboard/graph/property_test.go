@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// drawPart generates a part, with any edges: forwards, twice, in a cycle.
+// drawPart generates a part with arbitrary edges: forwards, doubled, or in a cycle.
 func drawPart(t *rapid.T, name string, depth int) *graph.Part {
 	p := &graph.Part{Name: name, Kind: graph.Flow}
 	n := rapid.IntRange(1, 80).Draw(t, "parts of "+name)
@@ -55,7 +55,7 @@ func TestPictures(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		flow := drawPart(t, "flow", 0)
 		var open []string
-		for range rapid.IntRange(0, 3).Draw(t, "rounds") { // an open part shows further parts to open
+		for range rapid.IntRange(0, 3).Draw(t, "rounds") { // an opened part offers further parts to open
 			for _, box := range graph.Draw(flow, open).Boxes {
 				if len(box.Parts) > 0 && rapid.Bool().Draw(t, "open") {
 					open = append(open, box.Name)
@@ -129,7 +129,7 @@ func checkBoxes(t *rapid.T, flow *graph.Part, picture *graph.Picture) {
 	}
 }
 
-// checkLines: a line goes down from its box to the other, and through no third one.
+// checkLines: a line goes down from one box to another, and crosses no third box.
 func checkLines(t *rapid.T, picture *graph.Picture) {
 	boxes := map[string]*graph.Box{}
 	for i := range picture.Boxes {
@@ -156,7 +156,8 @@ func checkLines(t *rapid.T, picture *graph.Picture) {
 	}
 }
 
-// TestBig holds pictures of 10,000 steps to 300 KB and 200 ms, also with all opened that links open.
+// TestBig limits pictures of 10,000 steps to 300 KB and 200 ms, also with all parts open that links
+// can open.
 func TestBig(t *testing.T) {
 	const steps = 10_000
 	for name, after := range map[string]func(i int) []int{

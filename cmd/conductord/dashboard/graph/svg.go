@@ -12,7 +12,7 @@ import (
 // Look has the further inputs of SVG.
 type Look struct {
 	Title     string
-	Reverting bool // arrows lead from each step to the steps that are undone after it
+	Reverting bool // arrows lead from each step to the steps that are reverted after it
 	// Link is the target of a box: the step, or the picture with the part opened or folded.
 	Link     func(*Box) string
 	Selected string // the name of a step
@@ -47,7 +47,7 @@ func (p *Picture) lines(out *bytes.Buffer, look *Look) {
 	out.WriteString("</g>\n")
 }
 
-// path is straight within a layer, and bends between two.
+// path is straight within a layer, and curved between two layers.
 func (l *Line) path() string {
 	path := fmt.Sprintf("M%d %d", l.Points[0].X, l.Points[0].Y)
 	last := l.Points[0]
@@ -140,7 +140,7 @@ func (p *Part) State() int {
 	return Place("")
 }
 
-// Status is State for people.
+// Status is State for display.
 func (p *Part) Status() Status { return States[p.State()] }
 
 // Steps is the number of steps in a part; each instance of a step counts.
@@ -152,7 +152,7 @@ func (p *Part) Steps() int {
 	return all
 }
 
-// Label is the name of a part for people.
+// Label is the displayed name of a part.
 func (p *Part) Label() string {
 	switch {
 	case p.Kind == Fold:
@@ -193,7 +193,7 @@ func (p *Part) Fact() string {
 	return fact
 }
 
-// after says how an execution ended that is undone.
+// after describes the end of an execution that is reverted.
 func after(f *logbook.Failure) string {
 	switch {
 	case f == nil:
@@ -204,7 +204,7 @@ func after(f *logbook.Failure) string {
 	return " after failure"
 }
 
-// brief is Fact in the width of a box: with the signs of the states.
+// brief is Fact shortened to the width of a box: with the symbols of the states.
 func (b *Box) brief() string {
 	if len(b.Parts) == 0 && len(b.Atoms) < 2 {
 		if b.NoReturn {
@@ -221,7 +221,7 @@ func (b *Box) brief() string {
 	return brief
 }
 
-// Counted says how many steps are in which state.
+// Counted describes how many steps are in each state.
 func (p *Part) Counted() string {
 	var words []string
 	for i, n := range p.counts {
@@ -244,7 +244,7 @@ func (p *Part) Spoken() string {
 	return spoken
 }
 
-// clipped fits a text into a number of columns; characters of East Asia take two.
+// clipped shortens a text to a number of columns; East Asian characters take two.
 func clipped(text string, columns int) string {
 	for i, r := range text {
 		if columns--; r >= 0x1100 {

@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// BenchmarkLogAppend writes entries as a busy cluster has them, each durably and alone, as the
-// leader does. Look at cpu-ns/op: the elapsed time depends on the disk and on other writers.
+// BenchmarkLogAppend writes entries as in a busy cluster, each durably and separately, like the
+// leader. Use cpu-ns/op: the elapsed time depends on the disk and on other writers.
 func BenchmarkLogAppend(b *testing.B) {
 	for _, kind := range logstore.Kinds {
 		for _, size := range []int{600, 16 << 10, 256 << 10} {
@@ -38,7 +38,7 @@ func BenchmarkLogAppend(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used, in the kernel too.
+// processorTime is the processor time of this process, including the kernel.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

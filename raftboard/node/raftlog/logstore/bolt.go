@@ -16,7 +16,7 @@ import (
 // boltFile contains log, term and votes of a node with the log store bolt.
 const boltFile = "raft.db"
 
-// boltLog is raft-boltdb as a Engine.
+// boltLog is raft-boltdb as an Engine.
 type boltLog struct{ *raftboltdb.BoltStore }
 
 func openBolt(path string) (Engine, error) {
@@ -40,8 +40,8 @@ const (
 	boltPageSizeAt = 8
 	boltRootAt     = 16 // the page of the root bucket
 	boltPagesAt    = 40 // the number of the file's pages
-	boltTxAt       = 48 // the transaction that wrote it; the next one writes the other page
-	boltSumAt      = 56 // FNV-1a of all before it
+	boltTxAt       = 48 // the transaction that wrote it; the next transaction writes the other page
+	boltSumAt      = 56 // FNV-1a of all previous bytes
 	boltMetaBytes  = 64
 )
 
@@ -72,10 +72,10 @@ func checkBolt(path string) error {
 	defer func() { _ = file.Close() }()
 	about, err := file.Stat()
 	if err != nil || about.Size() == 0 {
-		return err // empty: the first start was cut off, and bbolt starts again
+		return err // empty: the first start was interrupted, and bbolt starts again
 	}
 	var pages [2]boltMeta
-	pageSize := uint64(0) // as the first meta page says
+	pageSize := uint64(0) // according to the first meta page
 	for i := range pages {
 		at := boltPageHeader + int64(i)*int64(pageSize)
 		if _, err := file.ReadAt(pages[i][:], at); err != nil && !errors.Is(err, io.EOF) {
@@ -97,8 +97,8 @@ func checkBolt(path string) error {
 	if wants := int64(newest.number(boltPagesAt) * pageSize); about.Size() < wants {
 		return cutShort(path, about.Size(), wants)
 	}
-	// Opening fails when another process holds the lock. raft-wal would wait for the lock without
-	// limit.
+	// Opening fails when another process has locked the file. raft-wal would wait for the lock
+	// without limit.
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err

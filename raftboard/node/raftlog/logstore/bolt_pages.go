@@ -15,14 +15,14 @@ import (
 type boltPages struct {
 	file  io.ReaderAt
 	size  uint64 // of a page
-	count uint64 // of the file's pages
+	count uint64 // number of the file's pages
 	seen  uint64 // pages visited; more than count means that they form a circle
 }
 
 const (
 	boltBranch, boltLeaf = 1, 2 // flags of a page
 	boltElementBytes     = 16
-	boltBucketBytes      = 16 // of a bucket's value, before the page that lies in it
+	boltBucketBytes      = 16 // bytes of a bucket's value before an inline page
 	// boltEntries is the bucket in which raft-boltdb keeps the entries, by index.
 	boltEntries = "logs"
 )
@@ -38,7 +38,7 @@ type boltElement struct {
 // before is the last key, nil at the first.
 type boltVisit func(before []byte, e boltElement) error
 
-// check visits all pages from the root bucket's on.
+// check visits all pages, from the root bucket's page.
 func (b *boltPages) check(root uint64) error {
 	return b.walk(root, new([]byte), func(_ []byte, e boltElement) error {
 		if !e.isBucket || len(e.value) < boltBucketBytes {
@@ -62,8 +62,8 @@ func follows(before, key []byte) bool {
 	return len(before) == 8 && len(key) == 8 && binary.BigEndian.Uint64(key) == binary.BigEndian.Uint64(before)+1
 }
 
-// walk reads a page and visits the values in it and below it. last is the last
-// key that was visited in the bucket.
+// walk reads a page and visits the values in it and below it. last is the last visited key of the
+// bucket.
 func (b *boltPages) walk(id uint64, last *[]byte, visit boltVisit) error {
 	if b.seen++; b.seen > b.count || id < 2 || id >= b.count {
 		return fmt.Errorf("page %d is not one of the %d", id, b.count)

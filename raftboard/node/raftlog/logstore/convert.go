@@ -25,9 +25,9 @@ const (
 	convertBytes = 4 << 20
 )
 
-// Conversion changes a data directory from one kind of log to another.
+// Conversion converts the log in a data directory from one kind to another.
 type Conversion struct {
-	DataDir  string // the caller holds its lock
+	DataDir  string // the caller has locked it
 	From, To Kind
 	Logger   hclog.Logger
 	// Commit records durably that To is the kind in use.
@@ -40,7 +40,7 @@ type Conversion struct {
 type Converted struct {
 	From, To    Kind
 	First, Last uint64 // the entries; 0: none
-	Kept        string // the old store, until DropOld; empty: there was nothing to do
+	Kept        string // the old store, until DropOld; empty: no conversion was needed
 }
 
 // Run copies entries, term and votes into a new store beside the old store, reads everything back,
@@ -104,8 +104,8 @@ func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	return Compaction{before.Size(), after.Size()}, nil
 }
 
-// Settle cleans up after a conversion that was cut off: it removes an unfinished store, and moves
-// aside a store that is not of the kind in use.
+// Settle cleans up after an interrupted conversion: it removes an unfinished store, and moves aside
+// a store that is not of the current kind.
 func Settle(dataDir string, inUse Kind) error {
 	for _, kind := range Kinds {
 		path := Path(dataDir, kind)
@@ -122,7 +122,7 @@ func Settle(dataDir string, inUse Kind) error {
 	return nil
 }
 
-// replace renames a file or directory durably; what had the new name is removed.
+// replace renames a file or directory durably, and removes a previous one with the new name.
 func replace(from, to string) error {
 	if _, err := os.Lstat(from); err != nil {
 		return err
@@ -136,8 +136,8 @@ func replace(from, to string) error {
 	return SyncPath(filepath.Dir(to))
 }
 
-// DropOld removes the stores from before a conversion. Call it when the node has started well
-// with the new one: from then on the old votes are out of date.
+// DropOld removes the stores from before a conversion. Call it when the node has started
+// successfully with the new one: from then on the old votes are outdated.
 func DropOld(dataDir string) error {
 	var faults []error
 	for _, kind := range Kinds {
@@ -151,7 +151,7 @@ func (c Conversion) copy(ctx context.Context, path string) (first, last uint64, 
 	if _, err := os.Stat(Path(c.DataDir, c.From)); err != nil {
 		return 0, 0, fmt.Errorf("it has lost its raft log: %w", err)
 	}
-	// A fault of the old store is an error here, and no reason to end the process.
+	// A fault of the old store is an error here, not a reason to end the process.
 	source, err := Open(c.DataDir, c.From, Options{Logger: c.Logger, Fatal: func(error) {}})
 	if err != nil {
 		return 0, 0, err

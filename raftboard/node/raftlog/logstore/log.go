@@ -43,7 +43,7 @@ type Log struct {
 	terms       *keptTerms
 	dataDir     string
 	fatal       func(error)
-	written     func(time.Duration) // may be nil
+	written     func(time.Duration) // can be nil
 	truncations Truncations         // nil: all may be removed. Set before raft starts
 	closing     sync.Once
 	hangs       atomic.Int32 // writes that have taken longer than hangTimeout
@@ -71,8 +71,8 @@ func newLog(engine Engine, dataDir string, options Options) (log *Log, err error
 // raft starts.
 func (l *Log) Protect(truncations Truncations) { l.truncations = truncations }
 
-// IsMonotonic makes raft clear the log when it installs a snapshot, so that
-// no entry of an abandoned history stays behind it (hashicorp/raft#697).
+// IsMonotonic makes raft clear the log when it installs a snapshot, so that no entry of an
+// abandoned history remains after it (hashicorp/raft#697).
 func (l *Log) IsMonotonic() bool { return true }
 
 // FirstIndex is the index of the first entry; 0: none.
@@ -108,7 +108,7 @@ func (l *Log) GetLog(index uint64, log *raft.Log) error {
 	err := CatchDamage(l.dataDir, func() error { return l.engine.GetLog(index, log) })
 	switch {
 	case errors.Is(err, raft.ErrLogNotFound):
-		return raft.ErrLogNotFound // raft compares, and does not unwrap
+		return raft.ErrLogNotFound // raft compares this error without unwrapping
 	case err != nil:
 		err = fmt.Errorf("cannot read entry %d of the raft log: %w", index, err)
 		l.fatal(err)
@@ -221,7 +221,7 @@ func (l *Log) Hanging() bool { return l.hangs.Load() > 0 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers what raft relies on: place, kind and content of an entry.
+// checksum covers the data that raft needs: place, kind and content of an entry.
 func checksum(log *raft.Log) []byte {
 	var head [17]byte
 	binary.BigEndian.PutUint64(head[0:], log.Index)

@@ -80,7 +80,7 @@ func Path(dataDir string, kind Kind) string {
 func Size(dataDir string, kind Kind) (size int64) {
 	_ = filepath.WalkDir(Path(dataDir, kind), func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return nil // a file that was removed just now has no size
+			return nil // a file that was just removed has no size
 		}
 		if info, err := entry.Info(); err == nil {
 			size += info.Size()

@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/logstore"
 )
 
-// payload is long and odd, so that it is found in the file.
+// payload is long and unusual, so that it can be found in the file.
 var payload = []byte("the entry that a cosmic ray is going to hit 0123456789")
 
 func entry(index uint64) *raft.Log {
@@ -65,7 +65,7 @@ func TestLogDetectsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = log.Close() }()
-		flip(t, largest(t, logstore.Path(dir, kind)), payload) // an open log, whose start did not see it
+		flip(t, largest(t, logstore.Path(dir, kind)), payload) // the log is open: the damage came after its check at the start
 		damaged := 0
 		for _, index := range []uint64{1, 2} {
 			if err := log.GetLog(index, &got); err != nil {
@@ -102,7 +102,7 @@ func largest(t *testing.T, path string) string {
 func flip(t *testing.T, path string, text []byte) {
 	t.Helper()
 	data := readFile(t, path)
-	file, err := os.OpenFile(path, os.O_WRONLY, 0) // changed in place: another process has it open
+	file, err := os.OpenFile(path, os.O_WRONLY, 0) // changed in place, because another process has it open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +168,10 @@ func TestLogIsOfOneProcess(t *testing.T) {
 	})
 }
 
-// The sizes of segments with which the tests see them closed.
+// Segment sizes that are small enough for tests with several closed segments.
 const smallSegment = 2 << 10
 
-// openSmall opens a log whose segments, if it has any, are small.
+// openSmall opens a log with small segments, if its store has segments.
 func openSmall(dir string, kind logstore.Kind, fatal func(error)) (logStore, error) {
 	if kind == logstore.WAL {
 		return logstore.OpenWAL(dir, smallSegment, fatal)
@@ -179,8 +179,8 @@ func openSmall(dir string, kind logstore.Kind, fatal func(error)) (logStore, err
 	return logstore.Open(dir, kind, logstore.Options{Fatal: fatal})
 }
 
-// After any use of the log and any end of the process, all acknowledged entries are
-// there, and more can be appended.
+// After any use of the log and any end of the process, all acknowledged entries are present, and
+// more can be appended.
 func TestLogKeepsWhatItAcknowledged(t *testing.T) {
 	longtest.Checks(t, 20)
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
@@ -201,7 +201,7 @@ func TestLogKeepsWhatItAcknowledged(t *testing.T) {
 	})
 }
 
-// loggedModel is a log, and what must be in it.
+// loggedModel is a log and its expected content.
 type loggedModel struct {
 	t    *rapid.T
 	kind logstore.Kind
@@ -295,7 +295,7 @@ func (l *loggedModel) stop(t *rapid.T) {
 	l.open()
 }
 
-// kill continues with the present files, like those of a killed process.
+// kill continues with the current files, as after a kill of the process.
 func (l *loggedModel) kill(t *rapid.T) {
 	from := l.dir()
 	l.run++
@@ -332,12 +332,12 @@ func (l *loggedModel) check(t *rapid.T) {
 	}
 }
 
-// A write that was cut off at any byte is gone, earlier entries remain, and the log accepts
+// After a write that was interrupted at any byte, earlier entries remain, and the log accepts
 // further writes. This includes a write that would have closed a segment.
 func TestWALForgetsACutOffWrite(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		last int // bytes of the entry that is cut off
+		last int // bytes of the interrupted entry
 	}{
 		{"in the middle of a segment", 40},
 		{"where a segment ends", smallSegment},
@@ -356,7 +356,7 @@ func TestWALForgetsACutOffWrite(t *testing.T) {
 			if err := log.Close(); err != nil {
 				t.Fatal(err)
 			}
-			// As the log was before, for its meta data.
+			// The earlier state of the log, for its metadata.
 			log = openedWAL(t, copied)
 			store(t, log, 1, 100)
 			store(t, log, 2, 100)
@@ -398,8 +398,8 @@ func TestWALForgetsACutOffWrite(t *testing.T) {
 	}
 }
 
-// If any byte of the log changes, no entry is silently missing after an orderly stop. After a
-// kill, only entries of the last write may be.
+// If any byte of the log changes, no entry is silently missing after an orderly stop. After a kill,
+// only entries of the last write can be.
 func TestWALMissesNoEntrySilently(t *testing.T) {
 	const entries = 6
 	stopped, killed := t.TempDir(), t.TempDir()
@@ -418,7 +418,7 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		from   string
-		silent int // from which byte on the last entry may go without a word
+		silent int // first byte from which the last entry can be missing silently
 	}{
 		{"stopped", stopped, ends[entries-1]},
 		{"killed", killed, ends[entries-2]},
@@ -445,8 +445,8 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 	}
 }
 
-// If any bit of bbolt's file changes, which has term, vote and, for bolt, the entries, nothing
-// is silently missing after an orderly stop.
+// bbolt's file has term, vote and, for bolt, the entries. If any bit of it changes, nothing is
+// silently missing after an orderly stop.
 func TestBoltMissesNothingSilently(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
@@ -469,7 +469,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 		}
 		data := readFile(t, filepath.Join(dir, file))
 		for at := range data {
-			if data[at] == 0 && at%64 != 0 { // most of a page is never looked at
+			if data[at] == 0 && at%64 != 0 { // most of a page is never read
 				continue
 			}
 			if !longtest.All() && at%5 != 0 {
@@ -477,7 +477,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 			}
 			changed := slices.Clone(data)
 			changed[at] ^= 1 << (at % 8)
-			copied := filepath.Join(t.TempDir(), "log") // one that is refused may stay locked
+			copied := filepath.Join(t.TempDir(), "log") // a refused file can stay locked
 			if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
@@ -489,7 +489,7 @@ func TestBoltMissesNothingSilently(t *testing.T) {
 	})
 }
 
-// missingOf returns the missing entries of a log that opens and reads without a fault.
+// missingOf returns the missing entries of a log that opens and reads without an error.
 func missingOf(dir string, kind logstore.Kind, entries uint64) string {
 	faults := 0
 	log, err := openSmall(dir, kind, func(error) { faults++ })
@@ -534,7 +534,7 @@ func intactEntries(dir string) (int, error) {
 	return int(last), nil
 }
 
-// A store that has lost a part of its files is refused, and says so.
+// A store that has lost some of its files is refused, with the reason.
 func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 	shorten := func(bytes int64) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
@@ -561,7 +561,7 @@ func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		kind   logstore.Kind
-		file   string // of the log's directory, a pattern; the first or last that matches
+		file   string // a pattern in the log's directory; the first or last match
 		last   bool
 		damage func(t *testing.T, path string)
 		reason string
@@ -607,13 +607,13 @@ func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 	}
 }
 
-// A segment whose making was cut off, as a full disk does it, is made again.
+// A segment whose creation was interrupted, for example by a full disk, is created again.
 func TestWALMakesASegmentAgain(t *testing.T) {
 	dir := t.TempDir()
 	log := openedWAL(t, dir)
 	store(t, log, 1, smallSegment) // closes the first one
 	store(t, log, 2, smallSegment)
-	if err := log.DeleteRange(3, 3); err != nil { // waits until the third is there
+	if err := log.DeleteRange(3, 3); err != nil { // waits until the third exists
 		t.Fatal(err)
 	}
 	if err := log.Close(); err != nil {
@@ -631,8 +631,7 @@ func TestWALMakesASegmentAgain(t *testing.T) {
 	}
 }
 
-// A segment that cannot be made ends the node with the reason, which comes one
-// write later.
+// A segment that cannot be created ends the node with the reason, one write later.
 func TestWALSaysWhyItHasNoSegment(t *testing.T) {
 	dir := t.TempDir()
 	var faults []error
@@ -668,7 +667,7 @@ func store(t *testing.T, log logStore, index uint64, size int) {
 	}
 }
 
-// segmentOf is the segment that is written to.
+// segmentOf is the current segment.
 func segmentOf(t *testing.T, dir string) string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(logstore.Path(dir, logstore.WAL), "*.wal"))
@@ -679,7 +678,7 @@ func segmentOf(t *testing.T, dir string) string {
 	return paths[len(paths)-1]
 }
 
-// used is up to which byte a segment is written.
+// used is the number of written bytes of a segment.
 func used(t *testing.T, path string) int {
 	t.Helper()
 	return len(bytes.TrimRight(readFile(t, path), "\x00"))
@@ -707,8 +706,8 @@ type noCuts struct{}
 func (noCuts) MayCut(uint64, bool) error { return errors.New("this would remove entries") }
 func (noCuts) Appending()                {}
 
-// TestTrimOfAClearedLog checks that a node goes on when raft trims behind its own snapshot what a leader's
-// snapshot has replaced already.
+// TestTrimOfAClearedLog checks that a node continues when raft trims the log up to its own
+// snapshot, after a leader's snapshot has already replaced that part.
 func TestTrimOfAClearedLog(t *testing.T) {
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
@@ -729,8 +728,8 @@ func TestTrimOfAClearedLog(t *testing.T) {
 	})
 }
 
-// TestLogCountsItsWrites checks that what costs fsyncs is counted, each once and
-// only when the disk has it.
+// TestLogCountsItsWrites checks that operations with fsync are counted, each once, and only after
+// the fsync.
 func TestLogCountsItsWrites(t *testing.T) {
 	onEachStore(t, logCountsItsWrites)
 }

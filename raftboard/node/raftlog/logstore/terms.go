@@ -33,7 +33,7 @@ type terms struct {
 type keptTerms struct {
 	engine Engine
 	mu     sync.Mutex
-	now    terms // as on disk; under mu
+	now    terms // as on disk; guarded by mu
 }
 
 // loadTerms reads and verifies them.
@@ -68,7 +68,7 @@ func (k *keptTerms) set(key, value []byte) error {
 	return k.change(func(next *terms) { next.Values[string(key)] = bytes.Clone(value) })
 }
 
-// change writes a changed copy, which takes effect once it is on disk.
+// change writes a changed copy, which takes effect when it is on disk.
 func (k *keptTerms) change(do func(next *terms)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,7 +85,7 @@ func (k *keptTerms) change(do func(next *terms)) error {
 	return nil
 }
 
-// stored marks the last entry that was written, when a mark is due.
+// stored marks the last written entry, when a mark is due.
 func (k *keptTerms) stored(last uint64) error {
 	if last < k.mark()+markEvery {
 		return nil

@@ -21,7 +21,7 @@ import (
 const (
 	// walDir contains log, term and votes of a node with the log store wal.
 	walDir = "raft-wal"
-	// walSegmentBytes is raft-wal's own default, with which its users run it.
+	// walSegmentBytes is raft-wal's own default, which its users run.
 	walSegmentBytes = 64 << 20
 )
 
@@ -84,8 +84,7 @@ func (w *walLog) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// walMeta is raft-wal's own meta store, and looks at the segments before
-// raft-wal does.
+// walMeta is raft-wal's own meta store, and checks the segments before raft-wal does.
 type walMeta struct {
 	metadb.BoltMetaDB
 	logger hclog.Logger
@@ -127,8 +126,7 @@ func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	return state, m.CommitState(state)
 }
 
-// checkSealed refuses a closed segment that was cut short: its index is at the
-// end.
+// checkSealed refuses a truncated closed segment: its index is at the end.
 func checkSealed(dir string, info types.SegmentInfo) error {
 	const offsetBytes = 4
 	path := filepath.Join(dir, segment.FileName(info))
@@ -150,7 +148,7 @@ func checkSealed(dir string, info types.SegmentInfo) error {
 func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return walTail{}, nil // a crash came before it was made; or it is lost, and the mark detects that
+		return walTail{}, nil // a crash came before its creation; or it is lost, which the mark detects
 	}
 	if err != nil {
 		return walTail{}, err
@@ -161,7 +159,7 @@ func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error)
 	case tail.lost:
 		err = fmt.Errorf("%s is damaged at byte %d: %s", path, tail.end, StopForGood)
 	case tail.entries == 0 && tail.size < int64(info.SizeLimit):
-		// Its making was cut off, as by a full disk. raft-wal makes it again.
+		// Its creation was interrupted, for example by a full disk. raft-wal creates it again.
 		err = os.Remove(path)
 	case tail.size < int64(info.SizeLimit):
 		err = cutShort(path, tail.size, int64(info.SizeLimit))

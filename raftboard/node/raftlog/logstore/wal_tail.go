@@ -28,11 +28,11 @@ const (
 // walTail is the content of the segment with the end of the log.
 type walTail struct {
 	size       int64 // of the file
-	end        int64 // of the last whole batch
+	end        int64 // of the last complete batch
 	entries    uint64
 	indexStart int64 // the position of a closed segment's index; 0: not closed
-	torn       bool  // something is written behind the end
-	lost       bool  // and whole batches are among it: no crash leaves that
+	torn       bool  // data is written after the end
+	lost       bool  // and complete batches are in this data: no crash causes that
 }
 
 // walBatch is one batch.
@@ -76,8 +76,8 @@ func readTail(file *os.File) (walTail, error) {
 	return tail, err
 }
 
-// readBatch reads frames up to one with a checksum. whole: the checksum is there and
-// right. sum is the checksum of what belongs to the batch already.
+// readBatch reads frames up to one with a checksum. whole: the checksum is present and right. sum
+// is the checksum of the data that already belongs to the batch.
 func readBatch(reader io.Reader, sum uint32, at, size int64) (batch walBatch, whole bool, err error) {
 	var header [walFrameBytes]byte
 	hash := &running{sum: sum}
@@ -110,7 +110,7 @@ func readBatch(reader io.Reader, sum uint32, at, size int64) (batch walBatch, wh
 	return batch, false, nil
 }
 
-// unlessEnd is nil at the end of a file, where reading was to stop anyhow.
+// unlessEnd is nil at the end of a file, where the read was to stop anyway.
 func unlessEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil

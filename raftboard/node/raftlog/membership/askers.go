@@ -17,13 +17,13 @@ type Askers struct {
 	open    func(transport.Member) *transport.Asker
 
 	mu      sync.Mutex
-	servers []raft.Server    // the configuration that peers was made for; under mu
-	peers   []transport.Peer // under mu
-	closed  bool             // under mu
+	servers []raft.Server    // the configuration for which peers was made; guarded by mu
+	peers   []transport.Peer // guarded by mu
+	closed  bool             // guarded by mu
 	ending  sync.WaitGroup
 }
 
-// NewAskers makes askers of the members. open makes the asker of one.
+// NewAskers makes askers of the members. open makes the asker of one member.
 func NewAskers(members *Members, open func(transport.Member) *transport.Asker) *Askers {
 	return &Askers{members: members, open: open}
 }
@@ -50,7 +50,7 @@ func (p *Askers) Now() []transport.Peer {
 		p.peers = append(p.peers, asked)
 	}
 	for _, gone := range before {
-		p.ending.Go(gone.Close) // it waits for the question under way
+		p.ending.Go(gone.Close) // it waits for the question in progress
 	}
 	return p.peers
 }

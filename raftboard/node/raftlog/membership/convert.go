@@ -48,7 +48,7 @@ func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger, step f
 	return done, err
 }
 
-// withStopped uses the data directory of a node that does not run.
+// withStopped calls do with the data directory of a stopped node.
 func withStopped(dataDir string, use func(*IdentityStore) error) (err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
 		return fmt.Errorf("it is not the data directory of a node: %w", err)

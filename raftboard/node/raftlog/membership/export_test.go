@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// AdmitAtStart asks a node that has not read raft's configuration yet, and has met one other
-// node in an earlier run, whether it admits a node.
+// AdmitAtStart asks a starting node whether it admits another node. It has not read raft's
+// configuration yet, and has met one other node in an earlier run.
 func AdmitAtStart(met, other transport.Hello) error {
 	three := []transport.Member{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 	known := &IdentityStore{id: Identity{Bootstrapped: true, Peers: map[raft.ServerID]uuid.UUID{met.ID(): met.Instance}}}

@@ -28,7 +28,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// identityFile is in the data directory; a directory without it holds no node.
+// identityFile is in the data directory; a directory without it contains no node.
 const (
 	identityFile    = "node.json"
 	temporarySuffix = ".tmp"
@@ -52,7 +52,7 @@ func (o Options) self() transport.Member {
 	return o.Members[slices.IndexFunc(o.Members, func(member transport.Member) bool { return member.Name == o.Name })]
 }
 
-// Identity names a node, on any machine. It is made once, at the first start, and moves with the
+// Identity names a node, on any machine. It is created once, at the first start, and moves with the
 // data directory.
 type Identity struct {
 	Cluster     string `json:"cluster"`
@@ -64,8 +64,8 @@ type Identity struct {
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
-	// Origin is the digest of the state with which a restored cluster began; empty: the cluster
-	// began empty.
+	// Origin is the digest of the state with which a restored cluster started; empty: the cluster
+	// started empty.
 	Origin string `json:"origin,omitempty"`
 	// Starts counts the starts of the node. A process with fewer starts than its
 	// peers have seen runs from an old copy of the directory.
@@ -74,7 +74,7 @@ type Identity struct {
 	// configuration of raft is in the log. After that it never changes, and raft's configuration
 	// is the valid list of members.
 	Members transport.Roster `json:"members"`
-	// Bootstrapped is set once raft's log or snapshots hold the state of the cluster.
+	// Bootstrapped is set when raft's log or snapshots have the state of the cluster.
 	Bootstrapped bool `json:"bootstrapped"`
 	// Joining is set for a node that joins a working cluster, until the node has caught up.
 	Joining *joining `json:"joining,omitempty"`
@@ -172,8 +172,8 @@ func readIdentity(dataDir string) (*IdentityStore, error) {
 	return store, errors.Join(err, store.complete())
 }
 
-// MakeDataDir makes the data directory of a node for a later first start: Open then needs no
-// Init. It refuses a directory that holds anything.
+// MakeDataDir makes the data directory of a node for a later first start, so that Open needs no
+// Init. It refuses a directory with any content.
 func MakeDataDir(options Options) (err error) {
 	options.Init = true
 	lock, err := LockDataDir(options.DataDir)
@@ -206,7 +206,7 @@ func (s *IdentityStore) create(o Options) error {
 	return s.saveLocked()
 }
 
-// checkEmpty refuses a data directory that holds anything.
+// checkEmpty refuses a data directory with any content.
 func checkEmpty(dataDir string) error {
 	found, err := os.ReadDir(dataDir)
 	if err != nil {
@@ -219,8 +219,8 @@ func checkEmpty(dataDir string) error {
 		return fmt.Errorf("the join of a node with the data directory %s was cut off: do it again", dataDir)
 	}
 	for _, file := range found {
-		// A file system's own directory, and the remains of a first start that was
-		// cut off, are no data.
+		// A file system's own directory, and the remains of an interrupted first start, are not
+		// data.
 		if name := file.Name(); name != lostAndFound && name != lockFile && name != identityFile+temporarySuffix {
 			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", dataDir, identityFile, name)
 		}
@@ -285,7 +285,7 @@ func (s *IdentityStore) Get() Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := s.id
-	id.Peers = maps.Clone(id.Peers) // it grows
+	id.Peers = maps.Clone(id.Peers) // a copy, because it grows
 	return id
 }
 
@@ -316,13 +316,13 @@ func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	}
 	s.id.Peers[peer] = instance
 	if err := s.saveLocked(); err != nil {
-		delete(s.id.Peers, peer) // met only once it is written down
+		delete(s.id.Peers, peer) // a peer counts as met only when it is written down
 		return err
 	}
 	return nil
 }
 
-// saveLocked replaces the file in one step: after a crash, the old file or the new file is there.
+// saveLocked replaces the file in one step: after a crash, the old or the new file is present.
 func (s *IdentityStore) saveLocked() error {
 	sum, err := s.id.checksum()
 	if err != nil {

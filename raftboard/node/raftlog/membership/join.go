@@ -33,8 +33,8 @@ type Join struct {
 type Admission struct {
 	Generation uint64
 	Origin     string
-	Founders   []transport.Member // with which the cluster began
-	Members    []transport.Member // now; empty: not known
+	Founders   []transport.Member // with which the cluster started
+	Members    []transport.Member // current members; empty: unknown
 }
 
 // JoinCluster makes the data directory of a node that joins a cluster: the options' own member. The
@@ -60,7 +60,7 @@ func joinCluster(options Options, how Join, ask func(self transport.Member, inst
 	self := options.self()
 	self.Incarnation = transport.IncarnationOf(instance)
 	admission, err := ask(self, instance)
-	if err != nil && !again && !errors.Is(err, jobs.ErrUncertain) { // it is no member
+	if err != nil && !again && !errors.Is(err, jobs.ErrUncertain) { // the node is not a member
 		return errors.Join(err, os.Remove(filepath.Join(options.DataDir, joiningFile)))
 	}
 	if err != nil {

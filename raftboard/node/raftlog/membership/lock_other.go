@@ -4,5 +4,5 @@ package membership
 
 import "os"
 
-// tryLock leaves it to the stores' own locks.
+// tryLock does nothing: the stores have their own locks.
 func tryLock(*os.File) (free bool, err error) { return true, nil }

@@ -50,8 +50,8 @@ const memberPoll = 100 * time.Millisecond
 type Members struct {
 	self     transport.Member   // of the options; its incarnation is set with identity
 	listen   string             // Options.RaftListen
-	file     []transport.Member // of the options, this node among them
-	roster   transport.Roster   // with which the cluster begins; set with identity
+	file     []transport.Member // of the options, including this node
+	roster   transport.Roster   // with which the cluster started; set with identity
 	identity *IdentityStore     // set before port
 	port     *transport.Port    // set before probe
 	group    *raftlog.Group
@@ -59,11 +59,11 @@ type Members struct {
 	fatal    func(error)
 
 	mu         sync.Mutex
-	answers    map[string]peerAnswer // under mu
-	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
-	awaits     string                // the nodes that the first election waits for; under mu
-	asked      time.Time             // time of the last question whether members vouch for a node; under mu
-	conflict   error                 // another node's answer that forbids this one to run; under mu
+	answers    map[string]peerAnswer // guarded by mu
+	peerJoined bool                  // a peer with the same list has joined: all had agreed; guarded by mu
+	awaits     string                // the nodes for which the first election waits; guarded by mu
+	asked      time.Time             // time of the last question whether members vouch for a node; guarded by mu
+	conflict   error                 // another node's answer that forbids this one to run; guarded by mu
 }
 
 // peerAnswer is another node's last answer to this one.
@@ -71,7 +71,7 @@ type peerAnswer struct {
 	refusal error
 	agreed  bool // on the member list
 	from    raft.ServerID
-	members []raft.ServerID // as it knows them
+	members []raft.ServerID // known to that node
 }
 
 // New makes Members from the node's options.
@@ -84,16 +84,16 @@ func New(o Options, group *raftlog.Group, fatal func(error)) *Members {
 // Self is this node.
 func (m *Members) Self() transport.Member { return m.self }
 
-// Roster is the list with which the cluster begins.
+// Roster is the list with which the cluster started.
 func (m *Members) Roster() transport.Roster { return m.roster }
 
-// SetIdentity gives the identity; it comes before SetPort.
+// SetIdentity sets the identity; call it before SetPort.
 func (m *Members) SetIdentity(identity *IdentityStore) {
 	id := identity.Get()
 	m.identity, m.roster, m.self.Incarnation = identity, id.Members, id.Incarnation
 }
 
-// RosterOf is the list with which a cluster of members begins.
+// RosterOf is the list with which a cluster of these members starts.
 func RosterOf(members []transport.Member) transport.Roster {
 	r := make(transport.Roster, len(members))
 	for _, member := range members {
@@ -103,7 +103,7 @@ func RosterOf(members []transport.Member) transport.Roster {
 	return r
 }
 
-// Listed is a member, as raft's configuration lists it.
+// Listed is a member in raft's configuration.
 type Listed struct {
 	transport.Member
 	Voter bool
@@ -156,9 +156,9 @@ func (m *Members) Hears(id raft.ServerID) bool {
 
 func (m *Members) has(id raft.ServerID) bool { return slices.Contains(m.IDs(), id) }
 
-// Bounds of the question to the members whether a node that this one does not know is a member.
+// Limits of the question to the members whether an unknown node is a member.
 const (
-	vouchPause   = time.Second // a stranger cannot have it asked more often
+	vouchPause   = time.Second // minimum pause, so that an unknown node cannot cause more questions
 	vouchTimeout = 500 * time.Millisecond
 )
 
@@ -200,13 +200,13 @@ func (m *Members) Lists(address raft.ServerAddress) bool {
 	return slices.ContainsFunc(m.Servers(), func(server raft.Server) bool { return server.Address == address })
 }
 
-// Now are the members.
+// Now returns the current members.
 func (m *Members) Now() []Listed {
 	servers := m.Servers()
 	members := make([]Listed, 0, len(servers))
 	for _, server := range servers {
 		member, err := transport.ParseAddress(server.Address)
-		if err != nil { // no program of ours wrote it
+		if err != nil { // not written by our program
 			m.fatal(fmt.Errorf("raft's configuration cannot be used: %w", err))
 			continue
 		}
@@ -234,7 +234,7 @@ func (m *Members) Find(name string) (Listed, bool) {
 	return Listed{}, false
 }
 
-// At names the member with an API address; empty: there is none.
+// At returns the name of the member with an API address; empty: none.
 func (m *Members) At(address string) string {
 	for _, member := range m.Now() {
 		if strings.EqualFold(member.API, address) {
@@ -250,7 +250,7 @@ func (m *Members) Difference() string {
 	file := RosterOf(m.file)
 	var differs []string
 	for _, member := range m.Now() {
-		member.Incarnation = transport.FirstIncarnation // the file has none
+		member.Incarnation = transport.FirstIncarnation // the file has no incarnation
 		switch address, listed := file[member.Name]; {
 		case !listed:
 			differs = append(differs, "it lacks "+member.Name)
@@ -270,7 +270,7 @@ func (m *Members) Difference() string {
 func (m *Members) Admit(other transport.Hello) error {
 	id := m.identity.Get()
 	_, was := id.Peers[other.ID()]
-	if m.group.Raft() == nil && !id.Fresh() { // it starts, and has not read the configuration yet
+	if m.group.Raft() == nil && !id.Fresh() { // this node is starting, and has not read the configuration yet
 		if !was {
 			return nil
 		}
@@ -288,7 +288,7 @@ func (m *Members) Admit(other transport.Hello) error {
 	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
 }
 
-// SetPort gives the raft port; it comes before Probe.
+// SetPort sets the raft port; call it before Probe.
 func (m *Members) SetPort(port *transport.Port) { m.port = port }
 
 // Probe calls the other nodes before this one takes part in raft. It refuses the start when
@@ -305,7 +305,7 @@ func (m *Members) Probe() error {
 	return m.RefusedByAll()
 }
 
-// Call shakes hands with a member; greeted notes the outcome.
+// Call makes a handshake with a member; Greeted records the outcome.
 func (m *Members) Call(member transport.Member) error {
 	return m.port.Probe(member.Address(), time.Second)
 }
@@ -379,11 +379,11 @@ func (m *Members) Awaited() string {
 	return m.awaits
 }
 
-// Greeted notes the outcome of a handshake that this node began.
+// Greeted records the outcome of a handshake that this node started.
 func (m *Members) Greeted(peer string, other transport.Hello, err error) {
 	var refused *transport.RefusedError
 	if peer == m.self.Name || (err != nil && !errors.As(err, &refused)) {
-		return // not reached: nothing learned
+		return // no connection: no information
 	}
 	if err != nil && refused.Removed {
 		m.setConflict(err)
@@ -433,7 +433,7 @@ func (m *Members) Begin() {
 
 func (m *Members) isListed() bool { return m.has(m.self.ID()) }
 
-// removalLook is how often a node that no leader calls finds out whether it was removed.
+// removalLook is the interval at which a node without a leader checks whether it was removed.
 const removalLook = 5 * time.Second
 
 // WatchRemoval connects to the other nodes while this node is not listed and has no leader. Nodes
@@ -452,10 +452,10 @@ func (m *Members) nowJoined() {
 	m.port.Join()
 }
 
-// waitingLog is how often a node logs again which members its first start waits for.
+// waitingLog is the interval at which a node logs the members for which its first start waits.
 const waitingLog = 10 * time.Second
 
-// Join lets a new node take part in raft once all members agree on their list. It then ends, or
+// Join makes a new node take part in raft when all members agree on their list. It then returns, or
 // with ctx.
 func (m *Members) Join(ctx context.Context) {
 	told, before := time.Time{}, ""
@@ -507,7 +507,7 @@ func (m *Members) bootstrap() error {
 	return nil
 }
 
-// NotAMember is the error for a name that no member has.
+// NotAMember is the error for a name that is not a member's.
 func NotAMember(name string) error {
 	return fmt.Errorf("node %.64q is not among the members of the cluster: %w", name, jobs.ErrNotFound)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// A node that starts has not read yet which members joined after the first election. It
-// admits them, or they would stop; a known name with another disk it refuses.
+// A starting node does not know yet which members joined after the first election. It admits them,
+// because a refusal would stop them. It refuses a known name with another disk.
 func TestNodeThatStartsAdmitsWhomItHasMet(t *testing.T) {
 	joined := transport.Hello{Name: "n3", Incarnation: "0123abcd", Instance: uuid.New()}
 	unknown, wiped := joined, joined

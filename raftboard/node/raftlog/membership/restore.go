@@ -66,8 +66,8 @@ type Restore struct {
 type Restored struct {
 	Manifest   backup.Manifest
 	Generation uint64
-	Index      uint64 // at which the new cluster begins
-	Sessions   int    // that were closed: their jobs are claimable again
+	Index      uint64 // first index of the new cluster
+	Sessions   int    // closed sessions, whose jobs are claimable again
 	Paused     int    // schedules
 }
 
@@ -113,8 +113,8 @@ func (r *restoration) run(from io.Reader) (err error) {
 	return os.Remove(r.path(restoringFile))
 }
 
-// claimDirectory refuses a directory that holds anything but the remains of a restore,
-// and marks it.
+// claimDirectory marks a directory for a restore. It refuses any content except the remains of a
+// restore.
 func (r *restoration) claimDirectory() error {
 	if _, err := os.Stat(r.path(identityFile)); err == nil {
 		return errors.New("it holds a node: restore into an empty directory")
@@ -152,7 +152,7 @@ func (r *restoration) clear() error {
 	return os.Remove(r.path(restoringFile))
 }
 
-// restore makes everything but the identity, and returns the origin.
+// restore makes all files except the identity, and returns the origin.
 func (r *restoration) restore(from io.Reader) (origin string, err error) {
 	var machine *fsm.Machine
 	r.done.Manifest, err = backup.Read(from, func(manifest backup.Manifest, state io.Reader) error {
@@ -192,7 +192,7 @@ func restoreState(machine *fsm.Machine, state io.Reader) error {
 	return err
 }
 
-// accept checks a manifest before anything is read from the state.
+// accept checks a manifest before the state is read.
 func (r *restoration) accept(manifest backup.Manifest) error {
 	if expected := cmp.Or(r.how.FromCluster, r.options.Cluster); manifest.Cluster != expected {
 		return fmt.Errorf("the backup is of cluster %q, and not of %q: if that is meant, name it with --from-cluster", manifest.Cluster, expected)
@@ -267,7 +267,7 @@ func apply(machine *fsm.Machine, commands []*conductordv1.Command) error {
 }
 
 // keep writes the state as raft's first snapshot, and the term. The state's own file is a cache of
-// the snapshot, and the node makes it again at its start.
+// the snapshot, which the node rebuilds at its start.
 func (r *restoration) keep(machine *fsm.Machine) (err error) {
 	snapshot, err := machine.Snapshot()
 	if err != nil {
@@ -278,7 +278,7 @@ func (r *restoration) keep(machine *fsm.Machine) (err error) {
 	if err != nil {
 		return err
 	}
-	_, addresses := raft.NewInmemTransport("") // only encodes addresses, for programs of long ago
+	_, addresses := raft.NewInmemTransport("") // needed only to encode addresses for old programs
 	sink, err := store.Create(raft.SnapshotVersionMax, snapshot.Index, firstTerm, FirstConfiguration(RosterOf(r.options.Members)), 1, addresses)
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err
 	return manifest, nil
 }
 
-// FirstConfiguration is the configuration of a cluster that begins, the same on all nodes.
+// FirstConfiguration is the configuration of a new cluster, the same on all nodes.
 func FirstConfiguration(members transport.Roster) raft.Configuration {
 	var configuration raft.Configuration
 	for _, name := range members.Names() {

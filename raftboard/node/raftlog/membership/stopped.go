@@ -31,10 +31,10 @@ type StoppedNode struct {
 	Cluster     string
 	Generation  uint64
 	LogStore    logstore.Kind
-	Snapshot    uint64 // the last entry of the newest good snapshot; 0: there is none
+	Snapshot    uint64 // the last entry of the newest valid snapshot; 0: none
 	First, Last uint64 // entries of the log; 0: it is empty
 	Index, Term uint64 // of the last entry in snapshot and log together
-	Digest      string // of the state with all of them
+	Digest      string // of the state after all entries
 	Jobs        map[jobs.State]uint64
 }
 
@@ -70,11 +70,11 @@ func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) e
 	return nil
 }
 
-// stopped is a data directory that is being read.
+// stopped is an open data directory of a stopped node.
 type stopped struct {
 	dataDir  string
 	identity *IdentityStore
-	log      *logstore.Log // a copy: to open a store may change it
+	log      *logstore.Log // a copy, because opening a store can change it
 	machine  *fsm.Machine
 	members  []raft.Server // of the latest configuration
 	found    StoppedNode
@@ -169,7 +169,7 @@ func (s *stopped) restore(dir string) error {
 	}
 	store, err := raftlog.OpenSnapshots(dir, s.identity.id.Bootstrapped, s.log, hclog.NewNullLogger())
 	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), dir, s.dataDir)) // its advice is for the node itself
+		return errors.New(strings.ReplaceAll(err.Error(), dir, s.dataDir)) // this advice is meant for the node itself
 	}
 	snapshots, err := store.List()
 	if err != nil || len(snapshots) == 0 {

@@ -13,14 +13,14 @@ import (
 
 const MaxHandshake = maxHandshake
 
-// Alone is the identity of a node that has met nobody.
+// Alone is the identity of a node that knows no other node.
 type Alone struct{}
 
 func (Alone) Self() Hello {
 	return Hello{Cluster: "test", Name: "n1", Incarnation: FirstIncarnation, Generation: 1}
 }
 
-// AnswerHandshake is the listener's half of a handshake, for a node by itself.
+// AnswerHandshake is the listener's half of a handshake, for a single node.
 func AnswerHandshake(conn net.Conn) error { return AnswerHandshakeOf(conn, nil, func() {}) }
 
 // AnswerHandshakeOf is the listener's half for a node with a member list.
@@ -43,8 +43,8 @@ func ReadHello(r io.Reader) (Hello, error) {
 	return from, err
 }
 
-// NewWaiting makes a transport over a listener for a leader, to peers that were
-// never heard. dialled is called at every dial.
+// NewWaiting makes a leader's transport over a listener, to peers without any answer so far.
+// dialled is called at every dial.
 func NewWaiting(listen string, dialled func(), leading bool, life context.Context) *Transport {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -61,8 +61,8 @@ func NewWaiting(listen string, dialled func(), leading bool, life context.Contex
 	}
 }
 
-// NewSparing makes a transport that spares heartbeats, to a peer that has been
-// quiet for the result of quiet.
+// NewSparing makes a transport that spares heartbeats. quiet returns the time since the peer was
+// last heard.
 func NewSparing(listen string, quiet func() time.Duration, leading func() bool, enough time.Duration, life context.Context) *Transport {
 	made := NewWaiting(listen, func() {}, true, life)
 	made.heard = func(raft.ServerAddress) time.Duration { return quiet() }
@@ -86,12 +86,12 @@ func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration)
 	return net.DialTimeout("tcp", string(address), timeout)
 }
 
-// Places are shared by connections that have not completed the handshake.
+// Places are the limited places for connections without a completed handshake.
 type Places struct{ *places }
 
 func NewPlaces() Places { return Places{newPlaces()} }
 
-// Take returns the connection with its place; nil: it has none.
+// Take returns the connection with its place; nil: no place.
 func (p Places) Take(conn net.Conn) net.Conn {
 	if taken := p.take(conn); taken != nil {
 		return taken
@@ -103,5 +103,5 @@ func (p Places) Remember(address net.Addr) { p.remember(address) }
 func (p Places) Held() int                 { return len(p.taken) }
 func (p Places) Addresses() int            { return len(p.addresses) }
 
-// MaxMemberAddresses bounds the addresses of members that are remembered.
+// MaxMemberAddresses limits the remembered addresses of members.
 const MaxMemberAddresses = maxMemberAddresses

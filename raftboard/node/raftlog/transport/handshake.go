@@ -20,10 +20,10 @@ import (
 //	dialer  → magic, purpose, length, hello (JSON)
 //	listener→ length, welcome (JSON); a refusal has a reason, and ends the connection
 const (
-	// HandshakeMagic begins each connection.
+	// HandshakeMagic is the start of each connection.
 	HandshakeMagic   = "CDR1"
 	handshakeTimeout = 2 * time.Second
-	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
+	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal contains two member lists
 )
 
 // Purpose is the use of a connection to the raft port.
@@ -33,14 +33,14 @@ type Purpose byte
 const (
 	PurposeRaft     Purpose = 'R' // hashicorp/raft's own protocol
 	PurposeStanding Purpose = 'T' // questions for the peer's Standing
-	PurposeProbe    Purpose = 'P' // nothing: the handshake is the question
+	PurposeProbe    Purpose = 'P' // nothing further: the handshake is the question
 )
 
 // Hello is the first message of each end.
 type Hello struct {
 	Cluster     string    `json:"cluster"`
 	Generation  uint64    `json:"generation"`
-	Origin      string    `json:"origin,omitempty"` // digest of the state that a restored cluster began with
+	Origin      string    `json:"origin,omitempty"` // digest of the state with which a restored cluster started
 	Name        string    `json:"name"`
 	Incarnation string    `json:"incarnation"`
 	Instance    uuid.UUID `json:"instance"`
@@ -53,7 +53,7 @@ type Hello struct {
 	Members Roster `json:"members"`
 	Agreed  bool   `json:"agreed"`
 	Joined  bool   `json:"joined"`
-	// Present are the members as the node knows them now.
+	// Present are the current members known to the node.
 	Present []raft.ServerID `json:"present"`
 	// Peers are the instances of the other nodes that this one has met.
 	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
@@ -69,7 +69,7 @@ type Welcome struct {
 	Removed bool   `json:"removed,omitempty"` // the reason of the refusal is ErrRemoved
 }
 
-// ErrRemoved: the node was a member of the cluster once, and no longer is.
+// ErrRemoved: the node was a member of the cluster, and was removed.
 var ErrRemoved = errors.New("it was removed or replaced")
 
 // RefusedError is a listener's refusal, as returned to its dialer.
@@ -107,7 +107,7 @@ func (p *Port) answer(conn net.Conn) (Purpose, raft.ServerID, error) {
 		return 0, "", fmt.Errorf("bad handshake: %w", err)
 	}
 	if err := p.certified(conn, from.Name); err != nil {
-		return 0, "", err // no welcome: what this node knows is for members
+		return 0, "", err // no welcome: only members may learn what this node knows
 	}
 	refusal := p.judge(from)
 	reply := Welcome{Hello: p.Hello()}
@@ -194,7 +194,7 @@ func (p *Port) judge(other Hello) error {
 	case other.ID() == own.ID() && other.Run != p.options.Run:
 		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Start)
 	case other.ID() == own.ID():
-		return nil // raft may dial its own address
+		return nil // raft can dial its own address
 	}
 	for id, instance := range other.Peers {
 		if known, met := own.Peers[id]; met && known != instance {

@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/raftlog/transport"
 )
 
-// Garbage on the raft port is refused, and the node goes on.
+// Invalid bytes on the raft port are refused, and the node continues.
 func TestHandshakeSurvivesGarbage(t *testing.T) {
 	t.Parallel()
 	magic := transport.HandshakeMagic + string(transport.PurposeRaft)
@@ -37,7 +37,7 @@ func TestHandshakeSurvivesGarbage(t *testing.T) {
 	}
 }
 
-// script is a connection that says something and listens to nothing.
+// script is a connection that sends fixed bytes and ignores the answer.
 type script struct {
 	net.Conn
 	*bytes.Reader
@@ -55,7 +55,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte(transport.HandshakeMagic + "T\xff\xff"))
 	f.Add([]byte(`CDR1R` + "\x00\x53" + `{"cluster":"test","generation":1,"name":"n2","instance":"00000000-0000-0000-0000-00"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// Nobody is a member here, so that nothing may pass.
+		// There are no members here, so every caller must be refused.
 		if err := transport.AnswerHandshake(&script{Reader: bytes.NewReader(data)}); err == nil {
 			t.Errorf("%q passed", data)
 		}
@@ -65,8 +65,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// A peer that hangs costs one question under way and one that waits, however
-// many rounds go by; and every question is answered.
+// A peer that hangs costs one question in flight and one that waits, for any number of rounds.
+// Every question is answered.
 func TestAskerIsBounded(t *testing.T) {
 	here, there := net.Pipe()
 	release := make(chan struct{})
@@ -108,8 +108,8 @@ func TestAskerIsBounded(t *testing.T) {
 	served.Wait()
 }
 
-// A node that stops because of the other node's member list answers first, so that the other one
-// learns the reason, too.
+// A node that stops because of the other node's member list answers first, so that the other node
+// also learns the reason.
 func TestDisagreementIsAnsweredFirst(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
@@ -119,7 +119,7 @@ func TestDisagreementIsAnsweredFirst(t *testing.T) {
 		refusal := transport.AnswerHandshakeOf(there, transport.Roster{"n1": "n1.1@a:1,a:2"}, func() {
 			select {
 			case <-answered:
-			case <-time.After(10 * time.Second): // where the test fails
+			case <-time.After(10 * time.Second): // if the test fails
 				t.Error("a node stops before it has answered")
 			}
 		})

@@ -15,11 +15,11 @@ import (
 // a member, so raft's configuration is the only list of members.
 type Member struct {
 	Name string `json:"name"`
-	// Incarnation distinguishes nodes of the same name that were made one after the other:
-	// FirstIncarnation for the founders of a cluster, and otherwise the result of IncarnationOf.
+	// Incarnation distinguishes successive nodes of the same name: FirstIncarnation for the
+	// founders of a cluster, and otherwise the result of IncarnationOf.
 	Incarnation string `json:"incarnation"`
-	Raft        string `json:"raft"` // host:port of its raft port, as the others reach it
-	API         string `json:"api"`  // host:port of its HTTP port, as the others and clients reach it
+	Raft        string `json:"raft"` // host:port of its raft port for other nodes
+	API         string `json:"api"`  // host:port of its HTTP port for other nodes and clients
 }
 
 // FirstIncarnation is equal for all founders of a cluster, so each of them can write the same first
@@ -30,7 +30,7 @@ const FirstIncarnation = "1"
 // have different ones.
 func IncarnationOf(instance uuid.UUID) string { return instance.String()[:8] }
 
-// ServerID makes raft's id of a node.
+// ServerID returns raft's id of a node.
 func ServerID(name, incarnation string) raft.ServerID {
 	return raft.ServerID(name + "." + incarnation)
 }
@@ -46,7 +46,7 @@ func (m Member) Address() raft.ServerAddress {
 // ParseAddress is the inverse of Member.Address.
 func ParseAddress(address raft.ServerAddress) (Member, error) {
 	text := string(address)
-	at := strings.LastIndexByte(text, '@') // a name may hold one, a host:port may not
+	at := strings.LastIndexByte(text, '@') // a name can contain @, a host:port cannot
 	id := text[:max(at, 0)]
 	dot := strings.LastIndexByte(id, '.')
 	raftPort, api, complete := strings.Cut(text[at+1:], ",")
@@ -68,5 +68,5 @@ func (r Roster) String() string {
 	for _, name := range r.Names() {
 		texts = append(texts, string(r[name]))
 	}
-	return fmt.Sprintf("%q", texts) // quoted: the other list may be anything
+	return fmt.Sprintf("%q", texts) // quoted, because the other list can contain anything
 }

@@ -13,7 +13,7 @@ const (
 	// MaxHandshaking limits the connections that have not completed the handshake. Each costs
 	// some ten kilobytes.
 	MaxHandshaking = 256
-	// maxMemberAddresses limits the addresses that are remembered as addresses of members.
+	// maxMemberAddresses limits the remembered addresses of members.
 	maxMemberAddresses = 64
 )
 
@@ -24,24 +24,24 @@ const (
 // once.
 type places struct {
 	mu        sync.Mutex
-	taken     map[*place]struct{}      // under mu
-	addresses map[netip.Prefix]*remote // remotes with places, and remotes of members; under mu
+	taken     map[*place]struct{}      // guarded by mu
+	addresses map[netip.Prefix]*remote // remotes with places, and remotes of members; guarded by mu
 }
 
-// remote is an address from which connections come. IPv6 addresses of one /64 count as one: a
-// stranger may have them all.
+// remote is an address of incoming connections. IPv6 addresses of one /64 count as one, because one
+// host may have them all.
 type remote struct {
 	prefix netip.Prefix
 	places int
-	member bool // a member came from there, or was reached there
+	member bool // a member has connected from this address, or was reached at it
 }
 
-// place is a connection, with its place until the handshake ends.
+// place is a connection with its place until the handshake ends.
 type place struct {
 	net.Conn
 	from  *remote
 	since time.Time
-	spoke atomic.Bool // the other end has said something
+	spoke atomic.Bool // the other end has sent data
 	lost  atomic.Bool // a newer connection has the place
 }
 
@@ -69,7 +69,7 @@ func (p *places) take(conn net.Conn) *place {
 		return taken
 	}
 	out := taken
-	taken.spoke.Store(true) // it had no time to
+	taken.spoke.Store(true) // it had no time to send data
 	for other := range p.taken {
 		if cmp.Or(other.rank()-out.rank(), other.since.Compare(out.since)) < 0 {
 			out = other
@@ -114,7 +114,7 @@ func (p *places) leaveLocked(left *place) {
 	}
 }
 
-// remember notes that a member is at an address.
+// remember records that a member is at an address.
 func (p *places) remember(address net.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *places) remember(address net.Addr) {
 }
 
 func (p *places) remoteLocked(address net.Addr) *remote {
-	parsed, _ := netip.ParseAddrPort(address.String()) // of no IP address: the zero value
+	parsed, _ := netip.ParseAddrPort(address.String()) // the zero value if it is not an IP address
 	ip := parsed.Addr().Unmap()
 	bits := ip.BitLen()
 	if ip.Is6() {

@@ -23,21 +23,21 @@ func (c *comer) RemoteAddr() net.Addr {
 func (c *comer) Read(into []byte) (int, error) { return len(into), nil }
 func (c *comer) Close() error                  { c.closed = true; return nil }
 
-// A place is lost by strangers before members, by the fullest address first, by the silent before
-// those that speak, and by the oldest.
+// Places are taken from unknown callers before members, then from the address with the most, then
+// from silent connections before active ones, then from the oldest.
 func TestPlacesAreShared(t *testing.T) {
 	const member, stranger, another = "10.0.0.2:1", "10.0.0.66:1", "10.0.0.67:1"
 	type group struct {
-		address string // ending in * for each /64 of its own: another address for each
+		address string // with a trailing *, each connection has another address in its own /64
 		count   int
 		speaks  bool
 	}
 	all := transport.MaxHandshaking
 	for _, row := range []struct {
 		name    string
-		waiting []group // in the order in which they came
-		next    string  // the address of one more
-		loses   int     // the group whose oldest loses its place; -1: the new one
+		waiting []group // in the order of their arrival
+		next    string  // address of one more connection
+		loses   int     // the group whose oldest connection loses its place; -1: the new one
 	}{
 		{"silent strangers, and a member", []group{{stranger, all, false}}, member, 0},
 		{"silent strangers, and one more", []group{{stranger, all, false}}, stranger, 0},
@@ -94,7 +94,7 @@ func addressOf(pattern string, group, i int) string {
 	return strings.ReplaceAll(pattern, "*", strings.ReplaceAll(netip.AddrFrom4([4]byte{byte(group), 1, byte(i >> 8), byte(i)}).String(), ".", ":"))
 }
 
-// However many addresses there were, only so many are remembered.
+// The number of remembered addresses is limited for any number of addresses.
 func TestPlacesRememberFewAddresses(t *testing.T) {
 	places := transport.NewPlaces()
 	for i := range 1_000 {

@@ -34,12 +34,12 @@ import (
 
 // Options configures a port. Its functions may be called concurrently, and before Open returns.
 type Options struct {
-	Address  string // where to listen
+	Address  string // listening address
 	Identity Identity
-	Roster   Roster    // the members with which the cluster begins
+	Roster   Roster    // the members with which the cluster started
 	Run      uuid.UUID // of this process
 	// Settled is the time from which this node agrees with its own member list: it has then
-	// listened for long enough to know of others.
+	// listened long enough to have heard of other lists.
 	Settled time.Time
 
 	Listen func(address string) (net.Listener, error)
@@ -54,7 +54,7 @@ type Options struct {
 
 	// Refused is called for a connection that was not accepted.
 	Refused func(remote net.Addr, reason error)
-	// Greeted is called with the outcome of every handshake that this node began.
+	// Greeted is called with the outcome of every handshake that this node started.
 	Greeted func(peer string, other Hello, err error)
 	// Admit returns an error for a node that is not a member of this cluster now, or that was met
 	// before as another instance.
@@ -62,7 +62,7 @@ type Options struct {
 	// Hears reports whether messages of an admitted node still count. It is called for each
 	// message, because a member can be removed while its connection is open.
 	Hears func(id raft.ServerID) bool
-	// Present are the members as this node knows them now.
+	// Present are the current members known to this node.
 	Present func() []raft.ServerID
 	// Disagreed is called for each node of this cluster with another first member list.
 	Disagreed func(other Hello, err error)
@@ -74,24 +74,24 @@ type Options struct {
 	Hear     func(told int64)
 }
 
-// Port is the raft port: it carries out handshakes and passes each connection on by its purpose.
-// It implements raft.StreamLayer.
+// Port is the raft port: it performs handshakes and forwards each connection by its purpose. It
+// implements raft.StreamLayer.
 type Port struct {
 	options  Options
 	listener net.Listener
 	joined   chan struct{} // closed by Join
 
 	accepted chan net.Conn   // raft connections after their handshake, for Accept
-	places   *places         // of handshakes under way
-	life     context.Context // ends with Close, and with it each dial
+	places   *places         // of handshakes in progress
+	life     context.Context // ends with Close, and ends each dial
 	end      context.CancelFunc
 	closing  sync.Once
 	serving  sync.WaitGroup
 
 	mu      sync.Mutex
-	conns   map[*trackedConn]struct{}         // what Close must end; under mu
-	starts  map[raft.ServerID]Hello           // the latest process of each node that was heard; under mu
-	answers map[raft.ServerAddress]*lastHeard // when peers were last heard on raft's own connections to them; under mu
+	conns   map[*trackedConn]struct{}         // connections that Close must end; guarded by mu
+	starts  map[raft.ServerID]Hello           // the latest heard process of each node; guarded by mu
+	answers map[raft.ServerAddress]*lastHeard // when peers were last heard on raft's own connections to them; guarded by mu
 }
 
 // Open starts to listen. Its goroutines end with Close.
@@ -110,7 +110,7 @@ func Open(options Options) (*Port, error) {
 	return p, nil
 }
 
-// Join makes this node take part in raft. It must be called once.
+// Join makes this node take part in raft. Call it once.
 func (p *Port) Join() { close(p.joined) }
 
 // Joined reports whether this node takes part in raft.
@@ -123,8 +123,7 @@ func (p *Port) Joined() bool {
 	}
 }
 
-// Agreed reports whether this node has listened for long enough to agree with its
-// own member list.
+// Agreed reports whether this node has listened long enough to agree with its own member list.
 func (p *Port) Agreed() bool { return time.Now().After(p.options.Settled) }
 
 // Probe makes a handshake with a member; Options.Greeted gets the outcome.
@@ -143,7 +142,7 @@ func (p *Port) Asker(address raft.ServerAddress, timeout time.Duration, told fun
 	return &Asker{Address: address, Dial: dial, Timeout: timeout, Told: told}
 }
 
-// lastHeard is a moment, as the time that had passed since began.
+// lastHeard is a time, as a duration since began.
 type lastHeard struct {
 	began time.Time
 	after atomic.Int64 // nanoseconds; 0: never
@@ -171,7 +170,7 @@ func (p *Port) answersOf(address raft.ServerAddress) *lastHeard {
 	heard := p.answers[address]
 	if heard == nil {
 		heard = &lastHeard{began: time.Now()}
-		p.answers[address] = heard // few: one for each member that there ever was in this run
+		p.answers[address] = heard // few: one per member during this run
 	}
 	return heard
 }
@@ -183,7 +182,7 @@ func (p *Port) listen() {
 			select {
 			case <-p.life.Done():
 				return
-			case <-time.After(100 * time.Millisecond): // out of descriptors, say: try again, calmly
+			case <-time.After(100 * time.Millisecond): // for example, no free descriptors: retry after a pause
 				p.options.Logger.Warn("cannot accept connections on the raft port", "error", err)
 				continue
 			}
@@ -203,7 +202,7 @@ func (p *Port) listen() {
 	}
 }
 
-// greet answers one handshake and hands the connection over.
+// greet answers one handshake and forwards the connection.
 func (p *Port) greet(conn *trackedConn, taken *place) {
 	what, other, err := p.answer(conn)
 	p.places.leave(taken)
@@ -262,20 +261,20 @@ func (p *Port) DropUnheard() {
 type trackedConn struct {
 	net.Conn
 	port     *Port
-	peer     *lastHeard    // notes each read; nil: not a connection that raft has made
-	other    raft.ServerID // the node at the other end; empty until the handshake is done; under port.mu
-	accepted bool          // the other end speaks first
+	peer     *lastHeard    // records each read; nil: not a connection made by raft
+	other    raft.ServerID // the node at the other end; empty until the handshake has ended; guarded by port.mu
+	accepted bool          // the other end sends first
 }
 
-// shaken notes which node is at the other end.
+// shaken records the node at the other end.
 func (c *trackedConn) shaken(other raft.ServerID, accepted bool) {
 	c.port.mu.Lock()
 	defer c.port.mu.Unlock()
 	c.other, c.accepted = other, accepted
 }
 
-// cut ends the connection at once: TLS would first send a message, and the other end may not
-// read.
+// cut ends the connection at once, because TLS would first send a message that the other end may
+// not read.
 func (c *trackedConn) cut() {
 	under := c.Conn
 	if secure, ok := under.(*tls.Conn); ok {
@@ -300,8 +299,8 @@ func (c *trackedConn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// errMute refuses raft's messages while the disk hangs: followers that hear them
-// would not elect another leader.
+// errMute refuses raft's messages while the disk hangs, because followers that hear them would not
+// elect another leader.
 var errMute = errors.New("the disk of this node hangs: it sends nothing that keeps it the leader")
 
 // Write writes, except raft's messages while the node is mute.
@@ -351,8 +350,8 @@ func (p *Port) dial(address raft.ServerAddress, what Purpose, timeout time.Durat
 	return conn, nil
 }
 
-// Accept waits for a raft connection. It implements net.Listener. It returns none before this
-// node has joined: the node must not vote in a cluster of other members.
+// Accept waits for a raft connection. It implements net.Listener. Before this node has joined,
+// Accept returns no connection, because the node must not vote in a cluster of other members.
 func (p *Port) Accept() (net.Conn, error) {
 	select {
 	case <-p.joined:

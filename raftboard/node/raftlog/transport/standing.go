@@ -27,7 +27,7 @@ type Standing struct {
 	Commit  uint64 // index; 0 unless the node serves as the leader
 	Applied uint64 // index; 0 until the node has once caught up with a leader
 	Wall    int64  // Unix nanoseconds
-	Crowded bool   // its disk is short of space
+	Crowded bool   // its disk has too little free space
 }
 
 // AnswerQuestions serves one connection until it ends.
@@ -65,21 +65,21 @@ type Peer struct {
 	*Asker
 }
 
-// Asker asks one peer for its Standing, over one connection that it opens when needed. However
-// long the peer takes, one question is in progress and one waits: a later question replaces the
+// Asker asks one peer for its Standing, over one connection that it opens when needed. For any
+// delay of the peer, one question is in progress and one waits: a later question replaces the
 // waiting one, because its answer is as good. Set the fields before the first question.
 type Asker struct {
 	Address raft.ServerAddress
 	Dial    func() (net.Conn, error)
 	Timeout time.Duration // of an answer
-	Told    func() int64  // the cluster's time that goes with a question, in Unix nanoseconds, or 0; nil: 0
+	Told    func() int64  // the cluster's time for each question, in Unix nanoseconds, or 0; nil: 0
 
 	mu      sync.Mutex
-	waiting func(Standing, error) // takes the answer to the next question; nil: none waits; under mu
-	asking  bool                  // a goroutine carries out questions; under mu
-	closed  bool                  // under mu
-	conn    net.Conn              // nil: none; written by the asking goroutine, under mu
-	number  uint64                // of the last question; of the asking goroutine
+	waiting func(Standing, error) // receives the answer to the next question; nil: none waits; guarded by mu
+	asking  bool                  // a goroutine asks questions; guarded by mu
+	closed  bool                  // guarded by mu
+	conn    net.Conn              // nil: none; written by the asking goroutine, guarded by mu
+	number  uint64                // number of the last question; used only by the asking goroutine
 	done    sync.WaitGroup        // the asking goroutine
 }
 
@@ -124,8 +124,8 @@ func (a *Asker) run() {
 	}
 }
 
-// try asks once. It does not use a failed connection again: a late answer must not be mistaken for
-// the answer to another question.
+// try asks once. After a failure it does not reuse the connection: a late answer must not be
+// mistaken for the answer to another question.
 func (a *Asker) try() (Standing, error) {
 	conn, err := a.connection()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// raftTimeout bounds a call of raft's.
+	// raftTimeout limits a call of raft's.
 	raftTimeout = 10 * time.Second
 	// maxPooled limits the idle connections to a peer.
 	maxPooled = 3
@@ -32,8 +32,8 @@ type Transport struct {
 	self    raft.ServerAddress                     // of this node
 	leading func(term uint64) bool                 // reports whether this node still leads in the term
 	listed  func(raft.ServerAddress) bool          // reports whether a member has the address
-	heard   func(raft.ServerAddress) time.Duration // how long a peer has answered nothing to raft
-	quiet   time.Duration                          // a peer that was heard since needs no heartbeat
+	heard   func(raft.ServerAddress) time.Duration // time since a peer last answered a raft message
+	quiet   time.Duration                          // a peer that was heard within this time needs no heartbeat
 	life    context.Context                        // of this node
 }
 
@@ -49,7 +49,7 @@ func New(port *Port, self raft.ServerAddress, logger hclog.Logger, leading func(
 	}
 }
 
-// LocalAddr is raft's name of this node for the others.
+// LocalAddr is raft's address of this node for other nodes.
 func (p *Transport) LocalAddr() raft.ServerAddress { return p.self }
 
 // AppendEntries replicates entries to a peer, and sends heartbeats. While the peer cannot be

@@ -25,8 +25,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// A leader waits for a peer that is down, and does not fail: raft would back
-// off, and leave the peer alone for seconds after it has come back.
+// A leader waits for a peer that is down, and does not fail. After a failure, raft would back off,
+// and ignore the peer for seconds after its return.
 func TestLeaderWaitsForADeadPeer(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -70,8 +70,8 @@ func TestLeaderWaitsForADeadPeer(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsAreSpared: a heartbeat waits until its peer has been quiet, every
-// other message goes at once, and one that nobody needs any more is not sent.
+// TestHeartbeatsAreSpared: a heartbeat waits until its peer has been quiet. Every other message is
+// sent at once, and a message that is no longer needed is not sent.
 func TestHeartbeatsAreSpared(t *testing.T) {
 	const enough, long = 20 * time.Millisecond, time.Hour
 	heartbeat := raft.AppendEntriesRequest{Term: 7}
@@ -80,7 +80,7 @@ func TestHeartbeatsAreSpared(t *testing.T) {
 		name    string
 		message raft.AppendEntriesRequest
 		enough  time.Duration
-		quiet   []time.Duration // of the peer, each time it is looked at; then the last
+		quiet   []time.Duration // quiet time of the peer at each look; the last value repeats
 		leading bool
 		closed  bool
 		sent    bool

@@ -60,8 +60,8 @@ func Exercise(t *testing.T, open func(t *testing.T, machine replication.Machine)
 type machine struct {
 	*fsm.Machine
 	t       *testing.T
-	calls   atomic.Int32 // that are under way: never two
-	applied uint64       // the last index; of the goroutine that calls
+	calls   atomic.Int32 // calls in progress: never two
+	applied uint64       // the last index; used by the calling goroutine
 }
 
 func newMachine(t *testing.T) *machine {
@@ -78,7 +78,7 @@ func newMachine(t *testing.T) *machine {
 	return &machine{Machine: opened, t: t}
 }
 
-// alone checks that no other call is under way.
+// alone checks that no other call is in progress.
 func (m *machine) alone() (done func()) {
 	if m.calls.Add(1) > 1 {
 		m.t.Error("the log calls its machine twice at a time")
@@ -98,7 +98,7 @@ func (m *machine) Apply(entries []fsm.Entry) ([][]*conductordv1.Result, error) {
 	return m.Machine.Apply(entries)
 }
 
-// Restore notes which entry comes next.
+// Restore records the next expected entry.
 func (m *machine) Restore(from io.Reader) error {
 	defer m.alone()()
 	err := m.Machine.Restore(from)
@@ -262,7 +262,7 @@ func deposed(t *testing.T, n Node, m *machine) {
 	}
 	n.StepDown()
 	waiting.Wait()
-	posted(t, n) // the state has all entries of the leaderships before
+	posted(t, n) // the state has all entries of the previous leaderships
 	for i, err := range outcomes {
 		switch has := m.has(ids[i]); {
 		case err == nil && !has:

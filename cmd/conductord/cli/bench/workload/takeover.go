@@ -93,7 +93,7 @@ func (t *takeovers) await(ctx context.Context, own string, job jobs.JobID, began
 	return took, t.Consume(ctx, jobs.Ending{Job: job, Token: claimed[0].Job.Token, Outcome: jobs.OutcomeSuccess})
 }
 
-// clear removes the remains of a failed or interrupted round, as far as possible: the session also
+// clear removes the remains of a failed or interrupted round. It ignores errors: the session also
 // expires by itself.
 func (t *takeovers) clear(ctx context.Context, silent jobs.SessionID, job jobs.JobID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)

@@ -18,21 +18,22 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Cluster is what workloads run on.
+// Cluster has the calls that workloads need.
 type Cluster interface {
 	jobs.Board
 	logbook.Connection
 }
 
 const (
-	kind = "bench" // of the jobs that Post leaves and Claim takes
+	kind = "bench" // kind of the jobs of Post and Claim
 	// sessionTTL is the TTL of the sessions that claim.
 	sessionTTL = 45 * time.Second
 	// clearTime bounds the clean-up after a failed takeover.
 	clearTime = 5 * time.Second
-	// flowKind is a kind that no other conductor knows.
+	// flowKind is a kind that no other conductor runs.
 	flowKind = "bench-flow"
-	// claimWait is how long a claim waits for a job, so that it notices the end.
+	// claimWait is the maximum time that a claim waits for a job. It is short, so that the workload
+	// notices its end.
 	claimWait = 100 * time.Millisecond
 	// keepAliveEvery keeps a session of sessionTTL.
 	keepAliveEvery = sessionTTL / 4
@@ -44,16 +45,16 @@ type Options struct {
 	Duration time.Duration
 	Board    string
 	Batch    int
-	Size     int           // of a job's details, at least 2; 0: it has none
+	Size     int           // bytes of a job's details, at least 2; 0: no details
 	Calls    int           // of all clients together; 0: limited by the duration only
-	TTL      time.Duration // of a session that falls silent
+	TTL      time.Duration // TTL of the session that becomes silent
 }
 
 // Workload is ready to run.
 type Workload struct {
 	call  load.Call
-	timed load.TimedCall // instead of call, where calls measure themselves
-	// End clears up, also after an interruption.
+	timed load.TimedCall // replaces call in workloads whose calls measure their own time
+	// End cleans up, also after an interruption.
 	End func(context.Context) error
 	// Idle is the message for a run without operations; empty: every run has operations.
 	Idle string
@@ -68,7 +69,7 @@ func (r *Workload) Drive(ctx context.Context, f Options, progress func(load.Prog
 	return load.Drive(ctx, wanted, r.call, progress)
 }
 
-// details are what each job carries.
+// details are the details of each job.
 func (f Options) details() json.RawMessage {
 	if f.Size == 0 {
 		return nil
@@ -214,7 +215,7 @@ func runFlows(ctx context.Context, cluster Cluster, f Options) error {
 	})
 }
 
-// Read reads a job that it has posted on hold, and cancels it at the end.
+// Read posts a job on hold and reads it. It cancels the job at the end.
 func Read(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 	job, err := jobs.PostOne(ctx, cluster, jobs.Posting{Board: f.Board, Name: "bench", Kind: kind, Hold: true, Details: f.details()})
 	if err != nil {
