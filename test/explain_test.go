@@ -103,7 +103,7 @@ func (row *reason) check(r *reasons) {
 		}
 	}
 	_, remedy, _ := strings.Cut(text, "next step:")
-	remedy = strings.TrimSpace(remedy)
+	remedy, _, _ = strings.Cut(strings.TrimSpace(remedy), "\n") // the steps that it runs follow
 	if !regexp.MustCompile("^"+strings.ReplaceAll(row.remedy, "ID", job)+"$").MatchString(remedy) || said.Text == "" || (remedy == "") != (said.Remedy == jobs.Remedy{}) {
 		r.Fatalf("explained as %+v", said)
 	}

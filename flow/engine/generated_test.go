@@ -90,10 +90,10 @@ var least = map[string]int{
 	"pause": 60, "reverting all": 60, "retry never": 20, "retry only": 20, "step never": 20, "several rounds": 30, "task begins again after its undo": 30, "retry begins again after its undo": 4,
 	"task execute fails: error": 40, "task execute fails: panic": 30, "task execute fails: result": 30, "task execute fails: timeout": 4,
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
-	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
+	"tried again": 6, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
-	"failure is ignored": 100, "ends with an ignored failure": 10, "left out for lack of a value": 1, "elements may fail": 30, "ends with a failed element": 1,
+	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
