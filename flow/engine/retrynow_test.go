@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,15 @@ func TestRetryNow(t *testing.T) {
 		{[]string{"nothing", "fails"}, map[string]time.Duration{"fails": 2 * time.Minute, "waits": 2 * time.Hour}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
 			began, done := time.Now(), map[string]time.Duration{}
 			second := func(name string, first error) *flow.Step {
 				return act(name, func(ctx context.Context) error {
 					if call := flow.CallFrom(ctx); call.Try == 1 && call.Asked == 0 {
 						return first
 					}
+					mu.Lock()
+					defer mu.Unlock()
 					done[name] = time.Since(began)
 					return nil
 				}, flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Hour}))
