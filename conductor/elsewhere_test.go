@@ -69,7 +69,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 }
 
 // TestFlowsThatADrainedOneCanBuild: if only a drained conductor could build a job's flow, the job
-// waits for it, and its explanation says so.
+// waits for that conductor, and its explanation names the drain.
 func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

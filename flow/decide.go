@@ -401,8 +401,8 @@ func decidersOf(links []link, graph *choiceGraph, index map[string]int) []LinkDe
 	return deciders
 }
 
-// leaves are the deciders that are asked: those of the choice, and those that its alternatives
-// stand for.
+// leaves returns the deciders to evaluate: the choice's own deciders, and the deciders behind its
+// alternatives.
 func (c *Choice) leaves() []*LinkDecider {
 	var leaves []*LinkDecider
 	for i := range c.Deciders {

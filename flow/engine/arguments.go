@@ -103,7 +103,7 @@ func (f *facts) missing(wire *flow.Wire, why string) *logbook.Failure {
 	return argumentFailure(message)
 }
 
-// source returns the source that supplies an argument: the first one that was not skipped. All
+// source returns the source of an argument: the first provider that was not skipped. All
 // providers are done before the step starts, so a resumed flow takes the same one.
 func (f *facts) source(wire *flow.Wire) *flow.Wire {
 	chosen := wire

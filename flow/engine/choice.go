@@ -108,7 +108,7 @@ func (f *facts) asked(choice *flow.Choice, decider *flow.LinkDecider) (answer, e
 	return map[bool]answer{false: answerNo, true: answerYes}[yes], err
 }
 
-// mayBeUndecided reports whether the recorded failure of a step can be that of a decider.
+// mayBeUndecided reports whether a decider can have caused the recorded failure of a step.
 func (f *facts) mayBeUndecided(step int) bool {
 	return !f.vertices[step].touched && slices.ContainsFunc(f.plan.Choices(), func(c flow.Choice) bool { return c.Target.First == step })
 }

@@ -138,7 +138,7 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	return graph
 }
 
-// drawJoin adds two ways to one value, of which the flow takes one, and a step that requires it.
+// drawJoin adds two alternative providers of a value, and a step that requires the value.
 func (w *world) drawJoin(rt *rapid.T, name string, graph *flow.Flow) {
 	w.decides = true
 	way, first := w.drawStep(rt), rapid.Bool().Draw(rt, "first way")

@@ -89,7 +89,7 @@ func TestBenchOfSoManyCalls(t *testing.T) {
 	}
 }
 
-// TestBenchClaimNeedsPosts: without claimable jobs the command says so, and prints no figures.
+// TestBenchClaimNeedsPosts: without claimable jobs, the command returns an error and prints no figures.
 func TestBenchClaimNeedsPosts(t *testing.T) {
 	t.Parallel()
 	cluster := clitest.Open(t)
