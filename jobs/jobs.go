@@ -149,16 +149,6 @@ var States = []State{
 	StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended, StateHeld,
 }
 
-// ParseState reads the name of a state.
-func ParseState(text string) (State, error) {
-	for _, state := range States {
-		if string(state) == text {
-			return state, nil
-		}
-	}
-	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
-}
-
 // Finished reports whether the state is final. Only an operator changes a finished job, by
 // Controller.Intervene or Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
