@@ -405,7 +405,7 @@ func (w *world) undone(rt *rapid.T, n int) {
 	w.check(rt, end)
 }
 
-// stumble crashes after every few updates: enough to start a step and to record its end.
+// stumble crashes after each 3 to 5 updates. These are enough to start a step and to record its end.
 func (w *world) stumble(rt *rapid.T) {
 	const rounds = 300
 	every := rapid.IntRange(3, 5).Draw(rt, "updates before each crash")

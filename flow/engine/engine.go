@@ -88,10 +88,10 @@ var (
 	ErrMismatch = errors.New("the flow detail does not match the flow")
 	// ErrPinned: the flow's definition here differs from the recorded one, and the flow is pinned
 	// (logbook.ChangePin). Another conductor may have the old code.
-	ErrPinned = errors.New("the flow is pinned to how it was begun, and is built otherwise here")
+	ErrPinned = errors.New("the flow is pinned to its recorded definition, and the definition here differs")
 	// ErrChanged: the flow's definition here differs from the recorded one, and the flow refuses
 	// every change (logbook.ChangeRefuse).
-	ErrChanged = errors.New("the flow is built otherwise than it was begun, which it refuses")
+	ErrChanged = errors.New("the flow refuses every change of its definition, and the definition here differs")
 	// ErrGate: the gate did not let a step start.
 	ErrGate = errors.New("the gate is closed")
 )
