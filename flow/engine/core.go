@@ -198,6 +198,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	call.Arguments = arguments
+	if call.Final = s.IsFinal(); call.Final {
+		call.Cause = c.finalCause(step)
+	}
 	if action == logbook.ActionRevert {
 		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
 		call.Cause = c.causeFor(step)
@@ -300,6 +303,10 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	c.advance(step, onSuccess, logbook.AtomChange{Attempts: c.attempts.one(attempt)}, now)
 	if v.intention == logbook.IntendRevert {
 		c.tryRevert(step, now)
+		return
+	}
+	if c.plan.Step(step).IsFinal() && c.isBeingUndone(step) {
+		c.finalEnded(step, now)
 		return
 	}
 	if c.plan.Step(step).IsEach() {
@@ -438,7 +445,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return "", false
 	case c.broken:
 		return logbook.FlowFailure, true
-	case c.reverting && c.gone == c.plan.Len():
+	case c.reverting && c.isAllUndone():
 		return logbook.FlowReverted, true
 	case !c.reverting && c.done == c.plan.Len():
 		return logbook.FlowSuccess, true

@@ -327,6 +327,9 @@ func (c *core) reset(s int, now time.Time) {
 
 func (c *core) resetStep(step int, now time.Time) {
 	v := &c.vertices[step]
+	if c.plan.Step(step).IsFinal() {
+		c.endRun(step, now)
+	}
 	if v.phase != unbegun || v.intention != logbook.IntendExecute {
 		c.advance(step, onReset, logbook.AtomChange{Intention: logbook.IntendExecute}, now)
 	}

@@ -74,6 +74,12 @@ func (f *facts) begunTurns() map[turnID]bool {
 // isToUndo reports whether something of an instance is left to undo.
 func (f *facts) isToUndo(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if f.plan.Step(step).IsFinal() {
+			if f.isFinalPending(step) {
+				return true
+			}
+			continue
+		}
 		if phase := f.vertices[step].phase; phase.hasBegun() && phase != undone {
 			return true
 		}
@@ -82,8 +88,11 @@ func (f *facts) isToUndo(turn *flow.Turn) bool {
 }
 
 // mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn
-// to be undone has not come.
+// to be undone has not come, and not in front of a flow whose final steps have not ended.
 func (f *facts) mayUndo(gate int) bool {
+	if final, ok := f.plan.FinalOf(gate); ok {
+		return f.hasFinished(final)
+	}
 	place, ok := f.plan.TurnAt(gate)
 	if !ok || place.Begins {
 		return true
