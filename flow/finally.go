@@ -2,6 +2,9 @@ package flow
 
 import "slices"
 
+// MaxFinals limits the finally steps of one flow.
+const MaxFinals = 100
+
 // Finally adds steps that run exactly once in each run of the flow, after all its other steps, and returns the
 // flow. They run one after another, in the order given, whether the flow succeeded, failed or was cancelled:
 //
@@ -80,6 +83,9 @@ func (c *compiler) surveyFinals(flow *Flow, path []Node) {
 				c.fault(ErrInvalid, "finally step %q %s", step.name, fault.reason)
 			}
 		}
+	}
+	if len(flow.finals) > MaxFinals {
+		c.fault(ErrTooLarge, "%s has %d finally steps, and at most %d are allowed", quoted(flow), len(flow.finals), MaxFinals)
 	}
 	if len(flow.finals) > 0 && len(flow.children) == 0 {
 		c.fault(ErrInvalid, "%s has finally steps and no other step", quoted(flow))
@@ -197,12 +203,12 @@ func (r *resolver) lateSource(step int, instance int32, wire *Wire) {
 	body := p.finals[final].Body
 	for wire := range slices.Values(wire.Sources()) {
 		provider, isStep := wire.Provider()
-		if !isStep || provider < body.First || provider >= body.End || wire.Part == PartFailure || p.steps[provider].retrier && p.isOwnRetry(provider, final) {
+		if !isStep || provider < body.First || provider >= body.End || wire.Part == PartFailure {
 			continue
 		}
 		if !p.inputs[wire.Symbol] && !wire.Optional {
-			r.compiler.fault(ErrMissing, "finally step %q requires %s of step %q, which may not have run: make it optional, or give it a default in the store",
-				p.steps[step].name, described(wire.Argument), p.steps[provider].name)
+			r.compiler.fault(ErrInvalid, "finally step %q requires %s of %s, which may not have run: make it optional, or give it a default in the store",
+				p.steps[step].name, described(wire.Argument), quoted(p.steps[provider]))
 		}
 	}
 	wire.Late = true
@@ -229,11 +235,4 @@ func (r *resolver) earlier(step int, instance int32, wire *Wire) {
 			}
 		}
 	}
-}
-
-// isOwnRetry reports whether a retry governs the whole body of a final: its value is there whenever a step of the
-// body has run.
-func (p *Plan) isOwnRetry(retry, final int) bool {
-	scope, ok := p.scopeOf[retry]
-	return ok && p.scopes[scope].Retry == p.finals[final].Body.First && p.scopes[scope].End == p.finals[final].Body.End
 }

@@ -318,7 +318,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
-	v.failure = attempt.Failure
+	v.failure, v.result, v.fields = attempt.Failure, nil, nil
 	attempts := []logbook.Attempt{attempt}
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {

@@ -117,6 +117,11 @@ func (c *core) finalEnded(step int, now time.Time) {
 	if reached {
 		c.takeFinals(final, now)
 	}
+	for number := range c.plan.Turns() {
+		if turns := c.plan.Turns()[number].Elements; len(turns) > 0 && turns[0].Steps.First <= step && step < turns[len(turns)-1].Steps.End {
+			c.takeUndoTurns(number, now)
+		}
+	}
 }
 
 // passFinal counts a final step as undone, and reports whether it did.

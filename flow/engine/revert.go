@@ -100,8 +100,8 @@ func (f *facts) isUndone(vertex int) bool {
 	if vertex >= f.plan.Len() {
 		return f.order[vertex].after == 0 && f.mayUndo(vertex)
 	}
-	if f.plan.Step(vertex).IsFinal() {
-		return f.order[vertex].after == 0 && !f.vertices[vertex].phase.isUnderWay()
+	if phase := f.vertices[vertex].phase; f.plan.Step(vertex).IsFinal() {
+		return phase == unbegun || f.order[vertex].after == 0 && !phase.isUnderWay()
 	}
 	if f.vertices[vertex].phase == ignored {
 		return f.order[vertex].after == 0
