@@ -108,6 +108,8 @@ type compiler struct {
 	inner      map[string]bool   // the steps inside an each
 	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
+	openFinal  []int32           // the gates of flows with final steps that are being placed
+	finals     []placedFinal     // inner ones first
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
@@ -190,6 +192,7 @@ func (c *compiler) survey(node Node, path []Node) {
 		for _, child := range n.children {
 			c.survey(child, path)
 		}
+		c.surveyFinals(n, path)
 	}
 }
 
@@ -284,8 +287,14 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	takeover, failure := c.takeover, c.failure
 	c.takeover, c.failure = cmp.Or(flow.onTakeover, takeover), cmp.Or(flow.onFailure, failure)
 	defer func() { c.takeover, c.failure = takeover, failure }()
-	before = c.enter(flow, before)
-	defer c.leave(flow)
+	before = c.enter(flow, c.openFinals(flow, before))
+	ends := c.placeBody(flow, before)
+	c.leave(flow)
+	return c.closeFinals(flow, ends)
+}
+
+// placeBody places the children of a flow, and returns the vertices at their end.
+func (c *compiler) placeBody(flow *Flow, before []int32) []int32 {
 	switch flow.pattern {
 	case PatternLinear:
 		for _, child := range flow.children {
@@ -449,6 +458,7 @@ func (c *compiler) number() {
 	c.numberInstances(numbers)
 	c.numberTurns(numbers)
 	c.numberChoices(numbers)
+	c.numberFinals(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))
 	for v, edges := range c.edges {

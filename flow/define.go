@@ -125,6 +125,9 @@ func (s *Step) ports() string {
 	if s.atMostOnce {
 		sum += fingerprint("at most once")
 	}
+	if s.final {
+		sum += fingerprint("finally")
+	}
 	if s.ignoresFailure {
 		sum += fingerprint("ignores its failure", string(s.defaultResult))
 	}

@@ -124,6 +124,9 @@ func (p *Plan) Notes(number int) (notes []string) {
 // rules describe how the step may run and fail.
 func (s *Step) rules() (notes []string) {
 	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
+	if s.final {
+		note("finally")
+	}
 	if s.atMostOnce {
 		note("at most once")
 	}
@@ -139,7 +142,7 @@ func (s *Step) rules() (notes []string) {
 	switch {
 	case s.defaultResult != nil:
 		note("its failure is ignored, with the result %.80s", s.defaultResult)
-	case s.ignoresFailure:
+	case s.ignoresFailure && !s.final:
 		note("its failure is ignored")
 	}
 	return notes
@@ -219,7 +222,7 @@ func (p *Plan) draw(l language) string {
 	draw = func(t *Tree, indent string) {
 		if t.Step != nil {
 			format := map[bool]string{false: l.step, true: l.retry}[t.Step.retrier]
-			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name))
+			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+map[bool]string{true: " (finally)"}[t.Step.final]))
 			return
 		}
 		fmt.Fprintf(&out, l.cluster, indent, flows, l.quote(t.Flow.name))

@@ -106,6 +106,7 @@ type Flow struct {
 	links    []link
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
+	finals   []*Step    // see Finally
 
 	onTakeover TakeoverPolicy // empty: that of the flow around it
 	onFailure  FailurePolicy  // the same

@@ -31,7 +31,7 @@ func (p *Plan) spread(choice int, depth Depth, ignored func(step int) bool) []in
 			steps = append(steps, step)
 		}
 	}
-	return steps
+	return p.withoutFinals(steps)
 }
 
 // spread is what a no ignores.

@@ -48,6 +48,7 @@ type Step struct {
 	uninterruptible bool
 	repeatable      bool
 	noReturn        bool
+	final           bool
 	ignoresFailure  bool
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration

@@ -198,6 +198,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	call.Arguments = arguments
+	if call.Final = s.IsFinal(); call.Final {
+		call.Cause = c.finalCause(step)
+	}
 	if action == logbook.ActionRevert {
 		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
 		call.Cause = c.causeFor(step)
@@ -302,6 +305,10 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		c.tryRevert(step, now)
 		return
 	}
+	if c.plan.Step(step).IsFinal() && c.isBeingUndone(step) {
+		c.finalEnded(step, now)
+		return
+	}
 	if c.plan.Step(step).IsEach() {
 		return // open continues when the flow has grown
 	}
@@ -311,7 +318,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
-	v.failure = attempt.Failure
+	v.failure, v.result, v.fields = attempt.Failure, nil, nil
 	attempts := []logbook.Attempt{attempt}
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
@@ -438,7 +445,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return "", false
 	case c.broken:
 		return logbook.FlowFailure, true
-	case c.reverting && c.gone == c.plan.Len():
+	case c.reverting && c.isAllUndone():
 		return logbook.FlowReverted, true
 	case !c.reverting && c.done == c.plan.Len():
 		return logbook.FlowSuccess, true

@@ -80,7 +80,7 @@ func (c *core) leaveOutBehind(step int, now time.Time) {
 				continue
 			}
 			seen[next] = true
-			if stack = append(stack, int(next)); int(next) < c.plan.Len() {
+			if stack = append(stack, int(next)); int(next) < c.plan.Len() && !c.plan.Step(int(next)).IsFinal() {
 				behind = append(behind, int(next))
 			}
 		}

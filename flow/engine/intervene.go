@@ -369,7 +369,7 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return nil
 	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
-	case atom.State == logbook.AtomSuccess && !rerun[step]:
+	case atom.State == logbook.AtomSuccess && !rerun[step] && !(w.plan.Step(step).IsFinal() && again[step]):
 		if atom.Intention == logbook.IntendExecute {
 			return nil
 		}

@@ -353,7 +353,8 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 	})
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
-		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !l.found.intervened.mayPrecede(v.phase) {
+		late := l.plan.Step(step).IsFinal() && l.isBeingUndone(step)
+		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !late && !l.found.intervened.mayPrecede(v.phase) {
 			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 		if v.phase.hasBegun() && state == logbook.FlowPending {
@@ -384,7 +385,7 @@ func (c *core) queueReady(now time.Time) {
 		case v.phase == ignored && c.order[step].before == 0 && !c.order[step].released:
 			lacking = append(lacking, step)
 		case v.phase != unbegun && v.phase != waiting || c.order[step].before > 0 || c.restartingScope(step) >= 0:
-		case v.phase == unbegun && c.lacksValue(step):
+		case v.phase == unbegun && (c.lacksValue(step) || c.isUnneeded(step)):
 			lacking = append(lacking, step)
 		default:
 			c.queueWhenDue(step, v.failedExecutions, now)

@@ -24,6 +24,8 @@ type Undo struct {
 	// Reverts is true if the revert of the step is called. Otherwise the step counts as undone
 	// at once, because it has no revert or no execution has begun.
 	Reverts bool
+	// Finally: the step is a finally step, which is executed and not undone.
+	Finally bool
 }
 
 // PlanRevert returns the steps that a revert of an unfinished flow would undo now, in the order
@@ -105,7 +107,9 @@ func (o *Options) foresee() (Forecast, error) {
 	missing := addMissingMarks(o, o.Now())
 	var order []string
 	o.Observe = func(e Event) {
-		if e.State == logbook.AtomReverted {
+		step, found := o.Plan.Find(e.Step)
+		final := found && o.Plan.Step(step).IsFinal() && (e.State == logbook.AtomSuccess || e.State == logbook.AtomFailure)
+		if e.State == logbook.AtomReverted || final {
 			order = append(order, e.Step)
 		}
 	}
@@ -180,8 +184,11 @@ func (f *facts) undos(detail *logbook.FlowDetail, order []string) []Undo {
 		s := f.plan.Step(step)
 		_, reverts := s.Reverter()
 		reverts = reverts && f.vertices[step].touched
-		atom, _ := detail.Atom(name)
-		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts})
+		atom, recorded := detail.Atom(name)
+		if !recorded { // a finally step that has not run
+			atom = &logbook.AtomDetail{State: logbook.AtomPending}
+		}
+		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts, Finally: s.IsFinal()})
 	}
 	return undos
 }

@@ -203,6 +203,10 @@ func (s *scenario) build(properties, lines []string) string {
 			stack[len(stack)-1].flow.Link(words[1], words[2], s.parseLink(words[3:])...)
 			continue
 		}
+		if step, isStep := node.(*flow.Step); isStep && strings.Contains(trimmed, " finally") {
+			stack[len(stack)-1].flow.Finally(step)
+			continue
+		}
 		if root == nil {
 			root = node
 		} else {
@@ -440,6 +444,8 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	version=V   its version
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
+//	finally     is a finally step of its flow, without a revert; the cause is printed with each call
+//	sees=A      may have A, and its value is printed with each call
 //	shows=A     requires A, and its value is printed with each call
 //	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
@@ -464,7 +470,7 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, option(strings.Split(value, ";")...))
 		case "fault":
 			task.fault = value
-		case "noundo":
+		case "noundo", "finally":
 			undo = false
 		case "steady", "repeatable", "noreturn", "once":
 			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),
@@ -501,6 +507,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		case "shows":
 			task.shows = value
 			options = append(options, flow.Requires(value))
+		case "sees":
+			task.shows = value
+			options = append(options, flow.Optional(value))
 		case "failon":
 			task.failOn = strings.Split(value, ",")
 		default:
@@ -609,6 +618,10 @@ func (s *scenario) planRevert() string {
 		fmt.Fprintf(&out, "%s %s", undo.Step, undo.State)
 		if undo.Uninterruptible {
 			out.WriteString(", steady")
+		}
+		if undo.Finally {
+			out.WriteString(", finally\n")
+			continue
 		}
 		if !undo.Reverts {
 			out.WriteString(", without a revert")
@@ -825,7 +838,11 @@ func apart(step string) time.Duration {
 
 func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	value := strings.Trim(string(call.Arguments[s.shows]), `"`)
-	s.calls.add(call.Step + value)
+	cause := ""
+	if call.Final {
+		cause = "<" + string(call.Cause.Kind) + ">"
+	}
+	s.calls.add(call.Step + value + cause)
 	select {
 	case <-time.After(s.takes + s.moment + apart(call.Step)):
 	case <-ctx.Done():

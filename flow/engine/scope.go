@@ -25,7 +25,7 @@ const (
 // retry. Scopes inside it are undone with it, and are not restarting themselves.
 type scope struct {
 	restarting bool
-	rounds     []flow.Round                // since the retry was last reverted
+	rounds     []flow.Round                // since the retry last began: see loadRounds
 	failed     []int                       // steps that have failed in this round, and were not tried again
 	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
@@ -327,6 +327,9 @@ func (c *core) reset(s int, now time.Time) {
 
 func (c *core) resetStep(step int, now time.Time) {
 	v := &c.vertices[step]
+	if c.plan.Step(step).IsFinal() {
+		c.endRun(step, now)
+	}
 	if v.phase != unbegun || v.intention != logbook.IntendExecute {
 		c.advance(step, onReset, logbook.AtomChange{Intention: logbook.IntendExecute}, now)
 	}
@@ -338,15 +341,20 @@ func (f *facts) whole() *flow.Scope {
 	return &flow.Scope{End: f.plan.Len(), GateFrom: f.plan.Len(), GateEnd: len(f.order), Parent: -1}
 }
 
-// loadRounds loads the rounds of a retry since its last revert or reset.
+// loadRounds loads the rounds of a retry since it last began. They stay until a retry around it, or an operator, sets
+// it back.
 func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 	s, _ := l.plan.ScopeOf(step)
 	var rounds []flow.Round
+	over := false
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
 		if attempt.Action != logbook.ActionExecute {
-			rounds = nil
+			over = true
 			continue
+		}
+		if over { // the retry begins anew
+			rounds, over = nil, false
 		}
 		if n := len(rounds); n > 0 {
 			rounds[n-1].Failures = attempt.Failures
@@ -354,6 +362,9 @@ func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 		if attempt.Ended() && attempt.Failure == nil {
 			rounds = append(rounds, flow.Round{Value: attempt.Result})
 		}
+	}
+	if atom.State == logbook.AtomPending {
+		rounds = nil
 	}
 	l.scopes[s].rounds = rounds
 	l.scopes[s].restarting = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying

@@ -74,6 +74,12 @@ func (f *facts) begunTurns() map[turnID]bool {
 // isToUndo reports whether something of an instance is left to undo.
 func (f *facts) isToUndo(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if f.plan.Step(step).IsFinal() {
+			if f.isFinalPending(step) {
+				return true
+			}
+			continue
+		}
 		if phase := f.vertices[step].phase; phase.hasBegun() && phase != undone {
 			return true
 		}
@@ -81,9 +87,22 @@ func (f *facts) isToUndo(turn *flow.Turn) bool {
 	return false
 }
 
+// undoHasBegun reports whether an earlier run has begun to undo an instance. Such instances are undone first.
+func (f *facts) undoHasBegun(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if phase := f.vertices[step].phase; phase == toUndo || phase == undone {
+			return true
+		}
+	}
+	return false
+}
+
 // mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn
-// to be undone has not come.
+// to be undone has not come, and not in front of a flow whose final steps have not ended.
 func (f *facts) mayUndo(gate int) bool {
+	if final, ok := f.plan.FinalOf(gate); ok {
+		return f.hasFinished(final)
+	}
 	place, ok := f.plan.TurnAt(gate)
 	if !ok || place.Begins {
 		return true
@@ -96,15 +115,18 @@ func (f *facts) mayUndo(gate int) bool {
 func (c *core) takeUndoTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
 	for {
-		undoing, next := 0, -1
+		undoing, next, begun := 0, -1, false
 		for element := range turns.Elements {
 			turn := &turns.Elements[element]
 			switch {
 			case !c.isToUndo(turn):
+				if end := &c.order[turn.End]; end.after == 0 && !end.undone { // a final step was the last
+					c.tryRevert(turn.End, now)
+				}
 			case c.undoTurns[c.turnID(turns, element)]:
 				undoing++
-			case c.order[turn.End].after == 0:
-				next = element
+			case c.order[turn.End].after == 0 && (!begun || c.undoHasBegun(turn)):
+				next, begun = element, c.undoHasBegun(turn)
 			}
 		}
 		if next < 0 || undoing >= turns.AtOnce {

@@ -39,7 +39,7 @@
 //	requires = {price = "order.items.0.price"}
 //
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
-// when, retry, on_takeover, on_failure and steps, and nothing else.
+// when, retry, on_takeover, on_failure, steps and finally, and nothing else.
 //
 // The retry of a flow, or of the document, decides about the whole flow when one of its steps has
 // failed permanently. It is not the retry of a step:
@@ -57,6 +57,12 @@
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //	when = {any = [{input = "env", is = "equals", value = "prod"}, {not = {step = "check", is = "exists"}}]}
+//
+// Some steps run when the others have ended, or are undone:
+//
+//	[[finally]]
+//	name     = "close-room"
+//	optional = ["room"]            # find-room may not have run
 //
 // A nested flow can run once for each element of a list:
 //
@@ -118,9 +124,12 @@ type Document struct {
 
 	Flows map[string]Part `json:"flows,omitempty"` // flows that steps use by name
 	Steps []Step          `json:"steps"`
+	// Finally are the steps that run when the others have ended, in order: see flow.Flow.Finally.
+	Finally []Step `json:"finally,omitempty"`
 
 	source   string                      // where it was read, for messages
 	expanded []Step                      // Steps, with used parts expanded
+	finals   []Step                      // Finally, in the same form
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 
@@ -132,6 +141,7 @@ type Part struct {
 	Pattern     Pattern `json:"pattern"`
 	Retry       *Rounds `json:"retry,omitempty"`
 	Steps       []Step  `json:"steps"`
+	Finally     []Step  `json:"finally,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
@@ -189,9 +199,12 @@ type Step struct {
 	Pattern Pattern `json:"pattern,omitempty"`
 	Rounds  *Rounds `json:"-"`
 	Steps   []Step  `json:"steps,omitempty"`
+	Finally []Step  `json:"finally,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"` // of a nested flow; of a step: ignoreFailure
+
+	final bool // it is a step of Finally
 }
 
 // ignoreFailure is the policy of a step whose failure is ignored. A flow cannot have it.
