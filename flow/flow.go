@@ -106,6 +106,8 @@ type Flow struct {
 	links    []link
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
+	enough   int        // members that must succeed, if selects
+	selects  bool       // Enough was called
 
 	onTakeover TakeoverPolicy // empty: that of the flow around it
 	onFailure  FailurePolicy  // the same

@@ -44,6 +44,7 @@ func (c *compiler) prune() {
 	c.pruneVertices(kept, rank)
 	c.pruneSpans(kept, rank)
 	c.pruneInstances(kept, rank)
+	c.pruneGroups(kept, rank)
 	for i := range c.graphs {
 		graph := &c.graphs[i]
 		for child, gate := range graph.gates {

@@ -131,7 +131,7 @@ func (f *facts) storedInstead(step int, action logbook.Action) (names []string) 
 // failure is ignored.
 func (f *facts) isSkipped(source *flow.Wire) bool {
 	step, ok := source.Provider()
-	return ok && (f.vertices[step].phase == ignored || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
+	return ok && (f.isAbsent(step) || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
 }
 
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
