@@ -236,7 +236,8 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	ends, instances := make([][]int32, count), make([]int32, count)
 	outer, at := c.instance, c.at
 	number := len(c.turns)
-	limited := e.atOnce > 1 && count > e.atOnce
+	// With Enough, an instance never waits for another, which can be undone alone.
+	limited := (e.atOnce > 1 || e.atOnce == 1 && c.isSelecting(flow)) && count > e.atOnce
 	if limited {
 		c.turns = append(c.turns, placedTurns{opener: opener, atOnce: e.atOnce, elements: make([]span, count)})
 	}
