@@ -104,6 +104,7 @@ type compiler struct {
 	instanceOf []int32    // by vertex
 	turns      []placedTurns
 	closings   []closing         // of openings that gather
+	groups     []placedGroup     // flows whose members may fail
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
 	ignoring   map[string]bool   // the steps whose failure is ignored
@@ -176,7 +177,7 @@ func (c *compiler) survey(node Node, path []Node) {
 	case *Step:
 		c.surveyStep(n)
 		c.checkInstanceName(n, path)
-		c.checkPoint(n, path)
+		c.checkMember(n, path)
 	case *Flow:
 		path = append(path, n)
 		c.surveyRetries(n, path)
@@ -189,6 +190,7 @@ func (c *compiler) survey(node Node, path []Node) {
 		if n.each != nil {
 			c.surveyEach(n, path)
 		}
+		c.surveyEnough(n, path)
 		for _, child := range n.children {
 			c.survey(child, path)
 		}
@@ -322,11 +324,13 @@ func (c *compiler) placeUnordered(flow *Flow, before []int32) []int32 {
 	if len(flow.children) > 1 {
 		before = c.gate(before)
 	}
-	ends := make([][]int32, len(flow.children))
+	ends, places := make([][]int32, len(flow.children)), make([]span, len(flow.children))
 	for i, child := range flow.children {
+		places[i].from = len(c.vertices)
 		ends[i] = c.place(child, before)
+		places[i].end = len(c.vertices)
 	}
-	return union(ends)
+	return c.placeGroup(flow, places, union(ends))
 }
 
 func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
@@ -345,6 +349,9 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 	for _, child := range order {
 		behind := before
 		if previous := wiring.previous[child]; len(previous) > 0 {
+			if flow.selects {
+				c.fault(ErrInvalid, "%s has enough, and its member %q waits for member %q; members run in parallel: put both into one member", quoted(flow), flow.children[child].Name(), flow.children[previous[0]].Name())
+			}
 			sets := make([][]int32, len(previous))
 			for i, earlier := range previous {
 				sets[i] = ends[earlier]
@@ -371,7 +378,7 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 	if len(deciding) > 0 {
 		c.graphs = append(c.graphs, placedGraph{flow: flow, at: c.at, instance: c.instance, deciding: deciding, next: wiring.next, gates: gates, places: places})
 	}
-	return union(last)
+	return c.placeGroup(flow, places, union(last))
 }
 
 // gate puts one vertex behind several, so that many can wait for many with
@@ -456,6 +463,7 @@ func (c *compiler) number() {
 	}
 	c.numberScopes(numbers)
 	c.numberInstances(numbers)
+	c.numberGroups(numbers)
 	c.numberTurns(numbers)
 	c.numberChoices(numbers)
 	c.numberFinals(numbers)

@@ -69,6 +69,14 @@ func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reache
 // Steps are the steps of a node, with numbers from First to End-1.
 type Steps struct{ First, End int }
 
+// all are the numbers of the steps.
+func (s Steps) all() (steps []int) {
+	for step := s.First; step < s.End; step++ {
+		steps = append(steps, step)
+	}
+	return steps
+}
+
 func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
 
 // described names the steps in a note at the first of them.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -64,6 +65,9 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 	for i := range gates {
 		gate := p.Len() + i
 		gates[i] = p.awaited(gate, names, gates)
+		if group, ok := p.GroupAt(gate); ok {
+			gates[i] += fingerprint("enough", p.groups[group].Name, strconv.Itoa(p.groups[group].Enough))
+		}
 		choice, ok := p.ChoiceAt(gate)
 		if !ok {
 			continue

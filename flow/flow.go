@@ -107,6 +107,8 @@ type Flow struct {
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
 	finals   []*Step    // see Finally
+	enough   int        // members that must succeed, if selects
+	selects  bool       // Enough was called
 
 	onTakeover TakeoverPolicy // empty: that of the flow around it
 	onFailure  FailurePolicy  // the same

@@ -35,8 +35,11 @@ type Plan struct {
 	instances []Scope                        // the instances of each; the first is unused
 	turns     []Turns                        // of each that limits its instances
 	turnAt    map[int]TurnPlace              // by gate
-	elements  []Element                      // of each with MaxFailures
-	elementOf []int32                        // by step: the index in elements; -1: none
+	groups    []Group                        // flows whose members may fail
+	groupAt   map[int]int                    // by gate: the group with Enough that ends there
+	selecting map[*Flow]bool                 // of a template: the flows with Enough whose gate is left
+	elements  []Element                      // the members of the groups
+	elementOf []int32                        // by vertex: the index in elements; -1: none
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name

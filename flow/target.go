@@ -45,6 +45,7 @@ func (c *compiler) prune() {
 	c.pruneSpans(kept, rank)
 	c.pruneInstances(kept, rank)
 	c.pruneFinals(kept, rank)
+	c.pruneGroups(kept, rank)
 	for i := range c.graphs {
 		graph := &c.graphs[i]
 		for child, gate := range graph.gates {

@@ -385,6 +385,10 @@ func (a *AtomDetail) FailureIgnored() bool {
 	return a.State == AtomFailure && a.Intention == IntendIgnore
 }
 
+// IsDropped reports whether the step is undone, or to be undone, because enough other members of its flow have
+// succeeded.
+func (a *AtomDetail) IsDropped() bool { return a.Intention == IntendDrop }
+
 // lacksResult reports whether the step has no result because it was skipped, or because its failure is
 // ignored without a default.
 func (a *AtomDetail) lacksResult() bool {

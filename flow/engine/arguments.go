@@ -134,7 +134,7 @@ func (f *facts) isSkipped(source *flow.Wire) bool {
 	if ok && source.Late {
 		return source.Part != flow.PartFailure && f.vertices[step].result == nil
 	}
-	return ok && (f.vertices[step].phase == ignored || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
+	return ok && (f.isAbsent(step) || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
 }
 
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -23,7 +24,8 @@ type core struct {
 	call     flow.Call // the fields that all calls share
 	owner    string
 
-	done     int  // steps that are succeeded, tolerated or ignored
+	done     int  // steps that nothing waits for: see isDone
+	leaving  int  // steps that are dropped and not undone yet
 	gone     int  // while reverting: steps that are undone or never began
 	running  int  // attempts that this run has begun and not ended
 	heldKeys int  // steps that wait with the permit of their key
@@ -86,10 +88,12 @@ func (c *core) begin(now time.Time) {
 		}
 	}
 	c.undoLast(now)
-	c.queueReady(now)
+	outside := c.queueReady(now)
+	c.settleAll(now)
 	for turns := range c.plan.Turns() {
 		c.takeTurns(turns, now)
 	}
+	c.found.interrupted = slices.DeleteFunc(c.found.interrupted, func(step int) bool { return c.vertices[step].isDropped() })
 	for _, step := range c.found.interrupted {
 		v := &c.vertices[step]
 		v.phase = v.phase.must(onBegin)
@@ -100,6 +104,7 @@ func (c *core) begin(now time.Time) {
 			Message: "it was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 	}
+	c.settle(nil, outside, now)
 	c.decide(c.found.undecided, now)
 	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
@@ -152,7 +157,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	c.move(now)
 	repeats := c.repeats(step)
 	begins, action, number, failures := onBegin, logbook.ActionExecute, &v.executions, &v.failedExecutions
-	if repeats || (v.intention == logbook.IntendRevert || v.phase == tolerated) && !c.isWithWorker(step) {
+	if repeats || (v.isToUndo() || v.phase == tolerated) && !c.isWithWorker(step) {
 		begins, action, number, failures = onUndo, logbook.ActionRevert, &v.reverts, &v.failedUndo
 		v.isUndone = true
 	} else {
@@ -185,7 +190,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		call.LastFailure = v.lastFailure
 	}
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
-	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
+	if action == logbook.ActionExecute && v.isToUndo() {
 		c.interrupt(step) // the worker got it before the flow began to revert
 	}
 	if action == logbook.ActionRevert && !v.touched {
@@ -301,7 +306,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
 	}
 	c.advance(step, onSuccess, logbook.AtomChange{Attempts: c.attempts.one(attempt)}, now)
-	if v.intention == logbook.IntendRevert {
+	if v.isToUndo() {
 		c.tryRevert(step, now)
 		return
 	}
@@ -328,7 +333,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		end := c.deadline(step, now)
 		again = again && (end.IsZero() || now.Add(delay).Before(end))
 	}
-	if again && v.intention != logbook.IntendRevert {
+	if again && !v.isToUndo() {
 		if c.held {
 			delay = 0 // the step waits for an operator
 		}
@@ -344,6 +349,8 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 	c.noteFailure(step)
 	switch {
 	case c.broken: // nothing more is decided
+	case v.isDropped() && !c.reverting:
+		c.tryRevert(step, now)
 	case c.reverting:
 		c.addFailure(step, attempt.Failure)
 		c.tryRevert(step, now)
@@ -359,11 +366,14 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 // release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
-	var choices, turns []int
+	var choices, turns, members, lacking []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		c.order[top].released = true
+		if member, ok := c.plan.Member(top); ok && (len(members) == 0 || members[len(members)-1] != member) {
+			members = append(members, member)
+		}
 		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
 			turns = append(turns, place.Turns)
 		}
@@ -371,17 +381,20 @@ func (c *core) release(vertex int, now time.Time) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
+			if int(next) < c.plan.Len() && c.lacksOutside(int(next)) {
+				lacking = append(lacking, int(next))
+			} else if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
 			} else if place, ok := c.plan.TurnAt(int(next)); ok && place.Begins {
 				turns = append(turns, place.Turns)
-			} else { // a gate, or a step that was ignored or completed by an operator
+			} else if c.passesGroup(int(next)) { // a gate, or a step that was ignored or completed by an operator
 				stack = append(stack, int(next))
 			}
 		}
 	}
+	c.settle(members, lacking, now)
 	// Last, because the flow reverts when a decider fails.
 	c.decide(choices, now)
 	for i, number := range turns {
@@ -393,8 +406,8 @@ func (c *core) release(vertex int, now time.Time) {
 
 // isDone reports whether successors no longer wait for a step.
 func (f *facts) isDone(step int) bool {
-	phase := f.vertices[step].phase
-	return phase == succeeded && !f.repeats(step) || phase == tolerated || phase == ignored
+	v := &f.vertices[step]
+	return v.phase == succeeded && !f.repeats(step) || v.phase == tolerated || v.phase == ignored || v.phase == undone && v.isDropped()
 }
 
 // postpone queues a step for its next attempt.
@@ -447,7 +460,7 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return logbook.FlowFailure, true
 	case c.reverting && c.isAllUndone():
 		return logbook.FlowReverted, true
-	case !c.reverting && c.done == c.plan.Len():
+	case !c.reverting && c.done == c.plan.Len() && c.leaving == 0:
 		return logbook.FlowSuccess, true
 	case c.suspended:
 		return logbook.FlowSuspended, true
@@ -487,9 +500,15 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 	if c.isDone(step) {
 		c.done--
 	}
+	if v.isLeaving() {
+		c.leaving--
+	}
 	v.phase, v.intention = to, cmp.Or(change.Intention, v.intention)
 	if c.isDone(step) {
 		c.done++
+	}
+	if v.isLeaving() {
+		c.leaving++
 	}
 	if change.Progress == nil {
 		change.Progress = v.progress

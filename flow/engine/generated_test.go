@@ -547,7 +547,7 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 // elementsFailed holds of the elements that may fail: no more have failed, and what waits for a failed step in
 // an element has not run.
 func (c *trial) elementsFailed(rt *rapid.T, f finish) {
-	failed := make(map[int]map[int]bool) // by each, the elements
+	failed := make(map[int]map[int]bool) // by group, the members
 	state := func(step int) (*logbook.AtomDetail, bool) {
 		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
 		return atom, ok && atom.FailureIgnored() && !c.grown.Step(step).IgnoresFailure()
@@ -563,11 +563,12 @@ func (c *trial) elementsFailed(rt *rapid.T, f finish) {
 		}
 		c.has("ends with a failed element")
 		e := &c.grown.TolerantElements()[element]
-		if failed[e.Each] == nil {
-			failed[e.Each] = make(map[int]bool)
+		group := c.grown.Groups()[e.Group]
+		if failed[e.Group] == nil {
+			failed[e.Group] = make(map[int]bool)
 		}
-		if failed[e.Each][element] = true; len(failed[e.Each]) > e.Most {
-			rt.Errorf("%d elements of %s have failed, and %d may", len(failed[e.Each]), c.grown.Step(e.Each).Name(), e.Most)
+		if failed[e.Group][element] = true; len(failed[e.Group]) > group.Most {
+			rt.Errorf("%d members of %s have failed, and %d may", len(failed[e.Group]), group.Name, group.Most)
 		}
 		for _, behind := range c.grown.Successors(step) {
 			if atom, _ := state(behind); e.Bounds.Holds(behind) && !c.grown.Step(behind).IsFinal() && atom != nil && atom.State != logbook.AtomIgnored {

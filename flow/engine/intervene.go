@@ -21,12 +21,13 @@ type correction struct {
 	changes  []logbook.AtomChange
 	now      time.Time
 
-	plan   *flow.Plan
-	limits logbook.Limits
-	detail *logbook.FlowDetail // the copy
-	index  map[string]int      // of its atoms
-	batch  []logbook.Intervention
-	lead   *logbook.Intervention // the one recorded as owner of resets; nil: none
+	plan    *flow.Plan
+	limits  logbook.Limits
+	detail  *logbook.FlowDetail // the copy
+	index   map[string]int      // of its atoms
+	batch   []logbook.Intervention
+	dropped map[string]bool       // steps of members that were dropped
+	lead    *logbook.Intervention // the one recorded as owner of resets; nil: none
 }
 
 // refusalError is why an intervention cannot be carried out.
@@ -58,6 +59,7 @@ func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 		return nil, nil, nil
 	}
 	w := &correction{from: o.Detail.State, held: o.Detail.Held(), to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
+	w.noteDropped(&o.Detail)
 	if refusal := w.check(&o.Detail); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -128,7 +130,7 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		reason, point := w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i])
 		reason = cmp.Or(reason, point)
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
-			reason = w.objectionOfEach(detail, w.batch[i].Step, rerun)
+			reason = cmp.Or(w.objectionOfEach(detail, w.batch[i].Step, rerun), w.objectionOfDropped(w.batch[i].Step))
 		}
 		switch {
 		case reason == "":
@@ -199,6 +201,24 @@ func (w *correction) objectionOfEach(detail *logbook.FlowDetail, name string, re
 		}
 	}
 	return ""
+}
+
+// objectionOfDropped refuses to complete a step that is not needed any more.
+func (w *correction) objectionOfDropped(name string) string {
+	if w.dropped[name] {
+		return "enough other members of its flow have succeeded; rerun from the step to select the members again"
+	}
+	return ""
+}
+
+// noteDropped notes the steps of members that were dropped.
+func (w *correction) noteDropped(detail *logbook.FlowDetail) {
+	w.dropped = make(map[string]bool)
+	for i := range detail.Atoms {
+		if detail.Atoms[i].IsDropped() {
+			w.dropped[detail.Atoms[i].Name] = true
+		}
+	}
 }
 
 // resultOf is the result of a step that an operator completes.
@@ -317,6 +337,26 @@ func (w *correction) markRerun(rerun []bool, name string) {
 		}
 	}
 	w.markSuccessors(rerun, stack)
+	w.markMembers(rerun)
+}
+
+// markMembers marks all members of the groups whose members are selected again, because a step of such a group is
+// marked, and the members were selected.
+func (w *correction) markMembers(rerun []bool) {
+	for _, group := range w.plan.Groups() {
+		marked, selected := false, false
+		members := w.plan.TolerantElements()[group.First:group.End]
+		for _, member := range members {
+			for step := member.Bounds.Retry; step < member.Bounds.End; step++ {
+				marked, selected = marked || rerun[step], selected || w.dropped[w.plan.Step(step).Name()]
+			}
+		}
+		for _, member := range members {
+			for step := member.Bounds.Retry; step < member.Bounds.End && marked && selected; step++ {
+				rerun[step] = true
+			}
+		}
+	}
 }
 
 // markSuccessors marks all that follows the vertices of a stack.
@@ -342,7 +382,7 @@ func (w *correction) runAgain(completed map[string]*logbook.Intervention, rerun 
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || atom.IsDropped() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
 			continue
 		}
 		again[step] = true
@@ -367,6 +407,11 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
+	case atom.IsDropped() && !again[step]:
+		if atom.State != logbook.AtomRevertFailure {
+			return nil
+		}
+		return w.change(atom, logbook.AtomChange{State: logbook.AtomReverting}) // its revert is tried again
 	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
 	case atom.State == logbook.AtomSuccess && !rerun[step] && !(w.plan.Step(step).IsFinal() && again[step]):

@@ -135,7 +135,7 @@ func (o *Options) executions() (executions []Execution) {
 	}
 	for _, step := range o.Plan.Steps() {
 		atom := atoms[step.Name()]
-		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored()) {
+		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || atom.Intention == logbook.IntendDrop) {
 			continue
 		}
 		executions = append(executions, Execution{Step: step.Name(), Again: atom != nil && atom.Number(logbook.ActionExecute) > 0})

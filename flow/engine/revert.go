@@ -55,7 +55,7 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 // have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
-	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert || v.phase == tolerated || c.plan.Step(step).IsFinal() {
+	if !v.phase.hasBegun() || v.isToUndo() || v.phase == tolerated || c.plan.Step(step).IsFinal() {
 		return
 	}
 	if !patient {
@@ -128,7 +128,7 @@ func (c *core) tryRevert(step int, now time.Time) {
 			continue
 		}
 		c.order[top].undone = true
-		for _, previous := range c.plan.Previous(top) {
+		for _, previous := range c.undoneBefore(top) {
 			if c.order[previous].after--; c.order[previous].after == 0 {
 				stack = append(stack, int(previous))
 			}
@@ -136,6 +136,9 @@ func (c *core) tryRevert(step int, now time.Time) {
 	}
 	for _, number := range turns {
 		c.takeUndoTurns(number, now)
+	}
+	if member, ok := c.droppingMember(step); ok {
+		c.releaseDropped(member, now)
 	}
 	for _, final := range late {
 		c.takeFinals(final, now)
@@ -203,10 +206,13 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 		return
 	}
 	c.gone++
-	for _, previous := range c.plan.Previous(step) {
+	for _, previous := range c.undoneBefore(step) {
 		if c.order[previous].after--; c.order[previous].after == 0 {
 			c.tryRevert(int(previous), now)
 		}
+	}
+	if member, ok := c.droppingMember(step); ok {
+		c.releaseDropped(member, now)
 	}
 }
 

@@ -253,6 +253,10 @@ func (s *scenario) node(words []string) flow.Node {
 		f.OnTakeover(flow.UndoLast)
 		words = words[1:]
 	}
+	if len(words) > 0 && strings.HasPrefix(words[0], "enough=") {
+		f.Enough(count(strings.TrimPrefix(words[0], "enough=")))
+		words = words[1:]
+	}
 	if len(words) > 0 && (words[0] == "hold" || words[0] == "revert") {
 		f.OnFailure(flow.FailurePolicy(words[0]))
 		words = words[1:]
@@ -272,12 +276,14 @@ func (s *scenario) node(words []string) flow.Node {
 //	gather=A,B  provides the list of what is provided as A as B
 //	most=N      so many elements may fail (percent=N: of all)
 //	failures=A  provides the list of the failures as A
+//	enough=N    so many elements must succeed
 //	atonce=N    bounds the instances that run at once
 //	a retry (see parseRetry) with its own words behind it
 func parseEach(name string, words []string) *flow.Flow {
 	over, as := "list", "x"
 	var options []flow.EachOption
 	var retry *flow.Retrier
+	enough := ""
 	for i, word := range words {
 		if retry != nil {
 			break // the other words are the retry's
@@ -299,6 +305,8 @@ func parseEach(name string, words []string) *flow.Flow {
 			options = append(options, flow.MaxFailurePercent(count(value)))
 		case "failures":
 			options = append(options, flow.Failures(value))
+		case "enough":
+			enough = value
 		case "atonce":
 			options = append(options, flow.AtOnce(count(value)))
 		default:
@@ -306,6 +314,9 @@ func parseEach(name string, words []string) *flow.Flow {
 		}
 	}
 	f := flow.Each(name, over, as, flow.Linear("body of "+name), options...)
+	if enough != "" {
+		f.Enough(count(enough))
+	}
 	if retry != nil {
 		f.WithRetry(retry)
 	}
@@ -719,6 +730,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		if change.Intention == logbook.IntendRevert {
 			out.WriteString(" (to revert)")
+		}
+		if change.Intention == logbook.IntendDrop {
+			out.WriteString(" (to drop)")
 		}
 		if change.State == "" && change.Intention == logbook.IntendExecute {
 			out.WriteString(" (to execute)")

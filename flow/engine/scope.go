@@ -38,9 +38,12 @@ type scope struct {
 // It returns false if nothing more is undone than before: the retry of a scope that already
 // restarts is asked again, and again decides to restart.
 func (c *core) resolve(step int, undecided bool, now time.Time) bool {
-	cause := c.blame(step, c.vertices[step].failure)
+	cause, outside := c.blame(step, c.vertices[step].failure), false
 	tolerable := !undecided && c.toleratesElement(step)
 	for s := c.plan.Governor(step); s >= 0 && !(tolerable && !c.isInElement(s, step)); s = c.plan.Scopes()[s].Parent {
+		if !outside && !c.isInElement(s, step) {
+			cause, outside = c.unreached(step, cause), true
+		}
 		if c.passed(&c.plan.Scopes()[s]) >= 0 {
 			break
 		}
@@ -70,6 +73,9 @@ func (c *core) resolve(step int, undecided bool, now time.Time) bool {
 	if tolerable {
 		c.tolerate(step, nil, now)
 		return true
+	}
+	if !outside {
+		cause = c.unreached(step, cause)
 	}
 	if c.holdsAt(step) {
 		c.hold(cause, now)
@@ -161,7 +167,7 @@ func keepCauses(f *logbook.Failure, left *int) {
 
 // noteFailure adds a step to the failed steps of all scopes around it.
 func (c *core) noteFailure(step int) {
-	if wasInterrupted(c.vertices[step].failure) {
+	if wasInterrupted(c.vertices[step].failure) || c.vertices[step].isDropped() {
 		return
 	}
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
@@ -243,6 +249,8 @@ func (c *core) causeFor(step int) logbook.RevertCause {
 		return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: c.blame(first, c.vertices[first].failure).Error()}
 	case scope >= 0:
 		return logbook.RevertCause{Kind: logbook.CauseRetry}
+	case c.vertices[step].isDropped():
+		return logbook.RevertCause{Kind: logbook.CauseDropped, Reason: c.enoughText(step)}
 	}
 	return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: "its conductor was lost, and undo_last applies"}
 }

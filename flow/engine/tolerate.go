@@ -18,7 +18,7 @@ import (
 // part that a retry undoes, it is not: the step is undone with the others.
 func (c *core) tolerates(step int) bool {
 	s := c.plan.Step(step)
-	return s.IsFinal() || s.IgnoresFailure() && !c.reverting && c.vertices[step].intention != logbook.IntendRevert && c.restartingScope(step) < 0
+	return s.IsFinal() || s.IgnoresFailure() && !c.reverting && !c.vertices[step].isToUndo() && c.restartingScope(step) < 0
 }
 
 // tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
@@ -55,7 +55,7 @@ func (v *vertex) undoIntention() logbook.Intention {
 // cause of an undo.
 func (f *facts) wasTolerated(step int) bool {
 	v := &f.vertices[step]
-	return v.phase == tolerated || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
+	return v.phase == tolerated || v.isDropped() || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
 }
 
 // ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.

@@ -232,7 +232,11 @@ func (b *builder) node(s *Step) flow.Node {
 		return each.OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 	}
 	if s.Nested() {
-		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps, s.Finally).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
+		inner := b.flow(s.Name, s.Pattern, s.Rounds, s.Steps, s.Finally).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
+		if s.Enough > 0 {
+			inner.Enough(s.Enough)
+		}
+		return inner
 	}
 	options := []flow.StepOption{
 		flow.Requires(s.ownArguments()...),

@@ -140,6 +140,7 @@ type Part struct {
 	Description string  `json:"description,omitempty"`
 	Pattern     Pattern `json:"pattern"`
 	Retry       *Rounds `json:"retry,omitempty"`
+	Enough      int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps       []Step  `json:"steps"`
 	Finally     []Step  `json:"finally,omitempty"`
 
@@ -198,6 +199,7 @@ type Step struct {
 	// For a nested flow. In a document its Rounds are called retry.
 	Pattern Pattern `json:"pattern,omitempty"`
 	Rounds  *Rounds `json:"-"`
+	Enough  int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps   []Step  `json:"steps,omitempty"`
 	Finally []Step  `json:"finally,omitempty"`
 
@@ -235,6 +237,7 @@ type Each struct {
 	// MaxFailures is how many elements may fail: a number, or a share such as "10%"; nil: the each ignores none.
 	MaxFailures json.RawMessage `json:"max_failures,omitempty"`
 	Failures    string          `json:"failures,omitempty"` // the symbol of their list
+	Enough      int             `json:"enough,omitempty"`   // see flow.Flow.Enough; 0: all elements must succeed
 }
 
 // provided are the symbols that an each gives to its instances and to others.

@@ -177,12 +177,12 @@ func (x *expander) step(s *Step, in scope) Step {
 		inner := x.inside(s, &part, in, spoken)
 		made.Flow, made.With = "", nil
 		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
-		made.OnTakeover, made.OnFailure = part.OnTakeover, part.OnFailure
+		made.OnTakeover, made.OnFailure, made.Enough = part.OnTakeover, part.OnFailure, part.Enough
 		made.Steps, made.Finally = x.steps(part.Steps, inner), x.steps(part.Finally, inner)
 		if made.Each != nil {
 			// The part's own retry is one for each instance.
-			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Steps: made.Steps, Finally: made.Finally}
-			made.Pattern, made.Rounds, made.Steps, made.Finally = Linear, nil, []Step{body}, nil
+			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Enough: made.Enough, Steps: made.Steps, Finally: made.Finally}
+			made.Pattern, made.Rounds, made.Enough, made.Steps, made.Finally = Linear, nil, 0, []Step{body}, nil
 		}
 		x.checkWith(s, in, spoken)
 	case s.Nested():

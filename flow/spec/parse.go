@@ -145,6 +145,9 @@ func (r *reader) step(t *table) Step {
 		s.Each = r.each(t)
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
+		if s.Enough = t.integer("enough", 1, flow.MaxElements); s.Each != nil && t.has("enough") {
+			t.fault("enough", "the step has each; write each = {…, enough = %d} for the first elements, or put a flow with enough inside", s.Enough)
+		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
 		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
 	default:
@@ -158,19 +161,17 @@ func (r *reader) step(t *table) Step {
 // elsewhere maps keys that belong to another kind of step to that kind: the message "unknown"
 // alone would mislead.
 func elsewhere(t *table) map[string]string {
-	shape := ""
+	shape, keys := "", map[string]string{}
 	switch {
 	case t.has("flow"):
 		shape = "the use of a part, since it has flow; the steps of the part"
+		keys["enough"] = "it belongs to the part, or to each"
+		keys["finally"] = "it belongs to the part"
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
-	}
-	keys := map[string]string{}
-	if t.has("flow") {
-		keys["finally"] = "the part that is used has that"
+		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	for _, key := range []string{
 		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version", "default",

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
@@ -40,6 +41,7 @@ func (r *reader) part(t *table, name string) Part {
 	}
 	p.Retry = r.rounds(t, name)
 	p.OnTakeover, p.OnFailure = takeover(t), onFailure(t)
+	p.Enough = t.integer("enough", 1, flow.MaxElements)
 	p.Steps, p.Finally = r.stepsOf(t, p.Pattern), r.finallyOf(t)
 	p.places = r.named
 	t.rest()
