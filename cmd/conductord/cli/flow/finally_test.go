@@ -49,7 +49,7 @@ func TestFinallyTranscript(t *testing.T) {
 		clitest.NewWorker(t, cluster, id).FailAs(&definition)
 		for _, row := range []struct{ args, says string }{
 			{"plan " + path, "3. report: finally\n"},
-			{"plan --json " + path, `"finally":true`},
+			{"plan -o json " + path, `"finally": true`},
 			{"graph " + path, `label="report (finally)"`},
 			{"show ID", "report pending finally"},
 			{"revert ID --dry-run", "runs: report\n"},
