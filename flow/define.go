@@ -49,7 +49,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
 		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
-		steps[i].NoReturn = step.noReturn
+		steps[i].NoReturn, steps[i].Finally = step.noReturn, step.final
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}

@@ -123,7 +123,8 @@ func (f *FlowDetail) Passed() string {
 	return ""
 }
 
-// IsPoint reports whether a step, or the step of which it is an instance, is among the points of no return.
+// IsPoint reports whether a step, or the step of which it is an instance, is among the names that
+// Definition.Points or Definition.Finals returns.
 func IsPoint(points map[string]bool, step string) bool {
 	for ok := true; ok; step, ok = CutInstance(step) {
 		if points[step] {

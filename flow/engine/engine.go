@@ -32,6 +32,8 @@
 //     that retry's flow is undone, in the same order, and begun again.
 //   - A failure that is ignored (flow.IgnoreFailure) is recorded with the steps that it makes ready. After
 //     a crash the flow continues, and the failed step is not executed again.
+//   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their
+//     undo. Their failures are ignored, and nothing interrupts them but a suspension.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
 //     decision is recorded with the failure. Only a request to revert is stronger.
 //   - Behind a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a

@@ -95,6 +95,7 @@ type PlanStep struct {
 	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
 	Holds     bool              `json:"hold,omitempty"`      // its failure holds the flow
 	NoReturn  bool              `json:"point_of_no_return,omitempty"`
+	Finally   bool              `json:"finally,omitempty"`
 	Arguments map[string]string `json:"arguments"` // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
@@ -150,7 +151,7 @@ func describePlan(plan *flow.Plan, store logbook.Values) Plan {
 		}
 	}
 	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Finally: step.IsFinal(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
 		for _, wire := range plan.Arguments(number) {
 			planned.Arguments[wire.Name] = plan.Source(wire)
 		}

@@ -35,7 +35,9 @@ func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Va
 		c.add(execution.Step, execution.Again)
 	}
 	for _, undo := range foreseen.Undos {
-		if undo.Reverts {
+		if undo.Finally {
+			c.add(undo.Step, undo.State != logbook.AtomPending)
+		} else if undo.Reverts {
 			c.Undoes = append(c.Undoes, undo.Step)
 		}
 	}

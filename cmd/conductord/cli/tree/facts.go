@@ -222,9 +222,9 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 			continue
 		}
 		told[base] = true
-		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point})
+		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], mark: row.mark})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point, retry: atom.Kind == logbook.KindRetry})
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, mark: row.mark, retry: atom.Kind == logbook.KindRetry})
 		}
 	}
 	return made

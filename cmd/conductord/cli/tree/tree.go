@@ -33,7 +33,7 @@ type treeRow struct {
 	retry bool
 	only  string          // the conditions under which it is run; empty if there are none
 	work  flow.WorkerStep // zero: none for a worker, or not known
-	point bool            // of no return
+	mark  string          // "point of no return", "finally" or empty
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -47,12 +47,23 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
 		return appendRows(nil, plan.Tree(), 0)
 	}
-	rows, points := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points()
+	rows, points, finals := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points(), detail.Definition.Finals()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
-		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, point: logbook.IsPoint(points, atom.Name)})
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(finals, atom.Name))})
 	}
 	return rows
+}
+
+// markOf is the mark of a step that has a special place in its flow.
+func markOf(noReturn, finally bool) string {
+	switch {
+	case noReturn:
+		return "point of no return"
+	case finally:
+		return "finally"
+	}
+	return ""
 }
 
 // appendRows adds the rows of a flow's steps and nested flows.
@@ -66,7 +77,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 		}
 		row.retry = part.Step.IsRetry()
 		row.work, _ = part.Step.WorkerStep()
-		row.point = part.Step.PointOfNoReturn()
+		row.mark = markOf(part.Step.PointOfNoReturn(), part.Step.IsFinal())
 		rows = append(rows, row)
 	}
 	return rows
@@ -197,19 +208,19 @@ func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []
 		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, cli.Clean(row.name), row.group), "")}
 	}
 	if len(row.instances) > 0 {
-		point := ""
-		if row.point {
-			point = "  point of no return"
+		mark := ""
+		if row.mark != "" {
+			mark = "  " + row.mark
 		}
-		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d%s  %s", indent, cli.Clean(row.name), len(row.instances), point, countsOf(row.instances)), "")}
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d%s  %s", indent, cli.Clean(row.name), len(row.instances), mark, countsOf(row.instances)), "")}
 	}
 	state := shownState(atom)
 	look := marks[state]
 	name := cli.Clean(row.name)
 	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
 	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, cli.OrDash(look.mark), name, padding, state)
-	if row.point {
-		line += "  point of no return"
+	if row.mark != "" {
+		line += "  " + row.mark
 	}
 	if facts := t.facts(&row, atom); facts != "" {
 		line += "  " + facts

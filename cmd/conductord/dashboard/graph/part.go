@@ -39,6 +39,7 @@ type Part struct {
 	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
 	Parts    []*Part
 	NoReturn bool // it is a point of no return
+	Finally  bool // it is a finally step
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
 	Edges []Edge
@@ -167,10 +168,10 @@ func (b *builder) leaf(name string) *Part {
 }
 
 func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
-	points := detail.Definition.Points()
+	points, finals := detail.Definition.Points(), detail.Definition.Finals()
 	add := func(name string, kind logbook.AtomKind) {
 		if b.leaf(name) == nil {
-			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name)}
+			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name), Finally: logbook.IsPoint(finals, name)}
 			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
 		}
 	}
@@ -200,7 +201,7 @@ func (b *builder) parts(p *Part, t *flow.Tree) {
 		p.Parts = append(p.Parts, part)
 		if inner.Step != nil {
 			part.Kind, b.leaves[part.Name] = kinds[inner.Step.Kind()], part
-			part.NoReturn = inner.Step.PointOfNoReturn()
+			part.NoReturn, part.Finally = inner.Step.PointOfNoReturn(), inner.Step.IsFinal()
 			continue
 		}
 		if inner.Flow.Pattern() == flow.PatternEach {

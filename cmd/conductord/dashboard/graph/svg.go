@@ -207,10 +207,7 @@ func after(f *logbook.Failure) string {
 // brief is Fact shortened to the width of a box: with the symbols of the states.
 func (b *Box) brief() string {
 	if len(b.Parts) == 0 && len(b.Atoms) < 2 {
-		if b.NoReturn {
-			return b.Fact() + ", point of no return"
-		}
-		return b.Fact()
+		return b.Fact() + b.Marked()
 	}
 	brief := fmt.Sprintf("%d steps:", b.Steps())
 	for i, n := range b.counts {
@@ -232,12 +229,20 @@ func (p *Part) Counted() string {
 	return strings.Join(words, ", ")
 }
 
+// Marked is the special place of a step in its flow, after a comma; empty: none.
+func (p *Part) Marked() string {
+	switch {
+	case p.NoReturn:
+		return ", point of no return"
+	case p.Finally:
+		return ", finally"
+	}
+	return ""
+}
+
 // Spoken is the accessible name of a part.
 func (p *Part) Spoken() string {
-	spoken := p.Label() + ", " + p.Fact()
-	if p.NoReturn {
-		spoken += ", point of no return"
-	}
+	spoken := p.Label() + ", " + p.Fact() + p.Marked()
 	if p.Only != "" {
 		spoken += ", only if " + p.Only
 	}
