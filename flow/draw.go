@@ -23,9 +23,13 @@ func (p *Plan) outline(out *strings.Builder, t *Tree, indent string) {
 		fmt.Fprintf(out, "%s%d. %s%s\n", indent, t.First+1, t.Step.name, p.describe(t.First))
 		return
 	}
-	fmt.Fprintf(out, "%s%s (%s)%s%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
+	selection := t.Flow.selection()
+	if selection != "" {
+		selection = "; " + selection
+	}
+	fmt.Fprintf(out, "%s%s (%s)%s%s%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
 		UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[t.Flow.onTakeover],
-		map[FailurePolicy]string{HoldOnFailure: "; holds at a failure", RevertOnFailure: "; reverts after a failure"}[t.Flow.onFailure])
+		map[FailurePolicy]string{HoldOnFailure: "; holds at a failure", RevertOnFailure: "; reverts after a failure"}[t.Flow.onFailure], selection)
 	for _, part := range t.Parts {
 		p.outline(out, part, indent+"  ")
 	}
@@ -225,7 +229,11 @@ func (p *Plan) draw(l language) string {
 			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+map[bool]string{true: " (finally)"}[t.Step.final]))
 			return
 		}
-		fmt.Fprintf(&out, l.cluster, indent, flows, l.quote(t.Flow.name))
+		label := t.Flow.name
+		if selection := t.Flow.selection(); selection != "" {
+			label += ": " + selection
+		}
+		fmt.Fprintf(&out, l.cluster, indent, flows, l.quote(label))
 		flows++
 		for _, part := range t.Parts {
 			draw(part, indent+"  ")

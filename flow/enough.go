@@ -29,6 +29,25 @@ func (f *Flow) Enough(n int) *Flow {
 	return f
 }
 
+// Needed is how many members must succeed, as set by Enough; 0: all.
+func (f *Flow) Needed() int {
+	if !f.selects {
+		return 0
+	}
+	return f.enough
+}
+
+// selection describes Enough for display; empty: all members must succeed.
+func (f *Flow) selection() string {
+	switch {
+	case !f.selects:
+		return ""
+	case f.each != nil:
+		return fmt.Sprintf("continues when %d elements have succeeded", f.enough)
+	}
+	return fmt.Sprintf("continues when %d of %d members have succeeded", f.enough, len(f.children))
+}
+
 // isTolerant reports whether members of the flow may fail.
 func (f *Flow) isTolerant() bool { return f.selects || f.each != nil && f.each.ignores.given }
 

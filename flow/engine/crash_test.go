@@ -644,7 +644,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 		rt.Errorf("%d of %d steps were recorded", recorded, plan.Len())
 	}
 	for step, done := range w.effects {
-		_, present := plan.Find(step) // or it was undone with an earlier round
+		_, present := plan.Find(step)                                                                                         // or it was undone with an earlier round
 		if atom, _ := detail.Atom(step); atom != nil && (isDropped(atom) || w.selects && atom.State == logbook.AtomIgnored) { // ignored: it ran in an earlier round
 			present = false
 		}

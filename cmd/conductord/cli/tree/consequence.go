@@ -75,7 +75,7 @@ func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 			}
 		case !begun:
 			c.add(name, false)
-		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored():
+		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored() && !atom.IsDropped():
 			c.add(name, atom.Number(logbook.ActionExecute) > 0)
 		}
 	}

@@ -18,6 +18,9 @@ const WaitsForWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// notNeeded is shown as the state of a step whose member was dropped, because enough others have succeeded.
+const notNeeded logbook.AtomState = "not needed"
+
 // failureIgnored is shown as the state of a step that has failed, and whose flow continues.
 const failureIgnored logbook.AtomState = "failure ignored"
 
@@ -27,6 +30,8 @@ func shownState(atom *logbook.AtomDetail) logbook.AtomState {
 		return logbook.AtomPending
 	case atom.AwaitsWorker():
 		return WaitsForWorker
+	case atom.IsDropped() && atom.State == logbook.AtomReverted:
+		return notNeeded
 	case atom.NothingUndone():
 		return nothingToUndo
 	case atom.FailureIgnored():
@@ -281,7 +286,7 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
 		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, failureIgnored, logbook.AtomFailure,
-		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, logbook.AtomRevertFailure, logbook.AtomIgnored,
+		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, notNeeded, logbook.AtomRevertFailure, logbook.AtomIgnored,
 	}
 	counts := map[logbook.AtomState]int{}
 	for _, atom := range instances {

@@ -27,13 +27,14 @@ func Lines(detail *logbook.FlowDetail) []string {
 
 // treeRow is one line of a flow's tree: a step, a retry, or a flow within the flow.
 type treeRow struct {
-	name  string
-	depth int
-	group flow.Pattern // of a flow; empty for a step
-	retry bool
-	only  string          // the conditions under which it is run; empty if there are none
-	work  flow.WorkerStep // zero: none for a worker, or not known
-	mark  string          // "point of no return", "finally" or empty
+	name   string
+	depth  int
+	group  flow.Pattern // of a flow; empty for a step
+	retry  bool
+	only   string          // the conditions under which it is run; empty if there are none
+	work   flow.WorkerStep // zero: none for a worker, or not known
+	mark   string          // "point of no return", "finally" or empty
+	enough *selection      // of a flow; nil: all members must succeed
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -71,7 +72,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 	for _, part := range in.Visible() {
 		row := treeRow{name: part.Name(), depth: depth, only: part.Only}
 		if part.Flow != nil {
-			row.group = part.Flow.Pattern()
+			row.group, row.enough = part.Flow.Pattern(), selectionOf(part)
 			rows = appendRows(append(rows, row), part, depth+1)
 			continue
 		}
@@ -108,6 +109,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomIgnored:       {"-", ""},
 	WaitsForWorker:            {"·", ""},
 	nothingToUndo:             {"-", ""},
+	notNeeded:                 {"-", ""},
 	failureIgnored:            {"✗", "\x1b[33m"},
 }
 
@@ -205,7 +207,7 @@ func barOf(done, all, width int) string {
 func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
 	indent := strings.Repeat("  ", row.depth)
 	if row.group != "" {
-		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, cli.Clean(row.name), row.group), "")}
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)%s", indent, cli.Clean(row.name), row.group, row.enough.text(t.detail)), "")}
 	}
 	if len(row.instances) > 0 {
 		mark := ""

@@ -71,6 +71,7 @@ var States = [...]Status{
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
 	{nothingToUndo, "-", "nothing-to-undo"},
+	{notNeeded, "-", "not-needed"},
 	{failureIgnored, "✕", "failure-ignored"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
@@ -82,6 +83,9 @@ const AwaitsWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// notNeeded is shown as the state of a step whose member was dropped, because enough others have succeeded.
+const notNeeded logbook.AtomState = "not needed"
+
 // failureIgnored is shown as the state of a step that has failed, and whose flow continues.
 const failureIgnored logbook.AtomState = "failure ignored"
 
@@ -89,6 +93,9 @@ const failureIgnored logbook.AtomState = "failure ignored"
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
 		return Place(AwaitsWorker)
+	}
+	if atom.IsDropped() && atom.State == logbook.AtomReverted {
+		return Place(notNeeded)
 	}
 	if atom.NothingUndone() {
 		return Place(nothingToUndo)
