@@ -362,7 +362,7 @@ func (d *drawing) selects() []flow.RetryOption {
 		return []flow.RetryOption{flow.RetryNever(logbook.FailurePanic)}
 	case 1:
 		d.has("retry only")
-		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult, logbook.FailureTimeout)}
+		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult)}
 	}
 	return nil
 }
