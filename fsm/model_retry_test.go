@@ -90,6 +90,8 @@ func (m *model) retry(c *v1.JobCommand) error {
 	switch {
 	case waits && j.Flow.IsZero():
 		return m.change(&v1.Change{Job: c.Job, Release: true})
+	case j.State == jobs.StateCooling:
+		return jobs.ErrConflict
 	case !waits && !j.State.Finished():
 		return nil
 	case j.State == jobs.StateTrashed, undone && j.Flow.IsZero():
