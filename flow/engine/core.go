@@ -38,9 +38,10 @@ type core struct {
 	cause      *logbook.Failure
 	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
-	starts   []start // result of next, reused by each call
-	attempts chunks[logbook.Attempt]
-	calls    chunks[flow.Call]
+	turnCounts []*turnCount // by the number of the turns; nil: not counted since released vertices were withdrawn
+	starts     []start      // result of next, reused by each call
+	attempts   chunks[logbook.Attempt]
+	calls      chunks[flow.Call]
 }
 
 // start is an attempt for the loop to make.
@@ -353,10 +354,15 @@ func (c *core) release(vertex int, now time.Time) {
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		c.order[top].released = true
-		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
-			turns = append(turns, place.Turns)
+		if place, ok := c.plan.TurnAt(top); ok {
+			if !c.order[top].released {
+				c.countTurn(place)
+			}
+			if !place.Begins {
+				turns = append(turns, place.Turns)
+			}
 		}
+		c.order[top].released = true
 		for _, next := range c.plan.Next(top) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
