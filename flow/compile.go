@@ -179,6 +179,7 @@ func (c *compiler) survey(node Node, path []Node) {
 		c.checkInstanceName(n, path)
 		c.checkMember(n, path)
 	case *Flow:
+		c.checkTimeout(n, len(path) > 0)
 		path = append(path, n)
 		c.surveyRetries(n, path)
 		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {

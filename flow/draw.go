@@ -23,11 +23,14 @@ func (p *Plan) outline(out *strings.Builder, t *Tree, indent string) {
 		fmt.Fprintf(out, "%s%d. %s%s\n", indent, t.First+1, t.Step.name, p.describe(t.First))
 		return
 	}
-	selection := t.Flow.selection()
+	selection, timeout := t.Flow.selection(), ""
 	if selection != "" {
 		selection = "; " + selection
 	}
-	fmt.Fprintf(out, "%s%s (%s)%s%s%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
+	if t.Flow.timeout > 0 {
+		timeout = fmt.Sprintf("; timeout %s", t.Flow.timeout)
+	}
+	fmt.Fprintf(out, "%s%s (%s)%s%s%s%s\n", indent, t.Flow.name, t.Flow.pattern, timeout, map[TakeoverPolicy]string{
 		UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[t.Flow.onTakeover],
 		map[FailurePolicy]string{HoldOnFailure: "; holds at a failure", RevertOnFailure: "; reverts after a failure"}[t.Flow.onFailure], selection)
 	for _, part := range t.Parts {
@@ -94,8 +97,8 @@ func (p *Plan) Notes(number int) (notes []string) {
 	if step.timeout > 0 {
 		note("timeout %s", step.timeout)
 	}
-	if step.deadline > 0 {
-		note("deadline %s after it begins", step.deadline)
+	if text := step.DeadlineText(); text != "" {
+		note("deadline %s", text)
 	}
 	if step.pause != nil {
 		note("%s between rounds", step.pause.Delay.Round(time.Millisecond))

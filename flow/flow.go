@@ -77,6 +77,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Node is a part of a flow: a *Step or a *Flow.
@@ -112,6 +113,7 @@ type Flow struct {
 
 	onTakeover TakeoverPolicy // empty: that of the flow around it
 	onFailure  FailurePolicy  // the same
+	timeout    time.Duration  // see Timeout
 }
 
 type link struct {

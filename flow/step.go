@@ -42,6 +42,7 @@ type Step struct {
 	provides        []Provision
 	timeout         time.Duration
 	deadline        time.Duration
+	deadlineAt      *timeOfDay // see DeadlineAt
 	retry           Backoff
 	filter          logbook.RetryFilter
 	atMostOnce      bool
@@ -328,9 +329,6 @@ func (s *Step) Provides() []Provision { return slices.Clone(s.provides) }
 
 // Timeout is the limit of one execution or revert; 0: none.
 func (s *Step) Timeout() time.Duration { return s.timeout }
-
-// Deadline is the limit of all executions together; 0: none.
-func (s *Step) Deadline() time.Duration { return s.deadline }
 
 // Retry is the step's retry policy.
 func (s *Step) Retry() Backoff { return s.retry }

@@ -40,9 +40,10 @@ type core struct {
 	cause      *logbook.Failure
 	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
-	starts   []start // result of next, reused by each call
-	attempts chunks[logbook.Attempt]
-	calls    chunks[flow.Call]
+	turnCounts []*turnCount // by the number of the turns; nil: not counted since released vertices were withdrawn
+	starts     []start      // result of next, reused by each call
+	attempts   chunks[logbook.Attempt]
+	calls      chunks[flow.Call]
 }
 
 // start is an attempt for the loop to make.
@@ -221,14 +222,11 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 // the future comes from a clock ahead of ours. The deadline then counts from the start of this
 // run.
 func (f *facts) deadline(step int, now time.Time) time.Time {
-	most, since := f.plan.Step(step).Deadline(), f.vertices[step].since
-	if most == 0 {
-		return time.Time{}
-	}
+	since := f.vertices[step].since
 	if since.After(now) {
 		since = f.began
 	}
-	return since.Add(most)
+	return f.plan.Step(step).DeadlineFrom(since)
 }
 
 // move moves the flow to running or reverting. A flow stays running while a retry undoes its
@@ -370,13 +368,18 @@ func (c *core) release(vertex int, now time.Time) {
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		c.order[top].released = true
 		if member, ok := c.plan.Member(top); ok && (len(members) == 0 || members[len(members)-1] != member) {
 			members = append(members, member)
 		}
-		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
-			turns = append(turns, place.Turns)
+		if place, ok := c.plan.TurnAt(top); ok {
+			if !c.order[top].released {
+				c.countTurn(place)
+			}
+			if !place.Begins {
+				turns = append(turns, place.Turns)
+			}
 		}
+		c.order[top].released = true
 		for _, next := range c.plan.Next(top) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
@@ -443,12 +446,17 @@ func (c *core) nextDue() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
-// idle returns the next step that is due, and whether nothing happens before then.
-func (c *core) idle() (dueStep, bool) {
+// idle returns the next step that is due, and whether nothing happens before then. A flow whose time is up
+// before that must continue then.
+func (c *core) idle(timeUp time.Time) (dueStep, bool) {
 	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.heldKeys > 0 || c.suspended || c.broken || len(c.due) == 0 {
 		return dueStep{}, false
 	}
-	return c.due[0], true
+	due := c.due[0]
+	if !timeUp.IsZero() && timeUp.Before(due.at) && !c.ignoresTimeUp() {
+		due.at = timeUp
+	}
+	return due, true
 }
 
 // end reports whether the run is over, and the flow's state then.

@@ -144,6 +144,9 @@ type Options struct {
 	// executions finish. When a step has failed permanently, the executions that are undone
 	// because of it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
+	// TimeUp is when the time of the run is over: see flow.Flow.Timeout. The flow then reverts, and its running
+	// executions are interrupted. A flow that reverts, is held or has ended ignores it. Zero: never.
+	TimeUp time.Time
 	// RetryNow starts the waiting steps that it receives by name, before the time of their next
 	// tries; empty: all. nil: never.
 	RetryNow <-chan string

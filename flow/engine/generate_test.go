@@ -410,7 +410,7 @@ func (d *drawing) selects() []flow.RetryOption {
 		return []flow.RetryOption{flow.RetryNever(logbook.FailurePanic)}
 	case 1:
 		d.has("retry only")
-		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult, logbook.FailureTimeout)}
+		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult)}
 	}
 	return nil
 }
@@ -706,6 +706,17 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	return atom
 }
 
+// lacks reports whether the record shows no result of a step, in some element of an each, because its failure is
+// ignored there.
+func (w *actors) lacks(step string) bool {
+	detail := w.journal.snapshot()
+	return slices.ContainsFunc(detail.Atoms, func(atom logbook.AtomDetail) bool {
+		_, has := atom.Result()
+		name, _, _ := strings.Cut(atom.Name, "[")
+		return name == step && atom.FailureIgnored() && !has
+	})
+}
+
 // over notes that a call has ended, whichever way.
 func (a *actor) over() {
 	a.world.mu.Lock()
@@ -771,7 +782,7 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	for _, symbol := range a.given {
 		value, ok := call.Arguments[symbol]
 		if symbol[0] == 'j' {
-			if ok != (a.from != "") && (ok || !a.world.omits) || ok && !isOf(value, "r"+a.from) {
+			if ok != (a.from != "") && (ok || !a.world.lacks(a.from)) || ok && !isOf(value, "r"+a.from) {
 				a.world.fault("step %s was given %s as %s, and should that of %q", a.name, value, symbol, a.from)
 			}
 		} else if ok && !isOf(value, symbol) {

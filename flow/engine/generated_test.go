@@ -459,7 +459,7 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 func (c *trial) inTime(rt *rapid.T, f finish) {
 	for _, step := range c.grown.Steps() {
 		atom, ok := f.detail.Atom(step.Name())
-		if !ok || step.Deadline() == 0 {
+		if !ok || step.DeadlineText() == "" {
 			continue
 		}
 		var end time.Time
@@ -472,7 +472,7 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 			case f.lost[executionOf(atom.Name, attempt.Number)] && (attempt.Failure.Matches(logbook.FailureAtMostOnce) || attempt.Failure.Matches(logbook.FailureCrash)):
 				continue // its end is when the next conductor found it, or when the flow failed for good
 			case end.IsZero():
-				end = attempt.StartedAt.Add(step.Deadline())
+				end = step.DeadlineFrom(attempt.StartedAt)
 			}
 			if attempt.EndedAt.After(end) && attempt.EndedAt.After(attempt.StartedAt) {
 				rt.Errorf("execution %d of %s goes on for %s behind the deadline", attempt.Number, atom.Name, attempt.EndedAt.Sub(end))

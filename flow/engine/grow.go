@@ -276,7 +276,7 @@ func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 			}
 		}
 	}
-	c.vertices, c.order = vertices, order
+	c.vertices, c.order, c.turnCounts = vertices, order, nil
 	return adopted
 }
 

@@ -43,7 +43,11 @@ func (e *refusalError) Error() string {
 	if i.Step != "" {
 		what += " " + i.Step
 	}
-	return fmt.Sprintf("cannot %s, as %s wants: %s", what, i.By, e.reason)
+	by := ""
+	if i.By != "" {
+		by = " by " + i.By
+	}
+	return fmt.Sprintf("the intervention %q%s is refused: %s", what, by, e.reason)
 }
 
 func (e *refusalError) Is(target error) bool {
@@ -147,10 +151,10 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 
 func (w *correction) objection(i *logbook.Intervention) string {
 	if w.from == logbook.FlowReverted && i.Kind != logbook.InterveneRerun {
-		return "the flow is reverted, and can only be run again"
+		return "the flow is reverted, and only rerun can change it"
 	}
 	if i.Kind == logbook.InterveneRetryRevert && w.held {
-		return "no revert has failed, because the flow is held; revert starts its reverts"
+		return "the flow is held, so no revert has failed; use revert to start the reverts"
 	}
 	if i.Step == "" {
 		return ""
@@ -161,13 +165,13 @@ func (w *correction) objection(i *logbook.Intervention) string {
 	case !ok && inEach && i.Kind == logbook.InterveneRerun:
 		return "" // as all of the each is, whatever its list will be
 	case !ok && inEach:
-		return fmt.Sprintf("%q has not taken its list, and may have no such element", opening)
+		return fmt.Sprintf("the loop %q has no list yet, and may have no such element; repeat the intervention when the loop has started, or rerun the loop", opening)
 	case !ok:
-		return "the flow, as it is built now, has no such step"
+		return "the flow's present definition has no such step; `conductord flow show` lists the steps"
 	case i.Kind != logbook.InterveneComplete:
 		return ""
 	case w.plan.Step(step).Kind() != logbook.KindTask:
-		return fmt.Sprintf("its kind is %s, which has no result of its own", w.plan.Step(step).Kind())
+		return fmt.Sprintf("the step has the kind %s, and only a task has a result that an operator can give", w.plan.Step(step).Kind())
 	}
 	if err := w.limits.CheckValue("result", i.Result); err != nil {
 		return err.Error()
@@ -197,7 +201,7 @@ func (w *correction) objectionOfEach(detail *logbook.FlowDetail, name string, re
 		atom, recorded := detail.Atom(opening)
 		step, _ := w.plan.Find(opening)
 		if !recorded || atom.State != logbook.AtomSuccess || rerun[step] {
-			return fmt.Sprintf("%q is run again, and may have no such element then", opening)
+			return fmt.Sprintf("the loop %q runs again with a new list, which may have no such element; rerun the loop alone, and complete the step later", opening)
 		}
 	}
 	return ""

@@ -79,7 +79,7 @@ func PlanIntervention(o Options, i logbook.Intervention) (Forecast, error) {
 			return foreseen, nil
 		}
 	}
-	return Forecast{}, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
+	return Forecast{}, fmt.Errorf("flow %s would not accept the intervention: %w", o.Detail.ID, err)
 }
 
 // foresee returns what Run would do to a flow if every call succeeded.

@@ -35,7 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
 //	             each with "undolast" if a takeover undoes its last steps, with
-//	             "hold" or "revert" for its failure policy, and
+//	             "hold" or "revert" for its failure policy, "timeout=D" for its timeout, and
 //	             with a retry if there is one (see parseRetry), or "each
 //	             NAME" with its properties (see parseEach), or a step
 //	             with its properties (see parseStep); after the command
@@ -107,7 +107,8 @@ type scenario struct {
 	plan   *flow.Plan
 	detail logbook.FlowDetail
 	steps  map[string]*scriptedTask
-	calls  *callLog // of the present run
+	calls  *callLog      // of the present run
+	spent  time.Duration // by the runs so far
 }
 
 func (s *scenario) command(t *testing.T, block []string) string {
@@ -184,7 +185,7 @@ func (s *scenario) lastToken() uint64 {
 
 // build reads an indented tree.
 func (s *scenario) build(properties, lines []string) string {
-	s.steps, s.detail = make(map[string]*scriptedTask), newDetail()
+	s.steps, s.detail, s.spent = make(map[string]*scriptedTask), newDetail(), 0
 	type level struct {
 		indent int
 		flow   *flow.Flow
@@ -259,6 +260,10 @@ func (s *scenario) node(words []string) flow.Node {
 	}
 	if len(words) > 0 && (words[0] == "hold" || words[0] == "revert") {
 		f.OnFailure(flow.FailurePolicy(words[0]))
+		words = words[1:]
+	}
+	if len(words) > 0 && strings.HasPrefix(words[0], "timeout=") {
+		f.Timeout(duration(strings.TrimPrefix(words[0], "timeout=")))
 		words = words[1:]
 	}
 	if len(words) > 0 {
@@ -689,6 +694,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		task.calls = calls
 	}
 	start := time.Now()
+	options.TimeUp = s.timeUp(start)
 	end, err := engine.Run(context.Background(), options)
 	if err == nil && end.Update != nil {
 		err = j.apply(*end.Update)
@@ -700,6 +706,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		slices.Sort(calls.lines) // steps that start together do so in any order
 	}
 	fmt.Fprintf(&out, "called: %s\n", strings.Join(calls.lines, " "))
+	s.spent += time.Since(start)
 	if took := time.Since(start).Round(time.Millisecond); took > 0 {
 		fmt.Fprintf(&out, "took: %s\n", took)
 	}
@@ -710,6 +717,14 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	}
 	s.detail = j.snapshot()
 	return out.String()
+}
+
+// timeUp is when the flow's timeout is over, in a run that starts now.
+func (s *scenario) timeUp(start time.Time) time.Time {
+	if s.plan.Timeout() == 0 {
+		return time.Time{}
+	}
+	return start.Add(s.plan.Timeout() - s.spent)
 }
 
 func formatUpdate(u *logbook.Update) string {

@@ -328,6 +328,7 @@ func (c *core) reset(s int, now time.Time) {
 		c.scopes[around].failed = slices.DeleteFunc(c.scopes[around].failed, bounds.Holds)
 	}
 	c.order.reset(c.plan, bounds)
+	c.turnCounts = nil
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.resetStep(step, now)
 	}

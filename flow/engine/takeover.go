@@ -41,6 +41,7 @@ func (c *core) undoLast(now time.Time) {
 	if c.found.takenOver && c.wasCutOff() {
 		for _, step := range c.lastSteps(c.found.intervened.spared) {
 			c.order.withdraw(c.plan, step)
+			c.turnCounts = nil
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
 		c.found.undecided = slices.DeleteFunc(c.found.undecided, func(gate int) bool { return c.order[gate].before > 0 })

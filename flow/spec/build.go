@@ -35,7 +35,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // compiled, planned and drawn.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded, d.finals).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded, d.finals).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure).Timeout(time.Duration(d.Timeout))
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
@@ -246,7 +246,7 @@ func (b *builder) node(s *Step) flow.Node {
 		flow.Rebind(s.Optional),
 		flow.Inject(values(s.Inject)),
 		flow.Timeout(time.Duration(s.Timeout)),
-		flow.Deadline(time.Duration(s.Deadline)),
+		flow.Deadline(time.Duration(s.Deadline.After)),
 		flow.Version(s.Version),
 		flow.Priority(s.Priority),
 	}
@@ -258,6 +258,9 @@ func (b *builder) node(s *Step) flow.Node {
 	}
 	if len(s.Provides.As) > 0 {
 		options = append(options, flow.ProvidesAs(s.Provides.As))
+	}
+	if s.Deadline.At != "" {
+		options = append(options, flow.DeadlineAt(s.Deadline.At))
 	}
 	if s.Retry != nil {
 		options = append(options, s.Retry.options()...)

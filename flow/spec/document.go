@@ -7,6 +7,11 @@
 //	name    = "greet"
 //	pattern = "graph"              # or linear, unordered; default: graph
 //	inputs  = ["guest"]            # values that a job must supply
+//	timeout = "30m"                # of one run of the flow; default: none
+//	deadline = "2h"                # of the job, from its posting; default: none
+//
+//	[job]                          # defaults for the posting of the job
+//	attempts = 3                   # also key, on_failure, priority, labels, retention
 //
 //	[store]                        # values that a job can supply, with their defaults
 //	greeting = "Welcome"
@@ -115,6 +120,10 @@ type Document struct {
 	Store       logbook.Values `json:"store,omitempty"`  // values that a job can supply, with their defaults
 	Retry       *Rounds        `json:"retry,omitempty"`  // of the flow as a whole
 
+	Timeout  Duration `json:"timeout,omitzero"`  // of one run: see flow.Flow.Timeout
+	Deadline Duration `json:"deadline,omitzero"` // of the job, as jobs.Posting.DeadlineAfter
+	Job      *Job     `json:"job,omitempty"`
+
 	// Targets and OnChange are passed on to the document's flow detail: see Document.Detail.
 	Targets  []string             `json:"targets,omitempty"`
 	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
@@ -171,7 +180,7 @@ type Step struct {
 	// When are the conditions of the step or flow. All must be true.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
-	Deadline   Duration    `json:"deadline,omitzero"`
+	Deadline   Deadline    `json:"deadline,omitzero"`
 	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// PointOfNoReturn keeps the flow from reverting once the step has succeeded: see

@@ -76,6 +76,7 @@ func (r *reader) document(t *table) *Document {
 		}
 	}
 	d.Retry = r.rounds(t, d.Name)
+	d.Timeout, d.Deadline, d.Job = t.duration("timeout"), t.duration("deadline"), r.job(t)
 	d.Targets = t.texts("targets")
 	d.OnChange = logbook.ChangePolicy(t.choice("on_change", []string{
 		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
@@ -212,7 +213,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Argv = r.argv(t, s)
 	s.Provides = r.provides(t)
 	s.Timeout = t.duration("timeout")
-	s.Deadline = t.duration("deadline")
+	s.Deadline = t.deadline("deadline")
 	s.Retry = r.retry(t)
 	s.Uninterruptible = t.truth("uninterruptible")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {

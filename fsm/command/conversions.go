@@ -222,6 +222,7 @@ func JobFromProto(m *v1.Job) (jobs.Job, error) {
 	x.MaxCrashes = r.count("job max_crashes", m.MaxCrashes)
 	x.Labels = slices.Clone(m.Labels)
 	x.Deadline = r.time("job deadline", m.Deadline)
+	x.DeadlineAfter = r.duration("job deadline_after", m.DeadlineAfter)
 	{
 		value, err := RetryPolicyFromProto(m.Retry)
 		x.Retry = keep(&r, value, err)
@@ -292,27 +293,28 @@ func PostingToProto(x *jobs.Posting) *v1.Posting {
 		return nil
 	}
 	m := &v1.Posting{
-		Id:          idText(x.ID.UUID),
-		Board:       x.Board,
-		Name:        x.Name,
-		Priority:    int32(x.Priority),
-		Book:        BookToProto(x.Book),
-		BookId:      idText(x.BookID.UUID),
-		Flow:        idText(x.Flow.UUID),
-		Kind:        x.Kind,
-		Details:     ValueToProto(x.Details),
-		Store:       ValuesToProto(x.Store),
-		NotBefore:   TimeToProto(x.NotBefore),
-		Hold:        x.Hold,
-		Key:         x.Key,
-		Front:       x.Front,
-		Tags:        slices.Clone(x.Tags),
-		MaxCrashes:  countOf(x.MaxCrashes),
-		Labels:      slices.Clone(x.Labels),
-		Deadline:    TimeToProto(x.Deadline),
-		Retry:       RetryPolicyToProto(x.Retry),
-		Retention:   DurationToProto(x.Retention),
-		Traceparent: x.Traceparent,
+		Id:            idText(x.ID.UUID),
+		Board:         x.Board,
+		Name:          x.Name,
+		Priority:      int32(x.Priority),
+		Book:          BookToProto(x.Book),
+		BookId:        idText(x.BookID.UUID),
+		Flow:          idText(x.Flow.UUID),
+		Kind:          x.Kind,
+		Details:       ValueToProto(x.Details),
+		Store:         ValuesToProto(x.Store),
+		NotBefore:     TimeToProto(x.NotBefore),
+		Hold:          x.Hold,
+		Key:           x.Key,
+		Front:         x.Front,
+		Tags:          slices.Clone(x.Tags),
+		MaxCrashes:    countOf(x.MaxCrashes),
+		Labels:        slices.Clone(x.Labels),
+		Deadline:      TimeToProto(x.Deadline),
+		DeadlineAfter: DurationToProto(x.DeadlineAfter),
+		Retry:         RetryPolicyToProto(x.Retry),
+		Retention:     DurationToProto(x.Retention),
+		Traceparent:   x.Traceparent,
 	}
 	return m
 }
@@ -345,6 +347,7 @@ func PostingFromProto(m *v1.Posting) (jobs.Posting, error) {
 	x.MaxCrashes = r.count("posting max_crashes", m.MaxCrashes)
 	x.Labels = slices.Clone(m.Labels)
 	x.Deadline = r.time("posting deadline", m.Deadline)
+	x.DeadlineAfter = r.duration("posting deadline_after", m.DeadlineAfter)
 	{
 		value, err := RetryPolicyFromProto(m.Retry)
 		x.Retry = keep(&r, value, err)

@@ -105,7 +105,7 @@ class Client:
 
     def post(self, name: str, kind: Optional[str] = None, **fields: Any) -> Job:
         """Post a job. ``fields`` are fields of a posting in docs/protocol.md, such as ``details``,
-        ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``retry``, ``book_id``.
+        ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``deadline_after``, ``retry``, ``book_id``.
 
         Times are datetimes, or seconds from now; durations are seconds. Without an ``id`` the
         client makes one. After ``Unknown``, post again with the same ``id``, which is harmless.
@@ -228,8 +228,9 @@ class Client:
         for name in ("not_before", "deadline"):
             if name in posting:
                 posting[name] = moment(posting[name])
-        if "retention" in posting:
-            posting["retention"] = duration(posting["retention"])
+        for name in ("retention", "deadline_after"):
+            if name in posting:
+                posting[name] = duration(posting[name])
         if "retry" in posting:
             posting["retry"] = {n: duration(v) if n in ("delay", "max_delay") else v for n, v in posting["retry"].items()}
         return posting

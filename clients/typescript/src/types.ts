@@ -24,6 +24,8 @@ export interface Posting {
 	priority?: number; front?: boolean;
 	details?: Json; store?: Values;
 	not_before?: string; deadline?: string;
+	/** Instead of deadline: counted from the posting, or from a later not_before. */
+	deadline_after?: string;
 	hold?: boolean; key?: string;
 	tags?: string[]; labels?: string[];
 	max_crashes?: number; retry?: RetryPolicy;

@@ -230,3 +230,37 @@ test("the revert of a step that never executed is not called", { timeout: 10_000
 	});
 	assert.deepEqual([ends, undone], [["undone", "bad_argument", "undone"], [10]]);
 });
+
+test("an attempt has the failure of the attempt before it, and a revert has its cause", { timeout: 10_000 }, async () => {
+	const last = { kind: "bank.closed", message: "it is night", code: 75 };
+	const cause = { kind: "cancel", by: "ada", reason: "wrong order" };
+	const work: object[] = [
+		{ id: { flow: "f", step: "s", action: "execute", attempt: 1 }, job: "j", type: "pay", key: "k", token: "1-1" },
+		{ id: { flow: "f", step: "s", action: "execute", attempt: 2 }, job: "j", type: "pay", key: "k", token: "1-1", try: 2, tries: 3, last_failure: last },
+		{ id: { flow: "f", step: "s", action: "revert", attempt: 1 }, job: "j", type: "refund", key: "k", token: "1-1", cause },
+	];
+	const seen: unknown[] = [];
+	let worker: Worker;
+	const stub: RequestListener = async (request, response) => {
+		const body = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		let answer = {};
+		if (request.url!.endsWith("/Pull")) {
+			await delay(20);
+			answer = { work: work.splice(0, body.slots) };
+		} else if (request.url!.endsWith("/Report")) {
+			if (body.outcome.id.action === "revert") {
+				worker.stop();
+			}
+			answer = { recorded: true };
+		}
+		response.end(JSON.stringify(answer));
+	};
+	await against([stub], 5_000, async (client) => {
+		worker = new Worker(client, { signals: [], slots: 1 }).step("pay", {
+			execute: (_, ctx) => void seen.push(["execute", ctx.lastFailure, ctx.cause]),
+			revert: { type: "refund", run: (_, ctx) => void seen.push(["revert", ctx.lastFailure, ctx.cause]) },
+		});
+		await worker.run();
+	});
+	assert.deepEqual(seen, [["execute", undefined, undefined], ["execute", last, undefined], ["revert", undefined, cause]]);
+});

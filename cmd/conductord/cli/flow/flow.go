@@ -41,9 +41,10 @@ type CheckedFlow struct {
 
 func checkCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check FILE…",
-		Short: "Check flow documents without a server, and report all errors",
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "check FILE…",
+		Aliases: []string{"validate"},
+		Short:   "Check flow documents without a server, and report all errors",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var faults []error
 			checked := []CheckedFlow{}
@@ -427,6 +428,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
 				return err
 			}
+			f.Override(&posting)
 			fails.Fill(&posting)
 			return jobcmd.RunOrPost(cmd.Context(), p, posting, f.Wait)
 		},
