@@ -64,7 +64,10 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if !last.Ended() {
 		end = t.now
 	}
-	facts := []string{cli.DurationText(max(0, end.Sub(last.StartedAt)))}
+	var facts []string
+	if shownState(atom) != nothingToUndo { // the duration would be that of an execution, or of a round
+		facts = append(facts, cli.DurationText(max(0, end.Sub(last.StartedAt))))
+	}
 	if work := row.work; shownState(atom) == WaitsForWorker && work.Type != "" {
 		facts = append(facts, cli.Clean(WantedWorker(work, last.Action)))
 	}
@@ -222,9 +225,12 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 			continue
 		}
 		told[base] = true
-		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point})
+		kind := instances[base][0].Kind
+		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point,
+			retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point, retry: atom.Kind == logbook.KindRetry})
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point,
+				retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		}
 	}
 	return made
@@ -296,10 +302,10 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts reports whether a row counts as a step. Retries do not count. Flows count by their steps,
+// counts reports whether a row counts as a step. Retries and the lists of an each do not count. Flows count by their steps,
 // and instances in the row of their step.
 func (r *treeRow) counts() bool {
-	if r.group != "" || r.retry {
+	if r.group != "" || r.retry || r.list {
 		return false
 	}
 	_, isInstance := baseOf(r.name)

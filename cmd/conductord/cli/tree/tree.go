@@ -31,6 +31,7 @@ type treeRow struct {
 	depth int
 	group flow.Pattern // of a flow; empty for a step
 	retry bool
+	list  bool            // of an each
 	only  string          // the conditions under which it is run; empty if there are none
 	work  flow.WorkerStep // zero: none for a worker, or not known
 	point bool            // of no return
@@ -50,7 +51,7 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	rows, points := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
-		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, point: logbook.IsPoint(points, atom.Name)})
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, list: atom.Kind == logbook.KindEach, point: logbook.IsPoint(points, atom.Name)})
 	}
 	return rows
 }
@@ -64,7 +65,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 			rows = appendRows(append(rows, row), part, depth+1)
 			continue
 		}
-		row.retry = part.Step.IsRetry()
+		row.retry, row.list = part.Step.IsRetry(), part.Step.IsEach()
 		row.work, _ = part.Step.WorkerStep()
 		row.point = part.Step.PointOfNoReturn()
 		rows = append(rows, row)
