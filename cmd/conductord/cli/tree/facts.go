@@ -69,7 +69,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		facts = append(facts, cli.DurationText(max(0, end.Sub(last.StartedAt))))
 	}
 	if work := row.work; shownState(atom) == WaitsForWorker && work.Type != "" {
-		facts = append(facts, cli.Clean(WantedWorker(work, last.Action)))
+		facts = append(facts, cli.Clean(WantedWorker(WorkerLabels(work, row.plan, t.detail, atom.Name), last.Action)))
 	}
 	if last.Number > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", last.Number))
@@ -229,7 +229,7 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point,
 			retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point,
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, plan: row.plan, point: row.point,
 				retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		}
 	}

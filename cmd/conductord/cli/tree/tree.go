@@ -35,6 +35,7 @@ type treeRow struct {
 	only  string          // the conditions under which it is run; empty if there are none
 	work  flow.WorkerStep // zero: none for a worker, or not known
 	point bool            // of no return
+	plan  *flow.Plan      // nil: not known
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -46,7 +47,11 @@ type treeRow struct {
 // flow.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
-		return appendRows(nil, plan.Tree(), 0)
+		rows := appendRows(nil, plan.Tree(), 0)
+		for i := range rows {
+			rows[i].plan = plan
+		}
+		return rows
 	}
 	rows, points := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points()
 	for i := range detail.Atoms {
