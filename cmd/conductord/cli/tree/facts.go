@@ -48,7 +48,7 @@ func WantedWorker(work flow.WorkerStep, action logbook.Action) string {
 // progress, and the time of the next one.
 func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if atom == nil {
-		return ""
+		return t.keyText(row)
 	}
 	if atom.State == logbook.AtomIgnored {
 		return ignored(row)
@@ -84,6 +84,28 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		facts = append(facts, progressText(atom.Progress))
 	}
 	return strings.Join(facts, "  ")
+}
+
+// keyText is the concurrency key for which a step can wait: all steps before it have ended, and it has not
+// begun. Only the conductor knows whether the key or a step slot is missing.
+func (t *tree) keyText(row *treeRow) string {
+	if row.plan == nil || row.group != "" || t.detail.State != logbook.FlowRunning {
+		return ""
+	}
+	number, ok := row.plan.Find(row.name)
+	if !ok {
+		return ""
+	}
+	key, limit := row.plan.Step(number).Concurrency()
+	if limit == 0 {
+		return ""
+	}
+	for _, before := range row.plan.Predecessors(number) {
+		if atom, begun := t.detail.Atom(row.plan.Step(before).Name()); !begun || !settled(atom) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("waits for key %s (limit %d) or a step slot", cli.Clean(key), limit)
 }
 
 // again shows when a waiting step is due; empty if it does not wait.

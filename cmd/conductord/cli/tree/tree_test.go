@@ -136,6 +136,22 @@ func forWorker(worker string) func(*logbook.AtomDetail) {
 	}
 }
 
+const keyed = `
+name = "disks"
+pattern = "linear"
+
+[[steps]]
+name = "find"
+
+[[steps]]
+name = "copy"
+concurrency = {key = "disk", limit = 2}
+
+[[steps]]
+name = "verify"
+concurrency = {key = "disk", limit = 2}
+`
+
 const deciding = `
 name = "order"
 
@@ -287,6 +303,16 @@ parcels  success  [████████████████████]
   ▾ label ×2  2 success
     ✓ label[0][0]  success    1s
     ✓ label[1][0]  success    1s`},
+		{"a step waits for a key, and one behind it does not yet", drawn(t, keyed, logbook.FlowRunning, atom("find", success, "1")), true, `
+disks  running  [██████░░░░░░░░░░░░░░] 1/3 steps
+  ✓ find    success    1s
+  · copy    pending    waits for key disk (limit 2) or a step slot
+  · verify  pending`},
+		{"a held flow waits for no key", drawn(t, keyed, logbook.FlowFailure, atom("find", success, "1")), true, `
+disks  failure  [██████░░░░░░░░░░░░░░] 1/3 steps
+  ✓ find    success    1s
+  · copy    pending
+  · verify  pending`},
 		{"a few instances, nested", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("pack[0][10]", running, ""), atom("pack[0][2]", success, "1"), atom("odd]", success, ""), atom("even[x]", success, "")}}, true, `
 shipping  running  [███████████████░░░░░] 3/4 steps
