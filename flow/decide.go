@@ -79,14 +79,6 @@ func (s Steps) all() (steps []int) {
 
 func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
 
-// described names the steps in a note at the first of them.
-func (s Steps) described() string {
-	if n := s.End - s.First; n > 1 {
-		return fmt.Sprintf("this and %d more", n-1)
-	}
-	return "this"
-}
-
 // Choice is a gate before a node that has deciders.
 type Choice struct {
 	// Gate is the vertex before the node. No step of the node begins before the decision.
@@ -156,15 +148,6 @@ type LinkDecider struct {
 	decider  Decider
 	question *Question
 	outside  []int // steps outside the graph that the question asks
-}
-
-// described names the deciders of a choice.
-func (c *Choice) described() string {
-	names := make([]string, len(c.Deciders))
-	for i := range c.Deciders {
-		names[i] = fmt.Sprintf("%s (else %s)", c.Deciders[i].Name, c.Deciders[i].Depth)
-	}
-	return strings.Join(names, " and ")
 }
 
 // Ask calls the decider.

@@ -31,10 +31,12 @@ type treeRow struct {
 	depth  int
 	group  flow.Pattern // of a flow; empty for a step
 	retry  bool
+	list   bool            // of an each
 	only   string          // the conditions under which it is run; empty if there are none
 	work   flow.WorkerStep // zero: none for a worker, or not known
 	mark   string          // "point of no return", "finally" or empty
 	enough *selection      // of a flow; nil: all members must succeed
+	plan   *flow.Plan      // nil: not known
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -46,12 +48,17 @@ type treeRow struct {
 // flow.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
-		return appendRows(nil, plan.Tree(), 0)
+		rows := appendRows(nil, plan.Tree(), 0)
+		for i := range rows {
+			rows[i].plan = plan
+		}
+		return rows
 	}
 	rows, points, finals := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points(), detail.Definition.Finals()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
-		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(finals, atom.Name))})
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, list: atom.Kind == logbook.KindEach,
+			mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(finals, atom.Name))})
 	}
 	return rows
 }
@@ -76,7 +83,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 			rows = appendRows(append(rows, row), part, depth+1)
 			continue
 		}
-		row.retry = part.Step.IsRetry()
+		row.retry, row.list = part.Step.IsRetry(), part.Step.IsEach()
 		row.work, _ = part.Step.WorkerStep()
 		row.mark = markOf(part.Step.PointOfNoReturn(), part.Step.IsFinal())
 		rows = append(rows, row)

@@ -135,16 +135,15 @@ func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	return root
 }
 
-// count counts the steps of a part, by state. Retries and lists do not count.
-func (p *Part) count() Counts {
+// count counts the steps of a part, by state. Retries and lists count only in their own box.
+func (p *Part) count() {
 	p.counts = Counts{}
 	for _, part := range p.Parts {
-		for i, n := range part.count() {
-			p.counts[i] += n
-		}
+		part.count()
+		p.counts.add(part)
 	}
-	if p.Kind != Step {
-		return p.counts
+	if p.Kind != Step && !p.decides() {
+		return
 	}
 	for _, atom := range p.Atoms {
 		p.counts[PlaceOf(atom)]++
@@ -152,7 +151,19 @@ func (p *Part) count() Counts {
 	if len(p.Atoms) == 0 {
 		p.counts[Place("")]++
 	}
-	return p.counts
+}
+
+// decides reports whether a part is the retry of its flow, or the list of an each. Such parts are no steps.
+func (p *Part) decides() bool { return p.Kind == Retry || p.Kind == List }
+
+// add adds the steps of a part.
+func (c *Counts) add(part *Part) {
+	if part.decides() {
+		return
+	}
+	for i, n := range part.counts {
+		c[i] += n
+	}
 }
 
 // builder makes the parts of one flow.

@@ -152,6 +152,17 @@ func (p *Part) Steps() int {
 	return all
 }
 
+// number is Steps with a noun.
+func (p *Part) number() string {
+	switch p.Kind {
+	case Retry:
+		return fmt.Sprintf("%d retries", p.Steps())
+	case List:
+		return fmt.Sprintf("%d lists", p.Steps())
+	}
+	return fmt.Sprintf("%d steps", p.Steps())
+}
+
 // Label is the displayed name of a part.
 func (p *Part) Label() string {
 	switch {
@@ -175,7 +186,7 @@ func (p *Part) Label() string {
 // Fact is the state of a part as text, with its attempts or the number of steps in each state.
 func (p *Part) Fact() string {
 	if len(p.Parts) > 0 || len(p.Atoms) > 1 {
-		return fmt.Sprintf("%d steps: %s", p.Steps(), p.Counted())
+		return fmt.Sprintf("%s: %s", p.number(), p.Counted())
 	}
 	fact := p.Status().Name
 	if len(p.Atoms) > 0 {
@@ -209,7 +220,7 @@ func (b *Box) brief() string {
 	if len(b.Parts) == 0 && len(b.Atoms) < 2 {
 		return b.Fact() + b.Marked()
 	}
-	brief := fmt.Sprintf("%d steps:", b.Steps())
+	brief := b.number() + ":"
 	for i, n := range b.counts {
 		if n > 0 {
 			brief += fmt.Sprintf(" %s %d", States[i].Sign, n)
