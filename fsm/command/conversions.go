@@ -528,6 +528,44 @@ func ChangeFromProto(m *v1.Change) (jobs.Change, error) {
 	return x, nil
 }
 
+// StepToProto converts a jobs.Step; nil stays nil.
+func StepToProto(x *jobs.Step) *v1.Step {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Step{
+		Job:       idText(x.Job.UUID),
+		JobState:  string(x.JobState),
+		Flow:      idText(x.Flow.UUID),
+		FlowState: string(x.FlowState),
+		Atom:      AtomDetailToProto(&x.Atom),
+		Outcome:   string(x.Outcome),
+	}
+	return m
+}
+
+// StepFromProto converts a jobs.Step. Nil is the zero value.
+func StepFromProto(m *v1.Step) (jobs.Step, error) {
+	if m == nil {
+		return jobs.Step{}, nil
+	}
+	var r reader
+	var x jobs.Step
+	x.Job.UUID = r.id("step job", m.Job)
+	x.JobState = word(&r, "step job_state", m.JobState, knownJobState)
+	x.Flow.UUID = r.id("step flow", m.Flow)
+	x.FlowState = word(&r, "step flow_state", m.FlowState, knownFlowState)
+	{
+		value, err := AtomDetailFromProto(m.Atom)
+		x.Atom = keep(&r, value, err)
+	}
+	x.Outcome = word(&r, "step outcome", m.Outcome, knownStepOutcome)
+	if r.err != nil {
+		return jobs.Step{}, r.err
+	}
+	return x, nil
+}
+
 // ExplanationToProto converts a jobs.Explanation; nil stays nil.
 func ExplanationToProto(x *jobs.Explanation) *v1.ExplainResponse {
 	if x == nil {

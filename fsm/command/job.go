@@ -81,6 +81,8 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 
 func knownJobState(s jobs.State) bool { return slices.Contains(jobs.States, s) }
 
+func knownStepOutcome(o jobs.StepOutcome) bool { return o.Known() }
+
 func knownOutcome(o jobs.Outcome) bool {
 	switch o {
 	case jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled:

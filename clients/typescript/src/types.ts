@@ -54,6 +54,16 @@ export interface Job {
 	[field: string]: unknown;
 }
 
+/** A step of a job's flow; see WaitStep in docs/protocol.md. */
+export interface Step {
+	job: string; job_state: JobState;
+	flow: string; flow_state: string;
+	atom: { name: string; kind?: string; state?: string; attempts?: { action: string; number: number; result?: Json; failure?: Failure; [field: string]: unknown }[]; [field: string]: unknown };
+	/** Undefined: the step has not ended. */
+	outcome?: "success" | "failure" | "skipped" | "reverted" | "revert_failed" | "unfinished";
+	[field: string]: unknown;
+}
+
 export interface Posted {
 	job: Job;
 	/** A job with this id or key existed already. */

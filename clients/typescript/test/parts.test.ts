@@ -120,6 +120,16 @@ test("a wait ends when the job is finished or needs an operator", async () => {
 	}
 });
 
+test("a wait for a step ends with its outcome, or when the job needs an operator", async () => {
+	for (const last of [{ job_state: "claimed", outcome: "skipped" }, { job_state: "held" }, { job_state: "suspended" }]) {
+		const answers: object[] = [{ job_state: "claimable" }, { job_state: "claimed", atom: { name: "send[2]", state: "running" } }, last];
+		await against([(_, response) => void response.end(JSON.stringify({ step: answers.shift() }))], 5_000, async (client) => {
+			assert.deepEqual(await client.step("x", "send[2]"), { job_state: "claimable" });
+			assert.deepEqual(await client.waitStep("x", "send[2]"), last);
+		});
+	}
+});
+
 test("a lost answer is repeated at another node, under the same id", async () => {
 	const bodies: string[] = [];
 	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {
