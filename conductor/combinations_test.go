@@ -48,6 +48,7 @@ const (
 	noPart       = "only a failed step"
 	failingStep  = "ship"
 	finishedStep = "reserve"
+	finalStep    = "close"
 )
 
 // Without a value of the first dimension, the flow ends because a step fails.
@@ -104,7 +105,12 @@ func (p parcel) Revert(context.Context, *flow.Call) error {
 	return nil
 }
 
-// flow is: reserve; then part with pack and ship, and perhaps a retry; then bill. In an each, ship runs for two
+// closing is the work of the finally step.
+type closing struct{}
+
+func (closing) Execute(context.Context, *flow.Call) (any, error) { return nil, nil }
+
+// flow is: reserve; then part with pack and ship, and perhaps a retry; then bill; finally close. In an each, ship runs for two
 // elements, and the second one fails. ship fails, or waits for the end of the flow.
 func (c combination) flow(began chan<- struct{}) *flow.Flow {
 	fails := func(ctx context.Context, step string) error {
@@ -136,7 +142,8 @@ func (c combination) flow(began chan<- struct{}) *flow.Flow {
 	if c.has(withRetry) {
 		part.WithRetry(flow.Times("again", 2))
 	}
-	root := flow.Linear("order", flow.NewStep(finishedStep, parcel{stuck: c.has(withBadUndo)}), part, flow.NewStep("bill", parcel{}))
+	root := flow.Linear("order", flow.NewStep(finishedStep, parcel{stuck: c.has(withBadUndo)}), part, flow.NewStep("bill", parcel{})).
+		Finally(flow.NewStep(finalStep, closing{}))
 	if c.has(withHold) {
 		root.OnFailure(flow.HoldOnFailure)
 	}
@@ -144,7 +151,7 @@ func (c combination) flow(began chan<- struct{}) *flow.Flow {
 }
 
 // consequence is the end of a combination: cells of the table.
-type consequence struct{ finished, state, outcome, repairs string }
+type consequence struct{ finished, finally, state, outcome, repairs string }
 
 // run runs the flow of a combination to its end. A deadline must have the consequence of a cancel.
 func (c combination) run(t *testing.T, board cluster, number int, began <-chan struct{}) consequence {
@@ -184,7 +191,7 @@ func (c combination) runOnce(t *testing.T, board cluster, number int, began <-ch
 		t.Fatal(err)
 	}
 	options := engine.Options{Plan: plan, Detail: detail, Store: store}
-	return consequence{finishedText(&detail), stateText(&detail), string(job.Outcome), repairsText(options)}
+	return consequence{finishedText(&detail), finallyText(&detail), stateText(&detail), string(job.Outcome), repairsText(options)}
 }
 
 // finishedText says what became of the steps that had succeeded when the flow failed.
@@ -193,7 +200,7 @@ func finishedText(detail *logbook.FlowDetail) string {
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
 		switch {
-		case atom.Kind != logbook.KindTask || atom.Name == failingStep || atom.Name == failingStep+"[1]":
+		case atom.Kind != logbook.KindTask || atom.Name == finalStep || atom.Name == failingStep || atom.Name == failingStep+"[1]":
 		case atom.State == logbook.AtomSuccess:
 			states["keep their results"] = append(states["keep their results"], atom.Name)
 		case atom.State == logbook.AtomReverted:
@@ -217,6 +224,14 @@ func finishedText(detail *logbook.FlowDetail) string {
 		text = "after a second round, " + text
 	}
 	return text
+}
+
+// finallyText says whether the finally step has run.
+func finallyText(detail *logbook.FlowDetail) string {
+	if atom, ok := detail.Atom(finalStep); ok && atom.State == logbook.AtomSuccess && atom.Number(logbook.ActionExecute) == 1 {
+		return "has run"
+	}
+	return "runs when the flow ends"
 }
 
 func stateText(detail *logbook.FlowDetail) string {
@@ -274,9 +289,9 @@ func TestCombinations(t *testing.T) {
 		t.Fatal("the rows do not give the consequence of every combination")
 	}
 	var table strings.Builder
-	table.WriteString("| Parts | Finished steps | State of the flow | Outcome of the job | Accepted repairs |\n|---|---|---|---|---|\n")
+	table.WriteString("| Parts | Finished steps | Finally step | State of the flow | Outcome of the job | Accepted repairs |\n|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&table, "| %s | %s | %s | `%s` | %s |\n", r.parts, r.end.finished, r.end.state, r.end.outcome, r.end.repairs)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | `%s` | %s |\n", r.parts, r.end.finished, r.end.finally, r.end.state, r.end.outcome, r.end.repairs)
 	}
 	fmt.Fprintf(&table, "\nThe table has %d rows for %d combinations.\n", len(rows), len(all))
 	compareCombinations(t, table.String())
