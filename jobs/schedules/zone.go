@@ -38,7 +38,7 @@ func Zone(name string) (*time.Location, error) {
 	data, err := fs.ReadFile(zones(), name)
 	if err != nil {
 		return nil, &logbook.InvalidError{Field: "schedule zone", Reason: fmt.Sprintf(
-			"%.64q is no name of the IANA time zone database (release %s), such as Europe/Berlin", name, ZoneRelease)}
+			"%.64q is not in the IANA time zone database (release %s); use a name such as Europe/Berlin", name, ZoneRelease)}
 	}
 	return time.LoadLocationFromTZData(name, data)
 }
