@@ -26,7 +26,7 @@ func TestHandshakeSurvivesGarbage(t *testing.T) {
 		{"a huge length", magic + "\xff\xff" + strings.Repeat("x", 70_000), "over the limit"},
 		{"one byte over the limit", magic + "\x40\x01" + strings.Repeat("x", 20_000), "over the limit"},
 		{"half a hello", magic + "\x00\x10{", "bad handshake"},
-		{"no JSON", magic + "\x00\x04oops", "not what a node says"},
+		{"no JSON", magic + "\x00\x04oops", "not from a conductord node"},
 		{"null", magic + "\x00\x04null", "belongs to cluster"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
