@@ -44,7 +44,7 @@ func TestAccess(t *testing.T) {
 	}
 	servers := "--server=" + strings.Join(cluster.Endpoints(), ",")
 	nobody := []string{servers, "--ca-file=" + file("ca.pem"), "--timeout=10s"}
-	refuses(t, 7, "give a token", append([]string{"job", "list"}, nobody...)...)
+	refuses(t, 7, "use a token", append([]string{"job", "list"}, nobody...)...)
 
 	socket := filepath.Join(cluster.Nodes[1].DataDir, "api.sock")
 	info, err := os.Stat(socket)

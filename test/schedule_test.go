@@ -125,7 +125,7 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 		}
 		for _, job := range page.Items {
 			if ticks++; !posted[job.ID] {
-				t.Errorf("job %s is that of no posted slot", job.ID)
+				t.Errorf("job %s does not belong to a posted slot", job.ID)
 			}
 		}
 		if query.After = page.Next; page.Next == "" {
@@ -158,7 +158,7 @@ func TestScheduleCommands(t *testing.T) {
 		{"", "resume newyear", 0, `newyear next`},
 		{"", "run newyear", 0, `posted .* run by `},
 		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2020-06-01T00:00:00Z", 0, `2019-12-31T23:00:00Z +(posted|waiting|skipped)`},
-		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2019-07-01T00:00:00Z", 2, `no slot between`},
+		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2019-07-01T00:00:00Z", 2, `no past slot between`},
 		{"", "show newyear -o|json", 0, `"trigger": "backfill"`},
 		{"", "delete newyear", 0, `^$`},
 		{"", "show newyear", 3, `not found`},

@@ -256,7 +256,7 @@ func (f *secureFederation) refusesCertificates(address string) {
 	defer ann.Close()
 	for _, client := range []*raftboard.Client{ann, f.operator("a")} {
 		err := verdict(client.Post(within(f.t), postingTo("away/cert")))
-		if !errors.Is(err, jobs.ErrNotAllowed) || !strings.Contains(err.Error(), "proves the caller to this node only: show a token, or call that cluster at "+address) {
+		if !errors.Is(err, jobs.ErrNotAllowed) || !strings.Contains(err.Error(), "identifies the caller only to this node: use a token, or call that cluster at "+address) {
 			f.t.Errorf("a certificate or a socket: got %v", err)
 		}
 	}

@@ -46,7 +46,7 @@ func TestValuesComeBack(t *testing.T) {
 	}
 }
 
-// A golden text: what was written once must be readable for ever.
+// A golden text: every written value must stay readable.
 func TestFormatStays(t *testing.T) {
 	const written = `$encrypted:1:k:vHIQkWjXxSFQlHHoC6oXPrQIOFEnU1So91We3wCjJcm7y211Wnw=$`
 	keys := parse(t, keyLine("k", 1))

@@ -93,7 +93,7 @@ func TestOutcomes(t *testing.T) {
 			whole: `{"kind":"handler.exit","message":"handler says-details ended with status 75, which asks for another try: oops","code":75,"details":{"limit":40}}`},
 		{name: "says-nothing", script: `echo '{"failure":null}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `^handler says-nothing ended with status 1$`},
 		{name: "says-code", script: `echo '{"failure":{"code":7}}'; exit 1`, kind: logbook.FailureExit, code: 1,
-			message: `^handler says-code ended with status 1; the failure that handler says-code has printed is passed over: json: unknown field "code"$`},
+			message: `^handler says-code ended with status 1; the failure that handler says-code has printed is ignored: json: unknown field "code"$`},
 		{name: "says-text", script: `echo '{"failure":"text"}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `status 1; .* is passed over: json: cannot unmarshal string`},
 		{name: "says-twice", script: `echo '{"failure":{"details":{"a":1,"a":2}}}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `is passed over: .*the key "a" twice`},
 		{name: "says-too-much", script: `printf '{"failure":{"details":{'; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf '"%s":1,' $i; done; echo '"17":1}}}'; exit 1`,

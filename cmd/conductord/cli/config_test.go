@@ -138,7 +138,7 @@ func TestInitConfig(t *testing.T) {
 		"--node x":              "not allowed: init names",
 		"--nodes 3 --host a":    "none of the others can be",
 		"--log-level loud":      "flags: --log-level: must be",
-		"--host a,a --insecure": "is the address of cluster.members[0]",
+		"--host a,a --insecure": "is also the address of cluster.members[0]",
 	} {
 		got := clitest.Run(t, nil, append([]string{"config", "init", t.TempDir()}, strings.Fields(args)...)...)
 		if got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) || got.Out != "" {
@@ -202,7 +202,7 @@ func membersText(members []config.Member) string {
 func TestNoConfiguration(t *testing.T) {
 	for _, command := range []string{"doctor", "server"} {
 		got := clitest.Run(t, nil, command)
-		want := "conductord: \"conductord " + command + "\" reads a node's configuration: pass its file with --config FILE; without it:\n" +
+		want := "conductord: \"conductord " + command + "\" requires the configuration of a node: pass the file with --config FILE; without the file:\n" +
 			"conductord: node: must be set\n"
 		if got.Code != cli.ExitUsage || !strings.HasPrefix(got.Err, want) {
 			t.Errorf("%s: %+v", command, got)

@@ -99,7 +99,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"job post --set a=1 --set a=2", `--set gives "a" twice`},
 		{"job post --kind k --set a=\xff", "--set must be UTF-8"},
 		{"job post", "name the work of the job: --flow, --book or --kind"},
-		{"job post --kind a\x01", "--kind is invalid: holds the control character U+0001"},
+		{"job post --kind a\x01", "--kind is invalid: contains the control character U+0001"},
 		{"job post --details {", "--details is invalid: not a JSON value"},
 		{"job post --details @/nowhere", "cannot read --details"},
 		{"job post --not-before soon", "--not-before must be a time"},

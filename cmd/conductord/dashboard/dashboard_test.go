@@ -75,7 +75,7 @@ func open(t *testing.T, adjust ...func(*dashboard.Options)) *site {
 			}
 			return dashboard.New(options)
 		},
-		Fatal: func(err error) { t.Errorf("the node cannot go on: %v", err) },
+		Fatal: func(err error) { t.Errorf("the node cannot continue: %v", err) },
 	})
 	if err != nil {
 		t.Fatal(err)

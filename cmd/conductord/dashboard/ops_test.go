@@ -197,7 +197,7 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	if _, text := s.request(http.MethodGet, "admin", "/dashboard/conductors", nil); !strings.Contains(text, `id="drain-nobody"`) {
-		t.Errorf("the page does not show the drain of a name that nobody has:\n%s", text)
+		t.Errorf("the page does not show the drain of a name without a conductor:\n%s", text)
 	}
 }
 

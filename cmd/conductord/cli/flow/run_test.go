@@ -68,8 +68,8 @@ func TestPostedFailurePolicy(t *testing.T) {
 		{"job post --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
 		{"schedule set daily --rule @daily --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
 		{"schedule run daily", 0, ""},
-		{"schedule set other --rule @daily --flow " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
-		{"flow run " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
+		{"schedule set other --rule @daily --flow " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is not one of [revert hold]"},
+		{"flow run " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is not one of [revert hold]"},
 		{"job post --kind k --on-step-failure hold", cli.ExitUsage, "--on-step-failure needs --flow"},
 	} {
 		if got := clitest.Run(t, cluster, strings.Fields(row.args)...); got.Code != row.code || !strings.Contains(got.Err, row.says) {

@@ -21,7 +21,7 @@ func TestBulk(t *testing.T) {
 		want string // part of the output
 		not  string
 	}{
-		{"bulk suspend", cli.ExitUsage, "at least one filter is required", "\x00"},
+		{"bulk suspend", cli.ExitUsage, "add at least one filter", "\x00"},
 		{"bulk suspend --tag hard", cli.ExitUsage, "suspend 3 jobs? Add --yes", "\x00"},
 		{"bulk suspend --tag hard --dry-run", 0, "3 jobs matched\n", "\x00"},
 		{"job list --state suspended", 0, "POSTED\n", "dig"},
