@@ -94,10 +94,10 @@ func TestCheckArgv(t *testing.T) {
 		{[]string{strings.Repeat("x", handler.MaxArgument+1)}, "argv[0] is too large: 32769 bytes, and the limit is 32768"},
 		{[]string{"x", "a\x00"}, "argv[1] is invalid: it has a NUL byte"},
 		{[]string{"{b}"}, `"b" is not an argument of the step`},
-		{[]string{"{"}, `a brace that is none of a pair`},
-		{[]string{"a}"}, `a brace that is none of a pair`},
-		{[]string{"{}"}, `a brace that is none of a pair`},
-		{[]string{"{a{b}"}, `a brace that is none of a pair`},
+		{[]string{"{"}, `a brace that is not part of a pair`},
+		{[]string{"a}"}, `a brace that is not part of a pair`},
+		{[]string{"{}"}, `a brace that is not part of a pair`},
+		{[]string{"{a{b}"}, `a brace that is not part of a pair`},
 	} {
 		err := handler.CheckArgv(row.argv, has)
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {

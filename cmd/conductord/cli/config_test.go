@@ -40,7 +40,7 @@ func TestCheckConfig(t *testing.T) {
 		{"good", []string{good}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
 		{"by --config, with a flag", []string{"--config", good, "--log-json", "--limits-steps", "7"}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
 		{"a bad flag", []string{"--config", good, "--limits-steps", "0"}, 2, "", []string{"flags: --limits-steps: is 0"}},
-		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
+		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `"n2" is not in cluster.members`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := clitest.Run(t, nil, append([]string{"config", "check"}, row.args...)...)

@@ -150,7 +150,7 @@ func (s shortID) find(ctx context.Context, cluster idFinder) (string, error) {
 	case len(all.IDs) == 1 && !all.More:
 		return all.IDs[0].String(), nil
 	}
-	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, "s or "), all)
+	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, " or "), all)
 }
 
 // ambiguous lists the candidates for an ambiguous prefix.

@@ -54,7 +54,7 @@ func TestShortIDs(t *testing.T) {
 		{"job get 01890000-0000-7000-8000-0000000000A", 0, second, 2},
 		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these job ids start or end with it; use more of the id:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
 		{"job get 018", cli.ExitUsage, `job id is invalid: "018" must be a UUID, or at least its first 4 or last 8 hexadecimal digits`, 0},
-		{"job get nope", cli.ExitUsage, `"nope" is not a UUID`, 0},
+		{"job get nope", cli.ExitUsage, `"nope" must be a UUID`, 0},
 		{"job get 000000ab", 0, second, 2},
 		{"job get 8000-0000000000AB", 0, second, 2},
 		{"job get 00000001", cli.ExitUsage, "00000001 is ambiguous: these job ids start or end with it; use more of the id:\nconductord:   " + other + "\nconductord:   " + first + "\n", 1},
@@ -111,7 +111,7 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 		code int
 		says string
 	}{
-		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these jobs or flow ids start or end with it; use more of the id:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
+		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these job or flow ids start or end with it; use more of the id:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
 		{"flow show " + flow[:len(flow)-1], cli.ExitUsage, "is ambiguous"},
 		{"flow show " + flow, 0, flow},
 		{"flow show 0555", 0, itsFlow},

@@ -79,7 +79,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"trash purge", "ID is missing"},
 		{"claim extend", "JOB is missing"},
 		{"board ageing a", "DURATION|off is missing"},
-		{"job get x", `"x" is not a UUID`},
+		{"job get x", `"x" must be a UUID`},
 		{"job list --colour", "there is no flag --colour\n"},
 		{"job list --bord x", `there is no flag --bord; did you mean --board?`},
 		{"job list --servr x", `there is no flag --servr; did you mean --server?`},

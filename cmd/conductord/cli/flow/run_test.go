@@ -27,7 +27,7 @@ func TestFlowRun(t *testing.T) {
 	write(`{id = "order.id"}`)
 	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
 	write(`["order.id"]`)
-	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is no argument") {
+	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is not an argument") {
 		t.Errorf("a path in the list form: %+v", listed)
 	}
 	write(`{id = "order.id"}` + "\nwhen = {any = [{input = \"order.id\", is = \"equals\", value = \"o1\"}, {not = {input = \"order.id\", is = \"exists\"}}]}")

@@ -33,7 +33,7 @@ func TestBulk(t *testing.T) {
 		{"job list --outcome cancelled --finished-until -1h", 0, "POSTED\n", "dig"},
 		{"job list --outcome nice", cli.ExitUsage, "--outcome must be", "\x00"},
 		{"job list --finished-since soon", cli.ExitUsage, "--finished-since must be", "\x00"},
-		{"bulk cancel --state completed -y", cli.ExitUsage, "means nothing", "\x00"},
+		{"bulk cancel --state completed -y", cli.ExitUsage, "has no effect", "\x00"},
 		{"bulk retry --kind k -y", 0, "0 jobs matched\n", "\x00"},
 		{"bulk purge --tag hard --dry-run", 0, "3 jobs matched\n", "\x00"},
 		{"bulk purge --tag hard -y", 0, "3 jobs: 3 done, 0 refused\n", "\x00"},
