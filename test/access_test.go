@@ -106,7 +106,7 @@ func TestAccess(t *testing.T) {
 	if text = ran(t, append([]string{"audit", "refusals"}, ann...)...); !strings.Contains(text, "revoked") || !strings.Contains(text, "packing") {
 		t.Error(text)
 	}
-	refuses(t, 7, "may not administer", append([]string{"audit", "tail"}, as["packing"]...)...)
+	refuses(t, 7, "no permission to administer", append([]string{"audit", "tail"}, as["packing"]...)...)
 	text = ran(t, append([]string{"access", "delete", "audit"}, ann...)...)
 	refuses(t, 7, "revoked", append([]string{"job", "get", id}, as["audit"]...)...)
 	if found, bad := examined(t, "", "--config", cluster.Nodes[0].Config); bad {

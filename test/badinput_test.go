@@ -124,7 +124,7 @@ func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node)
 		{"half a document", 2, "not a JSON value", []string{"flow", "run", file(`{"name": `)}},
 		{"a million brackets", 8, "1000000 bytes, and the limit is 262144", []string{"flow", "run", file(strings.Repeat("[", 1_000_000))}},
 		{"no work", 2, "name the work of the job", []string{"job", "post"}},
-		{"no UUID", 2, "is not a UUID", []string{"job", "get", "the-job"}},
+		{"no UUID", 2, "must be a UUID", []string{"job", "get", "the-job"}},
 		{"an unknown job", 3, "not found", []string{"job", "get", id}},
 		{"an unknown flow", 3, "not found", []string{"flow", "show", id}},
 		{"an unknown book", 3, "not found", []string{"book", "get", id}},

@@ -25,7 +25,7 @@ func TestIssueRefuses(t *testing.T) {
 		authority credentials.Issued
 		subject   credentials.Subject
 	}{
-		{"needs a name", authority, change(func(s *credentials.Subject) { s.Name = "" })},
+		{"requires a name", authority, change(func(s *credentials.Subject) { s.Name = "" })},
 		{"a validity period", authority, change(func(s *credentials.Subject) { s.Valid = 0 })},
 		{"the authority expires", authority, change(func(s *credentials.Subject) { s.Valid = 2 * time.Hour })},
 		{"these names are invalid in a certificate", authority, change(func(s *credentials.Subject) { s.Cluster = "shop.." })},

@@ -329,7 +329,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 	away := c.others(leader)
 	c.stop(away[0])
-	if err := remove(c.options[away[1]].Name); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "2 voters would remain, 2 of them must answer, and 1 do") {
+	if err := remove(c.options[away[1]].Name); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "2 voters would remain, 2 of them must answer, and only 1 can be reached") {
 		t.Errorf("the last member but one that answers: %v", err)
 	}
 	if _, err := client.MoveMember(t.Context(), c.options[away[0]].Name, "127.0.0.1:1", "127.0.0.1:2"); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "start it there first") {

@@ -166,7 +166,7 @@ var (
 	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while the board is paused: its jobs cannot be claimed.", []string{"board"}, nil)
 	boardParkedDescription = prometheus.NewDesc("conductord_board_parked_jobs", "Parked jobs of a board: their retry policy holds them for an operator.", []string{"board"}, nil)
 	clockDescription       = prometheus.NewDesc("conductord_clock_offset_seconds",
-		"Offset of this node's wall clock from the cluster's time; absent until a leader has measured it.", nil, nil)
+		"Offset of this node's wall clock from the cluster's time, positive if the clock is ahead; absent until a leader has measured it.", nil, nil)
 	sessionsDescription   = prometheus.NewDesc("conductord_sessions", "Open sessions of conductors and other clients.", nil, nil)
 	conductorsDescription = prometheus.NewDesc("conductord_conductors", "Conductors that are registered.", nil, nil)
 	drainsDescription     = prometheus.NewDesc("conductord_drains", "Names of conductors that an operator has drained.", nil, nil)

@@ -360,7 +360,7 @@ func TestUnusableCredentials(t *testing.T) {
 	garbage, _ := json.Marshal("garbage")
 	for want, files := range map[string]credentials.Files{
 		"authorities (ca) is missing":  {Cert: good.Cert, Key: good.Key},
-		"go together":                  {CA: good.CA, Cert: good.Cert},
+		"set both, or neither":         {CA: good.CA, Cert: good.Cert},
 		"other users can read the key": {CA: good.CA, Cert: good.Cert, Key: open},
 		"no such file":                 {CA: good.CA, Cert: good.Cert, Key: good.Key + ".none"},
 		"no PEM certificate":           {CA: a.write("garbage.pem", garbage), Cert: good.Cert, Key: good.Key},

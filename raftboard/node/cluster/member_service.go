@@ -244,7 +244,7 @@ func (s *memberService) keepsMajority(members []membership.Listed) error {
 		}
 	}
 	if answer := voters - len(silent); answer < voters/2+1 {
-		return fmt.Errorf("%w: %d voters would remain, %d of them must answer, and only %d answer: %s",
+		return fmt.Errorf("%w: %d voters would remain, %d of them must answer, and only %d can be reached: %s",
 			jobs.ErrConflict, voters, voters/2+1, answer, strings.Join(silent, "; "))
 	}
 	return nil

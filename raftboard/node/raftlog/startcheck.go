@@ -314,7 +314,7 @@ func (s *savedState) rest(good savedSnapshot) string {
 // bringSnapshot is the remedy for a lost snapshot. This node's log and votes are complete, so
 // any equally new snapshot of the cluster can replace it.
 func (s *savedState) bringSnapshot(wanted uint64) string {
-	return fmt.Sprintf("copy a snapshot of another node of this cluster with entry %d or a later entry (its name is TERM-ENTRY-TIME) to this directory, "+
+	return fmt.Sprintf("copy a snapshot of another node of this cluster that reaches entry %d or later (its name is TERM-ENTRY-TIME) to this directory, "+
 		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, SnapshotsDir, s.dir)
 }
 
