@@ -245,7 +245,7 @@ const patiently = "60s"
 // badHandlerRows are the faulty handlers. Rows without a script have no handler, or create it in
 // another way.
 var badHandlerRows = []badHandler{
-	{"garbage", "echo debugging >&2; echo 'not json'", `outcome: reverted.*failed step: bad.*result: .*not a JSON value.*it begins "not json".*stderr: debugging`, ""},
+	{"garbage", "echo debugging >&2; echo 'not json'", `outcome: reverted.*failed step: bad.*result: .*not a JSON value.*stdout starts with "not json".*stderr: debugging`, ""},
 	{"two-values", "echo 1 2", `outcome: reverted.*result: .*data follows after byte`, ""},
 	{"not-utf8", `printf '"\377"'; printf '\377\033[31m' >&2`, `outcome: reverted.*not UTF-8.*stderr: .*\\u001b\[31m`, ""},
 	{"exits", "echo disk on fire >&2; exit 3", `outcome: reverted.*handler.exit: handler exits ended with status 3: disk on fire`, ""},

@@ -149,7 +149,7 @@ func TestScheduleCommands(t *testing.T) {
 		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next`},
 		{document, "set greet --rule|@every 1h|--flow|-|--overlap|queue", 0, `greet next`},
 		{"", "set bad --kind|k", 2, `the rule is required: --rule`},
-		{"", "set bad --kind|k|--rule|0 0 31 2 *", 2, `never comes`},
+		{"", "set bad --kind|k|--rule|0 0 31 2 *", 2, `never matches a time`},
 		{"", "set bad --kind|k|--rule|@daily|--missed|some", 2, `--missed must be none, last=N or window=DURATION`},
 		{"", "list", 0, `(?s)default +greet +@every 1h +UTC.*default +newyear +0 0 1 1 \* +Europe/Berlin`},
 		{"", "next newyear -n|2", 0, `^\d{4}-01-01T00:00:00\+01:00\n\d{4}-01-01T00:00:00\+01:00\n$`},
