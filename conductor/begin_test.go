@@ -201,7 +201,7 @@ func TestRefusedBeginningIsTold(t *testing.T) {
 			t.Errorf("the job is %s, %s", got.State, got.Outcome)
 		}
 		if detail := detailOf(t, d.cluster, job); attempts(detail, "a") != 2 {
-			t.Errorf("%d executions are recorded, and one that was not must be", attempts(detail, "a"))
+			t.Errorf("%d executions are recorded; the unrecorded one must be recorded", attempts(detail, "a"))
 		}
 	})
 }

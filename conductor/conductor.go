@@ -209,7 +209,7 @@ func (o Options) validate() error {
 	require(o.Client != nil, "there is no client")
 	kinds := o.kinds()
 	// An empty list of kinds would request jobs of any kind from the board.
-	require(len(kinds) > 0, "the registry holds no factory, and there are no funcs, so that no job could be run")
+	require(len(kinds) > 0, "the registry has no factory, and there are no funcs, so no job can run")
 	require(len(kinds) <= jobs.MaxKinds, "registry and funcs hold more than %d kinds", jobs.MaxKinds)
 	for i, kind := range kinds {
 		require(i == 0 || kinds[i-1] != kind, "kind %q has a factory and a func", kind)

@@ -135,7 +135,7 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 		return r.call(ctx, do)
 	}
 	if detail == nil {
-		return unbuildable(fmt.Errorf("the job has no flow, which a job of kind %q needs", r.claimed.Job.Kind))
+		return unbuildable(fmt.Errorf("the job has no flow, and jobs of kind %q require one", r.claimed.Job.Kind))
 	}
 	if detail.State.Finished() && !detail.Resumable() {
 		// The last owner died between the end of the flow and the end of the job, or the flow was
@@ -176,7 +176,7 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 		return err
 	})
 	if err != nil {
-		return result{err: fmt.Errorf("cannot find out who else could build the flow: %w", err)}
+		return result{err: fmt.Errorf("cannot find other conductors that can build the flow: %w", err)}
 	}
 	able := conductors[:0]
 	for _, other := range conductors {
@@ -187,7 +187,7 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	if len(able) == 0 {
 		return unbuildable(why)
 	}
-	return result{err: fmt.Errorf("%w: %s, and here: %w", errElsewhere, whoCan(able, drains), why)}
+	return result{err: fmt.Errorf("%w (%s): %w", errElsewhere, whoCan(able, drains), why)}
 }
 
 // whoCan names a conductor that could build a flow. A drained one counts, because an operator may
@@ -233,7 +233,7 @@ func (r *run) detail(ctx context.Context) (*logbook.FlowDetail, error) {
 // plan builds the flow and checks it against its values.
 func (r *run) plan(detail *logbook.FlowDetail, store logbook.Values) (*flow.Plan, error) {
 	if detail.Factory.Name == "" {
-		return nil, errors.New("the flow detail names no factory")
+		return nil, errors.New("the flow detail has no factory")
 	}
 	built, err := r.loop.options.Registry.Build(detail.Factory.Name, detail.Factory.Args)
 	if err != nil {

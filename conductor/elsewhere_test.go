@@ -63,7 +63,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 		drain(t, owner)
 		lacks.Unpause()
 		if got := finished(t, c, post(t, c, "rare", nil).ID); got.State != jobs.StateTrashed || kindOf(got.Failure) != logbook.FailureBuild {
-			t.Errorf("nobody can build it, and it is %s: %+v", got.State, got.Failure)
+			t.Errorf("no conductor can build the flow, and the job is %s: %+v", got.State, got.Failure)
 		}
 	})
 }

@@ -59,6 +59,6 @@ func checkValue(value json.RawMessage, what string) error {
 	if !encrypted {
 		return nil
 	}
-	return fmt.Errorf("%w with key %s, and cannot be decrypted here: %s; give the conductor a file of value keys with that key; "+
-		"if it has the key, the value was changed or moved", errEncrypted, id, what)
+	return fmt.Errorf("%w with key %s, and cannot be decrypted here: %s; add the key to the file in conductor.value_keys; "+
+		"if the file has the key, the value was changed or moved", errEncrypted, id, what)
 }

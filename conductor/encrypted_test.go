@@ -77,7 +77,7 @@ func TestEncryptedValues(t *testing.T) {
 				until(t, "the job is released", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
 				drain(t, working)
 				got, err := c.Job(t.Context(), job.ID)
-				for _, says := range []string{row.what, "with key old", "give the conductor a file of value keys"} {
+				for _, says := range []string{row.what, "with key old", "add the key to the file in conductor.value_keys"} {
 					if err != nil || !strings.Contains(got.Reason, says) {
 						t.Errorf("the reason is %q, without %q: %v", got.Reason, says, err)
 					}

@@ -47,7 +47,7 @@ func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) er
 	return func(ctx context.Context, job jobs.Job) error {
 		var details T
 		if len(job.Details) == 0 {
-			return Trash(errors.New("the job has no details, and its worker reads them: post it with details"))
+			return Trash(errors.New("the job has no details, and its worker requires them: post the job with details"))
 		}
 		decoder := json.NewDecoder(bytes.NewReader(job.Details))
 		decoder.DisallowUnknownFields()

@@ -139,7 +139,7 @@ func TestJournalHasOneCallInFlight(t *testing.T) {
 			t.Errorf("flow has %d updates, want %d", got, each)
 		}
 		if calls := len(connection.seen()); calls != 3 {
-			t.Errorf("%d calls, want 3: the first, that of the other run, and one for all that waited", calls)
+			t.Errorf("%d calls, want 3: the first call, the other run's call, and one call for all waiting updates", calls)
 		}
 	})
 }

@@ -55,7 +55,7 @@ const pinnedDelay = 10 * time.Second
 const maxReason = 1 << 10
 
 // errElsewhere: the flow cannot be built here, and another conductor could.
-var errElsewhere = errors.New("its flow cannot be built here")
+var errElsewhere = errors.New("this conductor cannot build the flow")
 
 // decide is the table of outcomes:
 //

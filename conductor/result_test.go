@@ -129,17 +129,17 @@ func TestFailuresOfJobs(t *testing.T) {
 		t.Errorf("the failures are of %v, and the revert has heard of %v", steps, heard)
 	}
 	if err := result("stuck"); !errors.Is(err, jobs.ErrFailed) || errors.Is(err, jobs.ErrReverted) {
-		t.Errorf("one that cannot be undone: %v", err)
+		t.Errorf("a job whose revert fails: %v", err)
 	}
 	var failure *logbook.Failure
 	if err := result("refused"); !errors.Is(err, jobs.ErrTrashed) || !errors.As(err, &failure) || failure.Kind != logbook.FailureBuild {
-		t.Errorf("one that nobody can build: %v", err)
+		t.Errorf("a job that no conductor can build: %v", err)
 	}
 	held := postOne(t, c, jobs.Posting{Name: "held", Kind: "none", Hold: true})
 	if err := c.Cancel(t.Context(), jobs.JobCommand{Job: held.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := await.Result(t.Context(), c, held.ID); !errors.Is(err, jobs.ErrCancelled) {
-		t.Errorf("one that was cancelled: %v", err)
+		t.Errorf("a cancelled job: %v", err)
 	}
 }

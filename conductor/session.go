@@ -21,9 +21,9 @@ var (
 	errPaused    = errors.New("the conductor is paused: the job is released")
 	errTimeOver  = errors.New("the conductor has reached its MaxDuration: the job is released")
 	errDoubt     = errors.New("the session could not be renewed in time: the steps are stopped before it can expire")
-	errClaimLost = errors.New("the claim is lost: the session is over")
+	errClaimLost = errors.New("the claim is lost: the session has ended")
 	// errClaimEnded: the session lives, but one of its claims has ended.
-	errClaimEnded = errors.New("the claim was ended by another")
+	errClaimEnded = errors.New("another caller ended the claim")
 	errClosed     = errors.New("the session was closed")
 )
 
@@ -232,7 +232,7 @@ func (t *liveSession) working() context.Context {
 
 // admit is the gate before each step. It returns nil when the session is known to live, and waits
 // while the session is in doubt. It reads the clock itself, because after a pause of the process
-// a step may come here before attend wakes.
+// a step can reach this code before attend wakes.
 func (t *liveSession) admit(ctx context.Context) error {
 	for {
 		t.mu.Lock()

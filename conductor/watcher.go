@@ -337,6 +337,6 @@ func (s *runControl) latestStopRequest() *jobs.OperatorRequest {
 	return s.stopRequest
 }
 
-// claimEnded stops the run, which must not write any more. If the run itself has already ended its
+// claimEnded stops the run, which must not write from then on. If the run itself has already ended its
 // job, claimEnded is harmless.
 func (s *runControl) claimEnded(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

@@ -126,7 +126,7 @@ func (o *WorkerOptions) validate() error {
 	case o.Client == nil:
 		return errors.New("there is no client")
 	case len(o.Tasks) == 0:
-		return errors.New("there is no type of steps that it could do")
+		return errors.New("there are no tasks: add a type of steps")
 	case o.Slots < 1 || o.Slots > steps.MaxSlots:
 		return fmt.Errorf("slots is %d; it must be 1 to %d", o.Slots, steps.MaxSlots)
 	case o.TTL < jobs.MinTTL || o.TTL > jobs.MaxTTL:
@@ -266,7 +266,7 @@ func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (
 }
 
 // errCutShort: a call for steps was interrupted to be repeated.
-var errCutShort = errors.New("the call was ended to be made again")
+var errCutShort = errors.New("the call was interrupted for a repeat")
 
 // wake interrupts the call for steps.
 func (w *stepWorker) wake() {

@@ -120,7 +120,7 @@ func (w *stepWorker) call(ctx context.Context, task flow.Task, call *flow.Call) 
 	} else if can {
 		err = reverter.Revert(ctx, call)
 	} else {
-		err = flow.Permanent(errors.New("this type of step cannot be reverted here"))
+		err = flow.Permanent(errors.New("this worker cannot revert steps of this type"))
 	}
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 
 // untaken is the failure of an attempt that no worker has taken in time.
 func (o *offering) untaken(patience time.Duration) *logbook.Failure {
-	message := fmt.Sprintf("no worker that does %q has taken it in %s", o.offer.Work.Type, patience)
+	message := fmt.Sprintf("no worker for %q took the step within %s", o.offer.Work.Type, patience)
 	if only := &o.offer.Only; !only.Session.IsZero() {
 		message += fmt.Sprintf("; same_worker_as binds it to worker %q (session %s)", only.Name, only.Session)
 	}
@@ -75,13 +75,13 @@ func sessionOf(worker string) (session jobs.SessionID, err error) {
 		return session, nil
 	}
 	if session, err = jobs.ParseSessionID(worker); err != nil {
-		return session, fmt.Errorf("the logbook names a worker that is none: %w", err)
+		return session, fmt.Errorf("the logbook contains an invalid worker: %w", err)
 	}
 	return session, nil
 }
 
 // errNoWorker: the patience of a step that waits for a worker is over.
-var errNoWorker = errors.New("no worker has taken the step in its time")
+var errNoWorker = errors.New("no worker took the step in time")
 
 func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 	kind := step.Type

@@ -334,7 +334,7 @@ func (l *loader) setMembersAny(target *[]Member, value any) {
 		for _, key := range slices.Sorted(maps.Keys(table)) {
 			field, known := fields[key]
 			if !known {
-				l.addInFile(prefix+"."+key, "there is no such key: a member has name, raft and api")
+				l.addInFile(prefix+"."+key, "unknown key: the keys of a member are name, raft and api")
 				continue
 			}
 			if message := assign(field, table[key], "a string"); message != "" {

@@ -70,9 +70,9 @@ func nodeSettings() []setting {
 		{key: "memory", target: func(c *Config) any { return &c.Memory }, low: 256 << 20, high: 1 << 40,
 			doc: "Memory budget of the process, in bytes, without the mapped state file. Queues get shares of the budget. Near the limit, calls fail as overloaded"},
 		{key: "insecure", target: func(c *Config) any { return &c.Insecure },
-			doc: "Allow plain text on addresses that are not loopback. Everybody who can connect to these addresses can read, cancel and run all jobs"},
+			doc: "Allow plain text on addresses that are not loopback. Everyone who can connect to these addresses can read, cancel and run all jobs"},
 		{key: "access_control", target: func(c *Config) any { return &c.AccessControl },
-			doc: "Authenticate callers, and limit them to the roles of their principals. Needs tls. With false, everybody may do everything"},
+			doc: "Authenticate callers, and limit them to the roles of their principals. Needs tls. With false, every caller can do everything"},
 	}
 }
 
@@ -448,11 +448,11 @@ func (s setting) outOfRange(c *Config) string {
 	switch value := s.target(c).(type) {
 	case *int:
 		if number := int64(*value); number < s.low || number > s.high {
-			return fmt.Sprintf("is %d, and must be from %d to %d", number, s.low, s.high)
+			return fmt.Sprintf("is %d; it must be %d to %d", number, s.low, s.high)
 		}
 	case *time.Duration:
 		if number := int64(*value); number < s.low || number > s.high {
-			return fmt.Sprintf("is %s, and must be from %s to %s", durationText(*value),
+			return fmt.Sprintf("is %s; it must be %s to %s", durationText(*value),
 				durationText(time.Duration(s.low)), durationText(time.Duration(s.high)))
 		}
 	}

@@ -63,13 +63,13 @@ func checkNode(c *Config, blame func(key, message string)) {
 	checkPlainName("node", c.Node, blame)
 	checkPlainName("cluster.id", c.Cluster.ID, blame)
 	if _, found := c.Self(); !found && c.Node != "" && len(c.Cluster.Members) > 0 {
-		blame("node", fmt.Sprintf("there is no member %.64q among the cluster's", c.Node))
+		blame("node", fmt.Sprintf("%.64q is not in cluster.members", c.Node))
 	}
 	switch {
 	case c.DataDir == "":
 		blame("data_dir", "must be set")
 	case strings.ContainsFunc(c.DataDir, unicode.IsControl):
-		blame("data_dir", "holds a control character")
+		blame("data_dir", "contains a control character")
 	}
 	if c.Topology.File != "" && !filepath.IsAbs(c.Topology.File) {
 		blame("topology.file", fmt.Sprintf("must be an absolute path, not %.128q", c.Topology.File))
@@ -84,7 +84,7 @@ func checkNode(c *Config, blame func(key, message string)) {
 		checkAddress("api_listen", c.APIListen, true, blame)
 	}
 	if c.RaftAddress() != "" && c.RaftAddress() == c.APIAddress() {
-		blame("api_listen", "is where the node listens for the other members; raft has its own port")
+		blame("api_listen", "is also the address of the raft port; use another port for the API")
 	}
 }
 
@@ -93,14 +93,14 @@ func checkTLS(c *Config, blame func(key, message string)) {
 	if c.TLS != (TLS{}) {
 		for _, file := range []struct{ key, path string }{{"tls.ca", c.TLS.CA}, {"tls.cert", c.TLS.Cert}, {"tls.key", c.TLS.Key}} {
 			if file.path == "" {
-				blame(file.key, "must be set, as the other two files of tls are")
+				blame(file.key, "must be set, because the other files of tls are set")
 			}
 		}
 		return
 	}
 	for _, of := range []struct{ port, address string }{{"raft", c.RaftAddress()}, {"API", c.APIAddress()}} {
 		if host, _, err := net.SplitHostPort(of.address); err == nil && !c.Insecure && !Loopback(host) {
-			blame("tls.cert", fmt.Sprintf("must be set, with tls.key and tls.ca: the %s port listens on %s, where others can reach it, and without TLS they can do everything "+
+			blame("tls.cert", fmt.Sprintf("must be set, with tls.key and tls.ca: the %s port listens on %s, which other machines can reach; without TLS, they can do everything "+
 				"(see conductord cert; insecure = true allows it)", of.port, of.address))
 			return
 		}
@@ -116,14 +116,14 @@ func checkJWT(c *Config, blame func(key, message string)) {
 		{"jwt.issuer", c.JWT.Issuer}, {"jwt.audience", c.JWT.Audience}, {"jwt.keys", c.JWT.Keys}, {"jwt.claim", c.JWT.Claim},
 	} {
 		if of.value == "" {
-			blame(of.key, "must be set, as the other keys of jwt are")
+			blame(of.key, "must be set, because other keys of jwt are set")
 		}
 	}
 	if keys := c.JWT.Keys; keys != "" && !filepath.IsAbs(keys) && !strings.HasPrefix(keys, "https://") {
 		blame("jwt.keys", fmt.Sprintf("must be an absolute path or an https URL, not %.128q", keys))
 	}
 	if c.TLS == (TLS{}) {
-		blame("jwt.issuer", "needs tls: in plain text, everybody on the way can read a token")
+		blame("jwt.issuer", "requires tls: with plain text, others on the network can read tokens")
 	}
 }
 
@@ -148,9 +148,9 @@ func memberKey(i int) string { return "cluster.members[" + strconv.Itoa(i) + "]"
 func checkMembers(members []Member, blame func(key, message string)) {
 	switch {
 	case len(members) == 0:
-		blame("cluster.members", "must list the nodes of the cluster, this one included")
+		blame("cluster.members", "must list all nodes of the cluster, including this node")
 	case len(members) > MaxMembers:
-		blame("cluster.members", fmt.Sprintf("lists %d nodes, and the limit is %d", len(members), MaxMembers))
+		blame("cluster.members", fmt.Sprintf("lists %d nodes; the limit is %d", len(members), MaxMembers))
 		return
 	}
 	names, addresses := make(map[string]bool), make(map[string]string)
@@ -164,7 +164,7 @@ func checkMembers(members []Member, blame func(key, message string)) {
 		for _, of := range []struct{ field, address string }{{".raft", member.Raft}, {".api", member.API}} {
 			checkAddress(key+of.field, of.address, false, blame)
 			if other, taken := addresses[of.address]; taken && of.address != "" {
-				blame(key+of.field, fmt.Sprintf("is the address of %s too", other))
+				blame(key+of.field, fmt.Sprintf("is also the address of %s", other))
 			}
 			addresses[of.address] = key + of.field
 		}
@@ -187,25 +187,25 @@ func checkAddress(key, address string, listen bool, blame func(key, message stri
 		blame(key, fmt.Sprintf("must have a port from 1 to 65535, not %.64q", port))
 	}
 	if ip := net.ParseIP(host); !listen && (host == "" || ip != nil && ip.IsUnspecified()) {
-		blame(key, fmt.Sprintf("must name the host by which the others reach it, not %.64q", host))
+		blame(key, fmt.Sprintf("must be the host at which the other members reach this node, not %.64q", host))
 	}
 }
 
 func checkTimes(c *Config, blame func(key, message string)) {
 	raft, sessions := c.Raft, c.Sessions
 	if raft.LeaderLease > raft.Heartbeat {
-		blame("raft.leader_lease", fmt.Sprintf("is %s, and must not be over raft.heartbeat, %s: an old leader would outlive the new one's election",
+		blame("raft.leader_lease", fmt.Sprintf("is %s; the maximum is raft.heartbeat, %s: with a longer lease, an old leader could act after the election of a new leader",
 			durationText(raft.LeaderLease), durationText(raft.Heartbeat)))
 	}
 	if raft.Election < raft.Heartbeat {
-		blame("raft.election", fmt.Sprintf("is %s, and must not be under raft.heartbeat, %s", durationText(raft.Election), durationText(raft.Heartbeat)))
+		blame("raft.election", fmt.Sprintf("is %s; the minimum is raft.heartbeat, %s", durationText(raft.Election), durationText(raft.Heartbeat)))
 	}
 	if raft.TrailingLogs < 2*raft.SnapshotThreshold {
-		blame("raft.trailing_logs", fmt.Sprintf("is %d, and must be at least twice raft.snapshot_threshold, %d: a node that falls back to an older snapshot needs the log since",
+		blame("raft.trailing_logs", fmt.Sprintf("is %d; the minimum is twice raft.snapshot_threshold, %d: a node that starts from an older snapshot needs the later log entries",
 			raft.TrailingLogs, raft.SnapshotThreshold))
 	}
 	if change := 2 * (raft.Heartbeat + raft.Election); len(c.Cluster.Members) > 1 && sessions.TTL < change {
-		blame("sessions.ttl", fmt.Sprintf("is %s, and must be at least twice raft.heartbeat and raft.election together, %s: a change of leader would cost healthy claims",
+		blame("sessions.ttl", fmt.Sprintf("is %s; the minimum is twice the sum of raft.heartbeat and raft.election, %s: with less, a change of leader ends healthy claims",
 			durationText(sessions.TTL), durationText(change)))
 	}
 	if spare := sessions.TTL/5 + sessions.Grace + sessions.CoolDown; spare < minHandOver {
@@ -213,7 +213,7 @@ func checkTimes(c *Config, blame func(key, message string)) {
 			durationText(spare), durationText(minHandOver)))
 	}
 	if c.Limits.Value > c.Limits.Command/2 {
-		blame("limits.value", fmt.Sprintf("is %d, and must be at most half of limits.command, %d: a command carries more than one value",
+		blame("limits.value", fmt.Sprintf("is %d; the maximum is half of limits.command, %d: a command contains more than one value",
 			c.Limits.Value, c.Limits.Command))
 	}
 }
@@ -230,7 +230,7 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	checkList("conductor.labels", c.Conductor.Labels, maxLabels, blame)
 	checkList("conductor.handlers", c.Conductor.Handlers, maxHandlerDirs, blame)
 	if c.Conductor.ValueKeys != "" && c.Limits.Value < minEncrypted {
-		blame("limits.value", fmt.Sprintf("is %d, and must be at least %d with conductor.value_keys: encrypted values are longer", c.Limits.Value, minEncrypted))
+		blame("limits.value", fmt.Sprintf("is %d; the minimum is %d with conductor.value_keys: encrypted values are longer", c.Limits.Value, minEncrypted))
 	}
 	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
 		blame("conductor.boards", "must name a board, or set conductor.enabled to false")
@@ -249,7 +249,7 @@ func checkDashboard(c *Config, blame func(key, message string)) {
 		blame("dashboard.origin", fmt.Sprintf("must be an address without a path, such as https://conductord.example.org, not %.128q", origin))
 	}
 	if !pagePath.MatchString(c.Dashboard.Path) {
-		blame("dashboard.path", fmt.Sprintf("must be 1 to 4 names of letters, digits, dashes and underscores, each after a /, and end with a /, not %.128q", c.Dashboard.Path))
+		blame("dashboard.path", fmt.Sprintf("must be a path of 1 to 4 names such as /tools/jobs/, with letters, digits, dashes and underscores, not %.128q", c.Dashboard.Path))
 	}
 }
 
@@ -259,26 +259,26 @@ func checkHandlers(c *Config, blame func(key, message string)) {
 		value int
 	}{{"handlers.memory", c.Handlers.Memory}, {"handlers.processes", c.Handlers.Processes}} {
 		if limit.value > 0 && !c.Handlers.Cgroups {
-			blame(limit.key, "needs handlers.cgroups = true")
+			blame(limit.key, "requires handlers.cgroups = true")
 		}
 	}
 	checkPerBoard("handlers.users", c.Handlers.Users, 1, blame)
 	if _, all := c.Handlers.Users["*"]; len(c.Handlers.Users) > 0 && c.Handlers.User == "" && !all {
-		blame("handlers.users", "needs handlers.user, for the handlers of all other boards: they would run as the node's user")
+		blame("handlers.users", "requires handlers.user: without it, the handlers of all other boards run as the node's user")
 	}
 }
 
 // checkPerBoard checks the keys and the names of a PerBoard.
 func checkPerBoard(key string, per PerBoard, most int, blame func(key, message string)) {
 	if len(per) > maxBoards {
-		blame(key, fmt.Sprintf("has %d entries, and the limit is %d", len(per), maxBoards))
+		blame(key, fmt.Sprintf("has %d entries; the limit is %d", len(per), maxBoards))
 	}
 	for _, boards := range slices.Sorted(maps.Keys(per)) {
 		switch names := per[boards]; {
 		case boards == "" || len(boards) > maxName || strings.Contains(strings.TrimSuffix(boards, "*"), "*") || strings.ContainsFunc(boards, unicode.IsControl):
-			blame(key, fmt.Sprintf("must have the name of a board, or the beginning of names and *, not %.128q", boards))
+			blame(key, fmt.Sprintf("must be the name of a board, or a prefix of names with * at the end, not %.128q", boards))
 		case len(names) == 0 || len(names) > most:
-			blame(key, fmt.Sprintf("has %d names for %.128q: there must be one, and at most %d", len(names), boards, most))
+			blame(key, fmt.Sprintf("has %d names for %.128q; it must have 1 to %d", len(names), boards, most))
 		default:
 			checkList(key, names, most, blame)
 		}
@@ -314,14 +314,14 @@ func checkTraces(c *Config, blame func(key, message string)) {
 
 func checkList(key string, items []string, most int, blame func(key, message string)) {
 	if len(items) > most {
-		blame(key, fmt.Sprintf("has %d items, and the limit is %d", len(items), most))
+		blame(key, fmt.Sprintf("has %d items; the limit is %d", len(items), most))
 	}
 	for i, item := range items {
 		switch {
 		case item == "" || len(item) > 4096 || strings.ContainsFunc(item, unicode.IsControl):
-			blame(key, fmt.Sprintf("item %d is empty, too long, or holds a control character", i+1))
+			blame(key, fmt.Sprintf("item %d is empty, too long, or contains a control character", i+1))
 		case slices.Contains(items[:i], item):
-			blame(key, fmt.Sprintf("holds %.128q twice", item))
+			blame(key, fmt.Sprintf("contains %.128q twice", item))
 		}
 	}
 }

@@ -199,7 +199,7 @@ func TestFaultsOfRetries(t *testing.T) {
 		{"too many failures", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryOnly(strings.Split("abcdefghijklmnopq", "")...))), logbook.ErrLimit, "retry only is too large: 17 entries, and the limit is 16"},
 		{"a pattern", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryNever("card.*"))), flow.ErrInvalid, `step "r": retry never is invalid: "card.*" is neither a kind nor an exit status`},
 		{"no failures", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.RetryOnly())), flow.ErrInvalid, "lists no failures"},
-		{"of a step: no exit status", flow.Linear("f", step("a", flow.RetryNever("0"))), flow.ErrInvalid, `step "a": retry never is invalid: 0 is no exit status`},
+		{"of a step: no exit status", flow.Linear("f", step("a", flow.RetryNever("0"))), flow.ErrInvalid, `step "a": retry never is invalid: 0 is not an exit status`},
 		{"of a step: no failures", flow.Linear("f", step("a", flow.RetryNever())), flow.ErrInvalid, "lists no failures"},
 		{"at most once", flow.Linear("f", flow.Linear("g", step("a", flow.AtMostOnce()))).WithRetry(flow.Times("r", 2)), flow.ErrInvalid, "stands under retry"},
 		{"missing values", flow.Linear("f").WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},

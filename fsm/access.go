@@ -75,7 +75,7 @@ func (t *txn) addAccessToken(c *v1.AddAccessTokenCommand) error {
 		case other.Hash == token.Hash && other.Expires.Equal(token.Expires):
 			return nil
 		default:
-			return fmt.Errorf("cannot add a token: %w: the id stands for another token", jobs.ErrConflict)
+			return fmt.Errorf("cannot add a token: %w: the id belongs to another token; use a new id", jobs.ErrConflict)
 		}
 	}
 	known.Tokens = slices.DeleteFunc(known.Tokens, func(other access.Token) bool {

@@ -22,7 +22,7 @@ import (
 func (t *txn) ageBoard(c *v1.AgeBoardCommand) error {
 	board, err := t.existingBoard(c.GetBoard())
 	if err != nil {
-		return fmt.Errorf("cannot age jobs: %w", err)
+		return fmt.Errorf("cannot set the ageing of a board: %w", err)
 	}
 	step, err := command.DurationFromProto("board ageing", c.GetStep())
 	if err == nil {

@@ -64,7 +64,7 @@ func (m *Machine) begin(on *tables.DB, from ledger, known caches) (*txn, error) 
 // applyBatch runs the transaction. The changes are nil if there are none.
 func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *Changes, err error) {
 	defer caught(&err)
-	t, err := m.begin(m.database, m.status.Load().ledger, m.caches) // if the batch fails, nothing reads the caches any more
+	t, err := m.begin(m.database, m.status.Load().ledger, m.caches) // after a failed batch, no code reads the caches
 	if err != nil {
 		return nil, nil, err
 	}

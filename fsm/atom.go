@@ -28,7 +28,7 @@ func decodeAtom(value []byte) *atomRecord {
 		before: detail.State, detail: detail,
 	}
 	if latest := min(a.attempts, 1); int(latest) != len(detail.Attempts) {
-		panic(corrupt("atom %q is stored with %d attempts, and %d is right", detail.Name, len(detail.Attempts), latest))
+		panic(corrupt("atom %q is stored with %d attempts instead of %d", detail.Name, len(detail.Attempts), latest))
 	}
 	if a.attempts > 0 {
 		a.places = []uint32{a.attempts - 1}
@@ -227,12 +227,12 @@ func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) [][]byte
 		return true
 	})
 	if kept := int(record.attempts) - record.detail.Folded.Len(); len(stored)+1 != kept {
-		panic(corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, kept, len(stored)+1))
+		panic(corrupt("atom %q should have %d stored attempts, and has %d", record.detail.Name, kept, len(stored)+1))
 	}
 	slices.SortFunc(stored, func(a, b []byte) int { return bytes.Compare(a[:attemptPrefixSize], b[:attemptPrefixSize]) })
 	for i := 1; i < len(stored); i++ {
 		if bytes.Equal(stored[i-1][:attemptPrefixSize], stored[i][:attemptPrefixSize]) {
-			panic(corrupt("two attempts of atom %q have one place", record.detail.Name))
+			panic(corrupt("two attempts of atom %q have the same position", record.detail.Name))
 		}
 	}
 	return stored

@@ -52,7 +52,7 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 	for _, slot := range slots {
 		if !slot.After(before) || slot.After(s.Decided) {
 			return nil, &logbook.InvalidError{Field: "backfill slot", Reason: fmt.Sprintf(
-				"%s is out of order, or after %s, up to which the schedule has come", schedules.SlotText(slot), schedules.SlotText(s.Decided))}
+				"%s is out of order, or is after %s, the last decided time of the schedule", schedules.SlotText(slot), schedules.SlotText(s.Decided))}
 		}
 		before = slot
 	}

@@ -219,7 +219,7 @@ func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	r.ok(cancel(&v1.JobCommand{Job: id("b"), Revert: true}))
 	r.ok(closing("bob"))
 	if got := r.job(id("b")).State; got != jobs.StateClaimable {
-		t.Errorf("the next job is %s, and is to be undone", got)
+		t.Errorf("the next job is %s, and must be reverted", got)
 	}
 }
 

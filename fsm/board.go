@@ -118,8 +118,8 @@ func (t *txn) roomForBoard(name, by string) error {
 	case count >= jobs.MaxKeptBoards:
 		return &logbook.LimitError{Field: "boards", Limit: jobs.MaxKeptBoards, Size: int64(count) + 1, Unit: "boards"}
 	case by != "" && own >= share:
-		what := fmt.Sprintf("what principal %q has made of the boards", by)
-		return &fullError{what, &logbook.LimitError{Field: what, Limit: int64(share), Size: int64(own) + 1, Unit: "boards, which is half of what others have left"}}
+		what := fmt.Sprintf("the share of principal %q in the boards", by)
+		return &fullError{what, &logbook.LimitError{Field: what, Limit: int64(share), Size: int64(own) + 1, Unit: "boards, which is half of the boards that other principals do not use"}}
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 		return fmt.Errorf("cannot delete: %w", err)
 	}
 	if board.Name == jobs.DefaultBoard {
-		return fmt.Errorf("cannot delete board %q: %w: it always exists", board.Name, jobs.ErrConflict)
+		return fmt.Errorf("cannot delete board %q: %w: the default board always exists", board.Name, jobs.ErrConflict)
 	}
 	counted := t.countersOf(board.Name, countersOfBoard, nil)
 	unfinished, kept := counted.unfinished(), uint64(0)
@@ -234,11 +234,11 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 		kept += n
 	}
 	if kept > 0 {
-		return fmt.Errorf("cannot delete board %q: %w: it has %d unfinished jobs, and %d finished ones are kept",
+		return fmt.Errorf("cannot delete board %q: %w: it has %d unfinished and %d finished jobs; first move or cancel the unfinished jobs, and purge the finished jobs",
 			board.Name, jobs.ErrConflict, unfinished, kept-unfinished)
 	}
 	if t.hasSchedules(board.Name) {
-		return fmt.Errorf("cannot delete board %q: %w: it has schedules", board.Name, jobs.ErrConflict)
+		return fmt.Errorf("cannot delete board %q: %w: it has schedules; delete them first", board.Name, jobs.ErrConflict)
 	}
 	delete(t.heads, board.Name)
 	t.countBoard(t.boardRow(board.Name).GetMadeBy(), -1)

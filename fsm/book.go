@@ -75,7 +75,7 @@ func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	seen := make(map[logbook.FlowID]bool, len(book.Flows))
 	for i := range book.Flows {
 		if seen[book.Flows[i].ID] {
-			return nil, &logbook.InvalidError{Field: "flow id", Reason: fmt.Sprintf("%s stands twice in the book", book.Flows[i].ID)}
+			return nil, &logbook.InvalidError{Field: "flow id", Reason: fmt.Sprintf("%s occurs twice in the book", book.Flows[i].ID)}
 		}
 		seen[book.Flows[i].ID] = true
 		planned, err := t.planSave(book.ID, &book.Flows[i])
@@ -117,9 +117,9 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	case samePlan(body, given):
 		return &plannedFlow{record: record}, nil
 	case record.State != logbook.FlowPending, !record.Begun.IsZero():
-		return nil, fmt.Errorf("%w: flow %s has begun and cannot be changed", logbook.ErrConflict, given.ID)
+		return nil, fmt.Errorf("%w: flow %s has started and cannot be changed", logbook.ErrConflict, given.ID)
 	case record.job != 0 && !t.waitsForSteps(record, given):
-		return nil, fmt.Errorf("%w: flow %s is that of an unfinished job that is not held, and cannot be changed", logbook.ErrConflict, given.ID)
+		return nil, fmt.Errorf("%w: flow %s belongs to an unfinished job that is not held, and cannot be changed", logbook.ErrConflict, given.ID)
 	}
 	record.Name, record.Factory.Name, record.UpdatedAt = given.Name, given.Factory.Name, t.now
 	changed := *given
@@ -130,7 +130,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 // errFlowTaken refuses the id of an existing flow. The text reveals nothing about the flow, which can belong
 // to another tenant.
 func errFlowTaken(id logbook.FlowID) error {
-	return fmt.Errorf("%w: the id of flow %s is taken by a flow of another book, or of a book whose steps are still being removed: use a new id",
+	return fmt.Errorf("%w: flow id %s is used in another book, or in a destroyed book whose steps are not removed yet; use a new id",
 		logbook.ErrConflict, id)
 }
 
@@ -180,7 +180,7 @@ func (p *bookPlan) size() int {
 func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) {
 	if id.IsZero() {
 		if size := book.size(); size != 1 {
-			return nil, &logbook.InvalidError{Field: "posting flow", Reason: fmt.Sprintf("unset, and the book has %d flows", size)}
+			return nil, &logbook.InvalidError{Field: "posting flow", Reason: fmt.Sprintf("not set; a book with %d flows requires it", size)}
 		}
 		if len(book.flows) == 1 {
 			return book.flows[0], nil
@@ -234,7 +234,7 @@ func (t *txn) destroyBook(c *v1.DestroyBookCommand) error {
 	}
 	flows := t.flowIDs(id)
 	if flow, busy := t.busyFlow(flows); busy {
-		return fmt.Errorf("cannot destroy book %s: %w: flow %s is that of an unfinished job", id, logbook.ErrConflict, flow)
+		return fmt.Errorf("cannot destroy book %s: %w: flow %s belongs to an unfinished job", id, logbook.ErrConflict, flow)
 	}
 	t.removeBook(id, flows)
 	return nil

@@ -119,7 +119,7 @@ func (t *txn) knownChange(j *jobRecord, c *jobs.Change) (bool, error) {
 		case bytes.Equal(known[:knownChangeSize], row):
 			return true, nil
 		case bytes.Equal(known[:idSize], row[:idSize]):
-			return false, fmt.Errorf("cannot change job %s: %w: the id %s stands for another change", j.ID, jobs.ErrConflict, c.ID)
+			return false, fmt.Errorf("cannot change job %s: %w: the id %s belongs to another change; use a new id", j.ID, jobs.ErrConflict, c.ID)
 		}
 	}
 	return false, nil

@@ -88,7 +88,7 @@ func (r *rig) has(c *v1.Change, state string) {
 	}
 	last := events[len(events)-1]
 	if last.Kind != jobs.EventChanged || last.Request == nil || last.Request.Kind != jobs.RequestChange || last.Request.By != "ann@desk" || last.Reason != "so it is to be" {
-		r.Errorf("the change is told as %+v", last)
+		r.Errorf("the event of the change is %+v", last)
 	}
 }
 

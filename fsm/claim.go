@@ -40,7 +40,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	drain := t.drainOf(session.ID)
 	switch {
 	case claims.knows(nonce):
-		return nil, fmt.Errorf("cannot claim job %s: %w: the claim that the nonce stands for is over", id, jobs.ErrUnclaimable)
+		return nil, fmt.Errorf("cannot claim job %s: %w: the claim with this nonce has ended; use a new nonce", id, jobs.ErrUnclaimable)
 	case j.State == jobs.StateClaimed:
 		return nil, fmt.Errorf("cannot claim job %s: %w: %s holds it under token %s", id, jobs.ErrUnclaimable, j.Claim.Owner, j.Token)
 	case j.State != jobs.StateClaimable:
@@ -54,7 +54,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	case t.overdue(j):
 		return nil, fmt.Errorf("cannot claim job %s: %w: its deadline, %s, has passed", id, jobs.ErrUnclaimable, deadlineText(j))
 	case !t.mayGrant(j):
-		return nil, fmt.Errorf("cannot claim job %s: %w: it was released, or an operator intervened in its flow, in this same log entry; try again", id, jobs.ErrUnclaimable)
+		return nil, fmt.Errorf("cannot claim job %s: %w: it was released, or an operator intervened in its flow, in the same log entry; try again", id, jobs.ErrUnclaimable)
 	case len(claims.held) >= jobs.MaxClaims:
 		return nil, tooManyClaims(len(claims.held))
 	}
@@ -117,7 +117,7 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 		held = append(held, j)
 	}
 	if len(held) == 0 {
-		return nil, fmt.Errorf("cannot claim: %w: the claims that the nonce stands for are over", jobs.ErrUnclaimable)
+		return nil, fmt.Errorf("cannot claim: %w: the claims with this nonce have ended; use a new nonce", jobs.ErrUnclaimable)
 	}
 	return t.granted(held), nil
 }

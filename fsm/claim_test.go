@@ -180,7 +180,7 @@ func TestMayClaim(t *testing.T) {
 	}
 	r.ok(&v1.Command{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: id("ann"), Job: id("a"), Nonce: nonce.String()}}})
 	if !may("ann", "l") {
-		t.Error("a request that was answered is to be repeated")
+		t.Error("an answered request must be repeated")
 	}
 	nonce = jobs.NewNonce()
 	if may("ann") {
@@ -207,7 +207,7 @@ func TestClaimForgetsOldNonces(t *testing.T) {
 	}
 	r.refused(claimNext("ann", fmt.Sprint(fsm.MaxOver+2), 1, nil, nil), "unclaimable") // the latest nonce is known
 	if old := r.ok(claimNext("ann", "0", 1, nil, nil)).GetClaim().Granted; len(old) != 1 {
-		t.Errorf("the oldest nonce is remembered for ever: %v", old)
+		t.Errorf("the oldest nonce is kept without limit: %v", old)
 	}
 }
 

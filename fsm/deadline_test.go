@@ -143,7 +143,7 @@ func (r *rig) wakesWhoPassedBy() {
 	}
 	r.ok(wake(r.TimerEpoch(), 10))
 	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 {
-		r.Errorf("who waits is told of %v, and not of one queue", woken)
+		r.Errorf("the waiter is woken for %v, not for one queue", woken)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestADeadlineOfJobsInTheWay(t *testing.T) {
 	}
 	r.ok(wake(r.TimerEpoch(), fsm.MaxPassed+1))
 	if woken := r.changes[len(r.changes)-1].Claimable; len(woken) != 1 {
-		t.Errorf("who waits is told of %v, and not of one queue", woken)
+		t.Errorf("the waiter is woken for %v, not for one queue", woken)
 	}
 }
 

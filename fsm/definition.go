@@ -54,7 +54,7 @@ func (v *view) definition(id command.DefinitionID) (definition *logbook.Definiti
 	}
 	value := v.get(tableDefinition, id[:])
 	if value == nil {
-		panic(corrupt("definition %x is referred to, and does not exist", id))
+		panic(corrupt("a row refers to definition %x, which does not exist", id))
 	}
 	stored := &v1.Definition{}
 	if err := command.DecodeMessage(value, stored); err != nil {

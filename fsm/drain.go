@@ -21,7 +21,7 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	case standing != nil && standing.Finish == request.Finish:
 		return nil
 	case standing == nil && !request.Absent && !t.registered(request.Conductor):
-		return fmt.Errorf("cannot drain conductor %q: %w: none of that name lives, and absent is not set",
+		return fmt.Errorf("cannot drain conductor %q: %w: no live conductor has this name; set absent to drain the name in advance",
 			request.Conductor, jobs.ErrNotFound)
 	}
 	if standing == nil {
@@ -45,7 +45,7 @@ func (t *txn) undrainConductor(c *v1.DrainCommand) error {
 		if t.registered(request.Conductor) {
 			return nil
 		}
-		return fmt.Errorf("cannot undrain conductor %q: %w: none of that name is drained or lives", request.Conductor, jobs.ErrNotFound)
+		return fmt.Errorf("cannot undrain conductor %q: %w: no drained or live conductor has this name", request.Conductor, jobs.ErrNotFound)
 	}
 	t.delete(tableDrain, []byte(request.Conductor))
 	t.tellOfDrain(jobs.EventUndrained, jobs.RequestResume, &request)

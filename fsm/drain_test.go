@@ -51,7 +51,7 @@ func TestUndrainTellsWhoWaits(t *testing.T) {
 	r.harmless(drainConductor("c1"))
 	r.ok(undrainConductor("c1"))
 	if !told() {
-		t.Error("nobody was told of the end of the drain")
+		t.Error("no waiter was woken at the end of the drain")
 	}
 	r.harmless(undrainConductor("c1"))
 	r.refused(undrainConductor("c2"), "not_found")

@@ -113,9 +113,9 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	case u == nil:
 		return p, nil
 	case u.Flow.IsZero() || u.Flow != j.Flow:
-		return nil, &logbook.InvalidError{Field: "ending update", Reason: fmt.Sprintf("flow %s is not that of job %s", u.Flow, j.ID)}
+		return nil, &logbook.InvalidError{Field: "ending update", Reason: fmt.Sprintf("flow %s does not belong to job %s", u.Flow, j.ID)}
 	case u.Token != ending.Token:
-		return nil, fmt.Errorf("%w: the update carries token %s, and the ending %s", logbook.ErrFenced, u.Token, ending.Token)
+		return nil, fmt.Errorf("%w: the update has token %s, and the ending has token %s", logbook.ErrFenced, u.Token, ending.Token)
 	}
 	record := t.existingFlow(j.Flow)
 	p.update, err = t.planUpdate(record, u, c.GetUpdate().GetDefinitionId())
@@ -139,7 +139,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	case p.Outcome == "":
 		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "unset"}
 	case p.Outcome == jobs.OutcomeCancelled && !p.job.isUnder(jobs.RequestCancel):
-		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, and nobody has requested that"}
+		return "", &logbook.InvalidError{Field: "ending outcome", Reason: "cancelled, but the job has no cancel request"}
 	}
 	if p.job.Flow.IsZero() {
 		return p.Outcome, nil
@@ -157,7 +157,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 		}
 	case p.Outcome == jobs.OutcomeCancelled && p.job.StopRequest.Revert && record.mayHaveBegun(p.job.Claim, p.Recorded):
 		return "", &logbook.InvalidError{
-			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s may have begun, and is not undone", p.Outcome, p.job.Flow),
+			Field: "ending outcome", Reason: fmt.Sprintf("%s, but flow %s may have started, and its steps are not reverted", p.Outcome, p.job.Flow),
 		}
 	}
 	return p.Outcome, nil
@@ -236,5 +236,5 @@ func (t *txn) failureOf(p *parting) *logbook.Failure {
 
 // unsaid makes the failure for an ending without one.
 func unsaid(p *parting, how jobs.How) *logbook.Failure {
-	return &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", and nobody said why")}
+	return &logbook.Failure{Kind: logbook.FailureError, Message: cmp.Or(p.Reason, "the job was "+string(how)+", without a reason")}
 }

@@ -65,7 +65,7 @@ func TestEventsOfFullEntries(t *testing.T) {
 		t.Errorf("after the last: %d events up to %v (%v)", len(none.Events), none.Reached, err)
 	}
 	if none, err := r.EventsOf(&jobs.Watch{Owner: "nobody"}, jobs.Position{}, 0); err != nil || len(none.Events) != 0 || none.Reached != want[len(want)-1] {
-		t.Errorf("of nobody: %d events up to %v (%v)", len(none.Events), none.Reached, err)
+		t.Errorf("of an unknown owner: %d events up to %v (%v)", len(none.Events), none.Reached, err)
 	}
 }
 

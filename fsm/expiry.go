@@ -55,7 +55,7 @@ func (t *txn) expireClaim(c *v1.ExpireClaimCommand) error {
 	case err != nil:
 		return fmt.Errorf("cannot expire: %w", err)
 	case j.Claim.Expiry == 0 || j.Claim.Extensions != int(c.GetExtensions()):
-		return fmt.Errorf("cannot expire the claim of job %s: %w: it was extended %d times, and not %d",
+		return fmt.Errorf("cannot expire the claim of job %s: %w: it was extended %d times, not %d",
 			j.ID, jobs.ErrConflict, j.Claim.Extensions, c.GetExtensions())
 	}
 	reason := fmt.Sprintf("its owner %s neither ended nor extended the claim within %s", j.Claim.Owner, j.Claim.Expiry)
@@ -102,7 +102,7 @@ func (v *view) heldBy(key, value []byte) *jobRecord {
 	sequence := sequenceAtEnd(key)
 	j := v.job(sequence)
 	if j.Claim == nil || !bytes.Equal(key, claimKey(j.Claim.Session, j.Claim.Token, sequence)) {
-		panic(corrupt("a claim of job %s is held that the job does not know", j.ID))
+		panic(corrupt("a claim refers to job %s, and the job has no such claim", j.ID))
 	}
 	return j
 }

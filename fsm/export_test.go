@@ -497,7 +497,7 @@ func (c *census) checkOrder(j *jobRecord) error {
 	case (j.State == jobs.StateSuspended) != (unowned && j.isUnder(jobs.RequestSuspend)):
 		return fmt.Errorf("job %s is %s under the order %+v", j.ID, j.State, j.StopRequest)
 	case j.Outcome == jobs.OutcomeCancelled && !j.isUnder(jobs.RequestCancel):
-		return fmt.Errorf("job %s is cancelled, and nobody has ordered that", j.ID)
+		return fmt.Errorf("job %s is cancelled without a request", j.ID)
 	case unowned && j.isUnder(jobs.RequestCancel):
 		flow := c.flow(j.Flow)
 		if flow == nil || flow.State == logbook.FlowReverted || !j.StopRequest.Revert && !flow.State.Finished() {
@@ -518,7 +518,7 @@ func (c *census) countClaim(key, value []byte) error {
 	}
 	c.held++
 	if j := c.job(sequenceAtEnd(key)); j.Claim == nil || j.Claim.Session != session {
-		return fmt.Errorf("session %s holds job %s, and the job does not know it", session, j.ID)
+		return fmt.Errorf("session %s has a claim of job %s, and the job has no such claim", session, j.ID)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (v *view) flow(id logbook.FlowID) *flowRecord {
 func (v *view) existingFlow(id logbook.FlowID) *flowRecord {
 	record := v.flow(id)
 	if record == nil {
-		panic(corrupt("flow %s is referred to, and does not exist", id))
+		panic(corrupt("a row refers to flow %s, which does not exist", id))
 	}
 	return record
 }

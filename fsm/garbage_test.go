@@ -96,7 +96,7 @@ func TestLargeBooksAreRemovedBitByBit(t *testing.T) {
 	if _, _, err := r.Flow(flowID("large 4"), fsm.Part{MaxBytes: fsm.Unbounded}); err == nil {
 		t.Fatal("its flow is there")
 	}
-	if said := r.refused(saveBook(book("again", "large 4")), "conflict"); !strings.Contains(said, "still being removed") {
+	if said := r.refused(saveBook(book("again", "large 4")), "conflict"); !strings.Contains(said, "not removed yet") {
 		t.Fatal(said)
 	}
 	r.ok(saveBook(book("large", "another flow")))
@@ -107,13 +107,13 @@ func TestLargeBooksAreRemovedBitByBit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !other.sweepable() {
-		t.Fatal("a snapshot has lost what is left to remove")
+		t.Fatal("the snapshot does not contain the rows left to remove")
 	}
 	sweeps := 0
 	for r.sweepable() {
 		more := removes(sweep(epoch, time.Hour, 0, 500)).GetCount().GetMore()
 		if sweeps++; more != r.sweepable() {
-			t.Fatalf("sweep %d tells %t of whether more is left", sweeps, more)
+			t.Fatalf("sweep %d reports more = %t", sweeps, more)
 		}
 	}
 	if after := r.rows(); sweeps != 2 || after != before {

@@ -143,13 +143,13 @@ func (v *view) lastJob(record *flowRecord) *jobRecord {
 func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	switch {
 	case record.last == 0:
-		return fmt.Errorf("%w: it never had a job under whose claim that could be carried out", jobs.ErrConflict)
+		return fmt.Errorf("%w: the flow has never had a job, and an intervention requires one; post a job with this flow", jobs.ErrConflict)
 	case j == nil:
-		return fmt.Errorf("its last job, number %d, is kept no longer: %w", record.last, jobs.ErrNotFound)
+		return fmt.Errorf("its last job, number %d, was removed: %w", record.last, jobs.ErrNotFound)
 	case j.State == jobs.StateClaimed:
-		return fmt.Errorf("%w: %s holds its job %s under token %s; wait until that has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
+		return fmt.Errorf("%w: %s holds its job %s under token %s; wait until this claim has ended", jobs.ErrConflict, j.Claim.Owner, j.ID, j.Token)
 	case t.owns(j):
-		return fmt.Errorf("%w: its job %s was let go of this moment; do it again", jobs.ErrConflict, j.ID)
+		return fmt.Errorf("%w: its job %s was released in the same log entry; try again", jobs.ErrConflict, j.ID)
 	}
 	return nil
 }

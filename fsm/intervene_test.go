@@ -449,7 +449,7 @@ func TestInterventionsAreBounded(t *testing.T) {
 		}
 	}
 	if size > fsm.MaxAnswered || len(flow.Interventions[0].Result) > 0 || flow.Pending()[0].Reason == "" {
-		t.Errorf("%d bytes are told of what was carried out", size)
+		t.Errorf("the applied interventions have %d bytes", size)
 	}
 }
 
@@ -468,7 +468,7 @@ func (r *rig) carryOut(n int) {
 }
 
 // TestReopenedAmongManyFinished: the row of a finished job is found at every place, even among
-// jobs that finished at the same time, and after other rows were removed.
+// jobs that finished at one time, and after other rows were removed.
 func TestReopenedAmongManyFinished(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())

@@ -179,7 +179,7 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 func (v *view) job(sequence uint64) *jobRecord {
 	j := v.findJob(sequence)
 	if j == nil {
-		panic(corrupt("an index names job %d, and there is none", sequence))
+		panic(corrupt("an index refers to job %d, which does not exist", sequence))
 	}
 	return j
 }

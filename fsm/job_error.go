@@ -65,7 +65,7 @@ func (v *view) lastOfType(kind string, rows [][]byte) bool {
 func (v *view) jobError(position []byte) jobs.JobError {
 	value := v.get(tableError, position)
 	if value == nil {
-		panic(corrupt("an index names error %x, and there is none", position))
+		panic(corrupt("an index refers to error %x, which does not exist", position))
 	}
 	return decode(value, &v1.JobError{}, command.JobErrorFromProto)
 }

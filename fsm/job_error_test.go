@@ -66,14 +66,14 @@ func TestErrorsTellWhatWentWrong(t *testing.T) {
 		{"lost too often", func(r *rig) {
 			r.begin(flowPosting("a"), "flow of a")
 			r.ok(expire("bob", r.TimerEpoch(), time.Second, 1))
-		}, []string{"a crashed: its owner vanished 1 times; the last was bob"}},
+		}, []string{"a crashed: its owner was lost 1 times; the last owner was bob"}},
 		{"trashed with a reason", func(r *rig) {
 			e := ending("a", r.begin(flowPosting("a"), "flow of a"))
 			e.Reason = "nobody can"
 			r.ok(trash(e))
 		}, []string{"a trashed: nobody can"}},
 		{"trashed", func(r *rig) { r.ok(trash(ending("a", r.claimed("bob", posting("a", "k"))))) },
-			[]string{"a trashed: the job was trashed, and nobody said why"}},
+			[]string{"a trashed: the job was trashed, without a reason"}},
 		{"undone", func(r *rig) {
 			e := ending("a", r.begin(flowPosting("a"), "flow of a"))
 			u := update("flow of a", tokenOf(e), 2, "reverting")

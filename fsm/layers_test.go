@@ -70,7 +70,7 @@ func TestLayers(t *testing.T) {
 				}
 				to := files.Position(uses[name].Pos()).Filename
 				if arrows++; layerOf[to] > layerOf[from] {
-					t.Errorf("%s: %s stands in %s, a layer above", files.Position(name.Pos()), name.Name, to)
+					t.Errorf("%s: %s is declared in %s, a higher layer", files.Position(name.Pos()), name.Name, to)
 				}
 				return true
 			})

@@ -49,7 +49,7 @@ type ledger struct {
 const firstVersion = 1
 
 func unknownVersion(version uint64) *fault {
-	return corrupt("%w: the cluster uses version %d, and this program knows up to %d: install a newer one", command.ErrUnknownVersion, version, command.Version)
+	return corrupt("%w: the cluster uses version %d, and this program supports versions up to %d: install a newer program", command.ErrUnknownVersion, version, command.Version)
 }
 
 // stateCount equals len(jobs.States), which is not a constant. A test compares them.
@@ -78,13 +78,13 @@ func (l *ledger) encode() []byte {
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
 	if whole := binary.Size(&l); len(value) != whole {
-		return l, fmt.Errorf("the ledger has %d bytes, and %d are right", len(value), whole)
+		return l, fmt.Errorf("the ledger has %d bytes instead of %d", len(value), whole)
 	}
 	if _, err := binary.Decode(value, binary.BigEndian, &l); err != nil {
 		return l, fmt.Errorf("cannot read the ledger: %w", err)
 	}
 	if l.Schema != schemaVersion {
-		return l, fmt.Errorf("the state has schema %d, and this program knows %d", l.Schema, schemaVersion)
+		return l, fmt.Errorf("the state has schema %d, and this program supports %d", l.Schema, schemaVersion)
 	}
 	if l.Version < firstVersion || l.Version > command.Version {
 		return l, unknownVersion(l.Version).cause

@@ -95,7 +95,7 @@ func TestUnknownEntriesStopTheMachine(t *testing.T) {
 				t.Error("half of the batch was applied")
 			}
 			if _, err := r.Apply(batch[:1]); !errors.Is(err, row.want) {
-				t.Errorf("the machine goes on: %v", err)
+				t.Errorf("the machine continues: %v", err)
 			}
 		})
 	}
@@ -278,7 +278,7 @@ func TestLongEventsAreBounded(t *testing.T) {
 	} {
 		claimed()
 		if got := abandoned(row.reason); got != row.kept {
-			t.Errorf("after a reason of %d bytes, %d events are told, not %d", row.reason, got, row.kept)
+			t.Errorf("after a reason of %d bytes, %d events are kept, not %d", row.reason, got, row.kept)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (m *model) fire(c *v1.FireScheduleCommand) error {
 func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedules.Overlap) {
 	if overlap == schedules.OverlapCancel {
 		for _, waiting := range s.waiting() {
-			waiting.State, waiting.Job, waiting.Reason, waiting.At = schedules.SlotSkipped, jobs.JobID{}, "a later slot has taken its place", m.now
+			waiting.State, waiting.Job, waiting.Reason, waiting.At = schedules.SlotSkipped, jobs.JobID{}, "replaced by a later slot", m.now
 			s.Skipped++
 		}
 		for _, j := range slices.Clone(s.running) {

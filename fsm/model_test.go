@@ -67,7 +67,7 @@ type modelJob struct {
 	ended    string       // how its last claim ended, and with what; empty: it has not
 	cooled   time.Time    // until when it cools; zero: it does not
 	changes  []*v1.Change // that had an id
-	gaveUp   bool         // a person has cancelled it when it was parked, half undone
+	gaveUp   bool         // an operator cancelled it while it was parked and half reverted
 	watched  bool         // its deadline has not been dealt with
 	finish   uint64       // the number of its finish
 	hurried  bool         // waits of its steps were ended during its claim

@@ -647,7 +647,7 @@ var (
 	}
 	wantedSlots = []string{
 		"posted by schedule", "posted by run", "posted by backfill", "waiting by schedule", "waiting by backfill",
-		"skipped by schedule a job of the schedule is not finished", "skipped by schedule a later slot has taken its place",
+		"skipped by schedule a job of the schedule is not finished", "skipped by schedule replaced by a later slot",
 		"skipped by schedule has the key", "skipped by schedule missed", "skipped by schedule the schedule was paused",
 	}
 	wantedMoves = []string{

@@ -21,7 +21,7 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	case err != nil:
 		return err
 	case j.Claim != nil:
-		return fmt.Errorf("%w: %q runs it; suspend it, and move it when it is suspended", jobs.ErrConflict, j.Claim.Owner)
+		return fmt.Errorf("%w: %q holds the job; suspend the job first, and move it when it is suspended", jobs.ErrConflict, j.Claim.Owner)
 	}
 	if err := t.checkKey(j, c.Board); err != nil {
 		return err

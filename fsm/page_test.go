@@ -31,7 +31,7 @@ func gathered[T any, N comparable](t *testing.T, page func(after N) ([]T, N, err
 			return all, pages
 		}
 		if len(found) == 0 || next == after {
-			t.Fatalf("a page of %d goes on at %v after %v", len(found), next, after)
+			t.Fatalf("a page of %d continues at %v after %v", len(found), next, after)
 		}
 		after = next
 	}

@@ -109,7 +109,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 // repeatedPost distinguishes a repeat from another posting with the same id.
 func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, err error) {
 	if len(known) < sequenceSize || !bytes.Equal(known[sequenceSize:], digest) {
-		return false, fmt.Errorf("cannot post job %s: %w: the id stands for another posting", id, jobs.ErrConflict)
+		return false, fmt.Errorf("cannot post job %s: %w: the id belongs to another posting; use a new id", id, jobs.ErrConflict)
 	}
 	return true, nil
 }
@@ -193,7 +193,7 @@ func (t *txn) planWork(p *jobs.Posting) (work, error) {
 		return work{}, err
 	}
 	if other := found.flow.record.job; other != 0 {
-		return work{}, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
+		return work{}, fmt.Errorf("%w: flow %s belongs to job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
 	}
 	return found, nil
 }

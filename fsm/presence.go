@@ -71,7 +71,7 @@ func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
 func (m *Machine) EntityPage(kind, name, after string, limit int) (entities []jobs.Entity, next string, err error) {
 	key, err := hex.DecodeString(after)
 	if err != nil {
-		return nil, "", &logbook.InvalidError{Field: "entities after", Reason: fmt.Sprintf("%.64q is not the next of a page", after)}
+		return nil, "", &logbook.InvalidError{Field: "entities after", Reason: fmt.Sprintf("%.64q is not the cursor of an earlier page", after)}
 	}
 	err = m.read(func(v *view) error {
 		var reached []byte

@@ -249,7 +249,7 @@ func TestSharesOfBoards(t *testing.T) {
 	left := jobs.MaxKeptBoards
 	for _, principal := range []string{"eve", "ann", "bob"} {
 		made, refusal := makes(principal)
-		if want := fmt.Sprintf("what principal %q has made of the boards is at its limit: at most %d boards", principal, (left+1)/2); made != (left+1)/2 || !strings.Contains(refusal, want) {
+		if want := fmt.Sprintf("the share of principal %q in the boards is at its limit: at most %d boards", principal, (left+1)/2); made != (left+1)/2 || !strings.Contains(refusal, want) {
 			t.Errorf("%s has made %d of %d boards, and is refused with %q, want %q", principal, made, left, refusal, want)
 		}
 		left -= made

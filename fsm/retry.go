@@ -32,7 +32,7 @@ func (t *txn) retry(c *v1.JobCommand) error {
 		return fmt.Errorf("cannot retry job %s: %w: the job is %s: %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
 	}
 	if flow := t.flow(j.Flow); flow != nil && flow.last != j.Sequence {
-		return fmt.Errorf("cannot retry job %s: %w: another job of its flow came later", j.ID, jobs.ErrConflict)
+		return fmt.Errorf("cannot retry job %s: %w: its flow has a later job", j.ID, jobs.ErrConflict)
 	}
 	_, err = t.intervene(command.InterventionToProto(t.rerun(j, cmp.Or(request.By, "somebody"), request.Reason)))
 	return err
@@ -82,14 +82,14 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 	flow := t.flow(j.Flow)
 	switch {
 	case flow == nil:
-		return nil, fmt.Errorf("%w: its book is gone, and its flow with it", jobs.ErrConflict)
+		return nil, fmt.Errorf("%w: its book and flow were destroyed", jobs.ErrConflict)
 	case flow.job != 0:
-		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, flow.ID, flow.job)
+		return nil, fmt.Errorf("%w: flow %s belongs to job number %d, which is not finished", jobs.ErrConflict, flow.ID, flow.job)
 	}
 	// A book that was destroyed and saved again with the same id is another book.
 	book, found := t.book(j.Book)
 	if !found || book.CreatedAt.After(j.PostedAt) {
-		return nil, fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)
+		return nil, fmt.Errorf("%w: its book was destroyed, and a new book has the same id", jobs.ErrConflict)
 	}
 	return flow, nil
 }
@@ -153,7 +153,7 @@ func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) 
 	for _, name := range steps {
 		value := t.get(tableAtom, atomKey(id, name))
 		if value == nil {
-			return false, fmt.Errorf("%w: its flow has no step %q that has begun", logbook.ErrNotFound, name)
+			return false, fmt.Errorf("%w: its flow has no started step %q", logbook.ErrNotFound, name)
 		}
 		atom := decodeAtom(value)
 		if atom.detail.RetryAt.IsZero() {

@@ -68,7 +68,7 @@ func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 		return s, nil
 	}
 	if t.owns(j) {
-		return nil, fmt.Errorf("%w: job %s was claimed this moment; do it again", jobs.ErrConflict, j.ID)
+		return nil, fmt.Errorf("%w: job %s was claimed in the same log entry; try again", jobs.ErrConflict, j.ID)
 	}
 	s.rerun = t.rerun(j, jobs.ByRetryPolicy, attemptText(s.failed, policy.Tries())+" has failed")
 	return s, nil
@@ -151,11 +151,11 @@ func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
 	number := t.interventionCount(j.Flow)
 	switch {
 	case record.State != logbook.FlowReverted:
-		return nil, fmt.Errorf("%w: its flow %s is %s, and a person has to say what becomes of it, by an intervention", jobs.ErrConflict, record.ID, record.State)
+		return nil, fmt.Errorf("%w: its flow %s is %s; an operator must repair the flow with an intervention", jobs.ErrConflict, record.ID, record.State)
 	case number >= logbook.MaxInterventions:
 		return nil, &logbook.LimitError{Field: "interventions", Limit: logbook.MaxInterventions, Size: int64(number) + 1, Unit: "interventions"}
 	case t.owns(j):
-		return nil, fmt.Errorf("%w: it was let go of this moment; do it again", jobs.ErrConflict)
+		return nil, fmt.Errorf("%w: it was released in the same log entry; try again", jobs.ErrConflict)
 	}
 	return &release{record, t.rerun(j, cmp.Or(c.By, "somebody"), c.Reason), number}, nil
 }

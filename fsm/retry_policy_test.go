@@ -207,7 +207,7 @@ func TestParked(t *testing.T) {
 			}
 			r.rest(time.Hour)
 			if r.job(id("a")).State != jobs.StateHeld {
-				t.Fatal("a parked job goes on by itself")
+				t.Fatal("a parked job continues without an operator")
 			}
 			if row.code != "" {
 				if told := r.refused(row.say, row.code); !strings.Contains(told, "failure") {
@@ -223,7 +223,7 @@ func TestParked(t *testing.T) {
 			}
 			if row.rerun {
 				if job.Attempts != 0 || job.Parked || job.Held {
-					t.Errorf("it goes on as %+v", job)
+					t.Errorf("it continues as %+v", job)
 				}
 				r.refused(consume(e), "fenced")
 			}

@@ -149,12 +149,12 @@ func TestRestoreRefusals(t *testing.T) {
 		rig        func(*testing.T) *rig
 	}{
 		{"a success", "success", finished("success")},
-		{"a job whose book was destroyed", "book is gone", func(t *testing.T) *rig {
+		{"a job whose book was destroyed", "book and flow were destroyed", func(t *testing.T) *rig {
 			r := trashed(t, flowPosting("a"))
 			r.ok(destroyBook("book of a"))
 			return r
 		}},
-		{"a job whose book has been saved anew", "another has its id", func(t *testing.T) *rig {
+		{"a job whose book has been saved anew", "a new book has the same id", func(t *testing.T) *rig {
 			r := trashed(t, flowPosting("a"))
 			r.ok(destroyBook("book of a"))
 			r.ok(saveBook(book("book of a", "flow of a")))
@@ -241,6 +241,6 @@ func TestRestoredJobsNeedRoom(t *testing.T) {
 	r.ok(limitBoard("", &v1.BoardLimits{Jobs: 1}))
 	r.ok(retry(said()))
 	if got := r.job(id("a")).State; got != jobs.StateClaimable {
-		t.Errorf("what is to be undone is %s", got)
+		t.Errorf("the work to revert is %s", got)
 	}
 }

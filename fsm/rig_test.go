@@ -128,7 +128,7 @@ func (r *rig) harmless(c *v1.Command) *v1.Result {
 	return result
 }
 
-// job reads a job that must be there.
+// job reads an existing job.
 func (r *rig) job(id string) jobs.Job {
 	r.Helper()
 	job, err := r.Job(jobID(id))

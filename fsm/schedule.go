@@ -82,7 +82,7 @@ func (v *view) schedule(id schedules.ID) *scheduleRecord {
 func (v *view) storedSchedule(id schedules.ID) *scheduleRecord {
 	s := v.schedule(id)
 	if s == nil {
-		panic(corrupt("schedule %s is referred to, and does not exist", id))
+		panic(corrupt("a row refers to schedule %s, which does not exist", id))
 	}
 	return s
 }

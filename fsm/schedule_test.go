@@ -171,8 +171,8 @@ func TestOverlap(t *testing.T) {
 		{"", "10 posted; 20-30 (2) skipped: a job of the schedule is not finished",
 			"10 posted; 20-30 (2) skipped: a job of the schedule is not finished"},
 		{"queue", "10 posted; 20 waiting; 30 waiting", "10 posted; 20 posted; 30 waiting"},
-		{"cancel", "10 posted; 20 skipped: a later slot has taken its place; 30 waiting",
-			"10 posted; 20 skipped: a later slot has taken its place; 30 posted"},
+		{"cancel", "10 posted; 20 skipped: replaced by a later slot; 30 waiting",
+			"10 posted; 20 skipped: replaced by a later slot; 30 posted"},
 		{"allow", "10 posted; 20 posted; 30 posted", "10 posted; 20 posted; 30 posted"},
 	} {
 		t.Run("policy "+row.policy, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestTheQueueOfSlotsIsBounded(t *testing.T) {
 		}
 	}
 	s, recorded := r.schedule("s")
-	if s.Waiting != schedules.MaxWaitingSlots || !strings.HasSuffix(recorded, "10020-10030 (2) skipped: 1000 slots wait already") {
+	if s.Waiting != schedules.MaxWaitingSlots || !strings.HasSuffix(recorded, "10020-10030 (2) skipped: 1000 slots are already queued") {
 		t.Errorf("%+v: …%s", s, recorded[len(recorded)-100:])
 	}
 	if err := fsm.Verify(r.Machine); err != nil {
@@ -359,7 +359,7 @@ func TestARefusedSlotIsRecorded(t *testing.T) {
 	taken.Id = s.ID.SlotJob(start.Add(10 * time.Second)).String()
 	r.posted(taken)
 	r.ok(fire(epoch, "s", revision, 30, posting10(10), posting10(20)))
-	if _, recorded := r.schedule("s"); !strings.HasPrefix(recorded, "10 skipped: conflict: the id stands for another posting") || !strings.HasSuffix(recorded, "; 20 posted") {
+	if _, recorded := r.schedule("s"); !strings.HasPrefix(recorded, "10 skipped: conflict: the id belongs to another posting; use a new id") || !strings.HasSuffix(recorded, "; 20 posted") {
 		t.Errorf("recorded: %s", recorded)
 	}
 }
@@ -576,7 +576,7 @@ func accounted(t *rapid.T, m *fsm.Machine, rule *schedules.Rule, name schedules.
 		}
 		for _, job := range page.Items {
 			if !slices.ContainsFunc(records, func(r schedules.SlotRecord) bool { return r.Job == job.ID && r.State == schedules.SlotPosted }) {
-				t.Fatalf("job %s is that of no slot", job.ID)
+				t.Fatalf("job %s does not belong to a slot", job.ID)
 			}
 			ticks++
 		}

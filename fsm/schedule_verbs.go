@@ -51,7 +51,7 @@ func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) 
 	case given.ID.IsZero():
 		return nil, &logbook.InvalidError{Field: "schedule id", Reason: "unset"}
 	case t.get(tableSchedule, given.ID.UUID[:]) != nil:
-		return nil, fmt.Errorf("%w: its id is that of another schedule", jobs.ErrConflict)
+		return nil, fmt.Errorf("%w: the id belongs to another schedule; use a new id", jobs.ErrConflict)
 	case count >= schedules.MaxSchedules:
 		return nil, &logbook.LimitError{Field: "schedules", Limit: schedules.MaxSchedules, Size: int64(count) + 1, Unit: "schedules"}
 	case max(len(given.Board), len(given.Name)) > maxKeyName:
@@ -85,7 +85,7 @@ func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v
 	otherTimes := !given.SameTimes(&before)
 	if otherTimes {
 		if from.Before(s.Decided) {
-			return nil, fmt.Errorf("%w: its slots are decided up to %s", jobs.ErrConflict, schedules.SlotText(s.Decided))
+			return nil, fmt.Errorf("%w: its slots up to %s are already decided; try again", jobs.ErrConflict, schedules.SlotText(s.Decided))
 		}
 		if err := t.checkSkipped(s, c.GetSkipped()); err != nil {
 			return nil, err
@@ -103,7 +103,7 @@ func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v
 }
 
 func errOtherRevision(given, present uint64) error {
-	return fmt.Errorf("%w: the schedule has been changed: its revision is %d, and not %d", jobs.ErrConflict, present, given)
+	return fmt.Errorf("%w: the schedule has been changed: its revision is %d, not %d; read it again", jobs.ErrConflict, present, given)
 }
 
 func slotTimes(c *v1.SaveScheduleCommand) (from, next time.Time, err error) {
@@ -234,9 +234,9 @@ func inOrder(decided time.Time, messages []*v1.SlotDecision, next time.Time) ([]
 		case err != nil:
 			return nil, err
 		case !d.Slot.After(decided):
-			return nil, fmt.Errorf("%w: slot %s is not after %s, up to which all are decided", jobs.ErrConflict, schedules.SlotText(d.Slot), schedules.SlotText(decided))
+			return nil, fmt.Errorf("%w: slot %s is not after %s, and earlier slots are already decided", jobs.ErrConflict, schedules.SlotText(d.Slot), schedules.SlotText(decided))
 		case d.Through.Before(d.Slot), d.Skip == "" && !d.Through.Equal(d.Slot):
-			return nil, &logbook.InvalidError{Field: "slot through", Reason: "not that of one slot, and not after it either"}
+			return nil, &logbook.InvalidError{Field: "slot through", Reason: "before the slot, or different from the slot of a posted job"}
 		}
 		decisions, decided = append(decisions, d), d.Through
 	}
@@ -313,7 +313,7 @@ func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap sch
 func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
 		t.unwait(s, key, func(r *schedules.SlotRecord) {
-			t.refuse(s, r, "a later slot has taken its place")
+			t.refuse(s, r, "replaced by a later slot")
 		})
 	}
 	t.putSchedule(s)
@@ -401,7 +401,7 @@ func refusalOf(job jobs.JobID, err error) string {
 // queueSlot lets a slot wait until all earlier jobs are finished.
 func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	if s.Waiting >= schedules.MaxWaitingSlots {
-		t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
+		t.refuseSlot(s, record, fmt.Sprintf("%d slots are already queued", s.Waiting))
 		return
 	}
 	record.State = schedules.SlotWaiting

@@ -34,7 +34,7 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	session, found := t.findSession(opening.ID)
 	switch {
 	case found && (!opens(session, opening) || !t.mayUse(session)):
-		return nil, fmt.Errorf("cannot open session %s: %w: it was opened with other content", opening.ID, jobs.ErrConflict)
+		return nil, fmt.Errorf("cannot open session %s: %w: the id belongs to another session; use a new id", opening.ID, jobs.ErrConflict)
 	case found:
 		return t.sessionResult(session), nil
 	case opening.ID.IsZero():
@@ -128,7 +128,7 @@ func (t *txn) crash(j *jobRecord, how lapse) {
 		maxCrashes = j.MaxCrashes
 	}
 	if maxCrashes > 0 && j.Crashes >= maxCrashes {
-		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, j.LastOwner)
+		j.Reason = fmt.Sprintf("its owner was lost %d times; the last owner was %s", j.Crashes, j.LastOwner)
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 		t.closeJob(j, jobs.StateTrashed)
 		t.event(jobs.EventTrashed, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Reason: j.Reason})
@@ -155,7 +155,7 @@ func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 	for i, claim := range claims.held {
 		held[i] = t.job(claim.sequence)
 		if held[i].Claim == nil || held[i].Claim.Token != claim.token {
-			panic(corrupt("session %s holds job %s, and the job does not know it", session.ID, held[i].ID))
+			panic(corrupt("session %s has a claim of job %s, and the job has no such claim", session.ID, held[i].ID))
 		}
 	}
 	return session, held, nil

@@ -260,11 +260,11 @@ func (h *snapshotHeader) check() error {
 	const maxSize = 1 << 62 // the largest length in an int64, with room for the rest
 	switch {
 	case h.Magic != snapshotMagic:
-		return fmt.Errorf("%w: it begins with %q", ErrBadSnapshot, h.Magic[:])
+		return fmt.Errorf("%w: its first bytes are %q", ErrBadSnapshot, h.Magic[:])
 	case h.Format != snapshotFormat:
-		return fmt.Errorf("%w: its format is %d, and this program knows %d", ErrBadSnapshot, h.Format, snapshotFormat)
+		return fmt.Errorf("%w: its format is %d, and this program supports %d", ErrBadSnapshot, h.Format, snapshotFormat)
 	case h.Schema != schemaVersion:
-		return fmt.Errorf("%w: its schema is %d, and this program knows %d", ErrBadSnapshot, h.Schema, schemaVersion)
+		return fmt.Errorf("%w: its schema is %d, and this program supports %d", ErrBadSnapshot, h.Schema, schemaVersion)
 	case h.Size > maxSize:
 		return fmt.Errorf("%w: it claims to have %d bytes", ErrBadSnapshot, h.Size)
 	}
@@ -290,7 +290,7 @@ func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
 	}
 	var one [1]byte
 	if n, err := io.ReadFull(r, one[:]); n != 0 {
-		return fmt.Errorf("%w: more follows after its end", ErrBadSnapshot)
+		return fmt.Errorf("%w: data follows after its end", ErrBadSnapshot)
 	} else if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("cannot read the snapshot's end: %w", err)
 	}
@@ -300,7 +300,7 @@ func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
 // asBad turns the end of a truncated snapshot into ErrBadSnapshot. Other errors of a reader stay.
 func asBad(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it is cut short", ErrBadSnapshot)
+		return fmt.Errorf("%w: it is truncated", ErrBadSnapshot)
 	}
 	return err
 }

@@ -433,7 +433,7 @@ func TestOrdersAreTold(t *testing.T) {
 	for i, kind := range map[int]jobs.RequestKind{3: "suspend", 4: "resume", 5: "suspend", 7: "resume", 8: "suspend", 10: "cancel"} {
 		event := events[i]
 		if event.Request == nil || event.Request.Kind != kind || event.Request.By != "ann@desk" {
-			t.Errorf("event %d tells of the order %+v", i, event.Request)
+			t.Errorf("event %d contains the request %+v", i, event.Request)
 		}
 		if owned := i < 6; owned != (event.Owner == "bob") || (owned && event.Token != token) {
 			t.Errorf("event %d names owner %q under %s", i, event.Owner, event.Token)

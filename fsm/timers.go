@@ -17,7 +17,7 @@ func (t *txn) beginLeadership(*v1.BeginLeadershipCommand) error {
 // checkEpoch refuses timer commands of a deposed leader.
 func (t *txn) checkEpoch(epoch uint64) error {
 	if epoch != t.TimerEpoch {
-		return fmt.Errorf("%w: the timer epoch is %d, and %d is over", jobs.ErrConflict, t.TimerEpoch, epoch)
+		return fmt.Errorf("%w: the timer epoch is %d, not %d", jobs.ErrConflict, t.TimerEpoch, epoch)
 	}
 	return nil
 }

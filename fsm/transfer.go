@@ -26,9 +26,9 @@ func (t *txn) transfer(c *v1.JobCommand) error {
 		j.Reserved != nil && j.Reserved.Conductor == request.To && j.State == jobs.StateClaimable:
 		return nil
 	case j.State != jobs.StateClaimed && j.State != jobs.StateClaimable:
-		return fmt.Errorf("cannot transfer job %s: %w: the job is %s, and only a claimed or claimable job is transferred", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot transfer job %s: %w: the job is %s, and only a claimed or claimable job can be transferred", j.ID, jobs.ErrConflict, j.State)
 	case j.Claim != nil && j.StopRequest != nil && !j.isUnder(jobs.RequestTransfer):
-		return fmt.Errorf("cannot transfer job %s: %w: its owner is told to %s it", j.ID, jobs.ErrConflict, j.StopRequest.Kind)
+		return fmt.Errorf("cannot transfer job %s: %w: its owner has a request to %s it", j.ID, jobs.ErrConflict, j.StopRequest.Kind)
 	}
 	if err := t.checkTransfer(j, request.To); err != nil {
 		return fmt.Errorf("cannot transfer job %s: %w", j.ID, err)
@@ -51,7 +51,7 @@ func (t *txn) unreserve(c *v1.JobCommand) error {
 	case err != nil:
 		return err
 	case j.isUnder(jobs.RequestTransfer):
-		return fmt.Errorf("cannot unreserve job %s: %w: its owner is told to transfer it to %q", j.ID, jobs.ErrConflict, j.StopRequest.To)
+		return fmt.Errorf("cannot unreserve job %s: %w: its owner has a request to transfer it to %q", j.ID, jobs.ErrConflict, j.StopRequest.To)
 	case j.Reserved == nil:
 		return nil
 	}

@@ -25,7 +25,7 @@ func TestRaiseVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = r.Apply([]fsm.Entry{{Index: r.AppliedIndex() + 1, Term: 1, Data: data}})
-	if err == nil || !strings.Contains(err.Error(), "install a newer one") {
+	if err == nil || !strings.Contains(err.Error(), "install a newer program") {
 		t.Errorf("a version that is not known: %v", err)
 	}
 }

@@ -192,7 +192,7 @@ func CheckBoardLimits(limits *BoardLimits) error {
 // CheckAgeing checks a step of ageing. 0 means no ageing.
 func CheckAgeing(step time.Duration) error {
 	if step != 0 && (step < MinAgeing || step > MaxAgeing) {
-		return &logbook.InvalidError{Field: "board ageing", Reason: fmt.Sprintf("%s; a step of priority is 0, for none, or takes %s to %s", step, MinAgeing, MaxAgeing)}
+		return &logbook.InvalidError{Field: "board ageing", Reason: fmt.Sprintf("%s; the interval must be 0 (no ageing), or %s to %s", step, MinAgeing, MaxAgeing)}
 	}
 	return nil
 }

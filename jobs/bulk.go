@@ -59,7 +59,7 @@ type BulkRefusal struct {
 func (b *Bulk) Narrowed() (Query, error) {
 	query := b.Query
 	if !slices.Contains(Actions, b.Action) {
-		return query, &logbook.InvalidError{Field: "bulk action", Reason: fmt.Sprintf("%.64q is none of %v", b.Action, Actions)}
+		return query, &logbook.InvalidError{Field: "bulk action", Reason: fmt.Sprintf("%.64q is not one of %v", b.Action, Actions)}
 	}
 	if b.Revert && b.Action != ActionCancel {
 		return query, &logbook.InvalidError{Field: "bulk revert", Reason: "set; only a cancellation has it"}
@@ -72,7 +72,7 @@ func (b *Bulk) Narrowed() (Query, error) {
 		states = slices.DeleteFunc(states, func(s State) bool { return !slices.Contains(b.Query.States, s) })
 	}
 	if len(states) == 0 {
-		return query, &logbook.InvalidError{Field: "bulk states", Reason: fmt.Sprintf("to %s means nothing for jobs that are %v", b.Action, query.States)}
+		return query, &logbook.InvalidError{Field: "bulk states", Reason: fmt.Sprintf("%s has no effect on jobs in the states %v", b.Action, query.States)}
 	}
 	query.States = states
 	return query, nil

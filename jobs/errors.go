@@ -23,9 +23,9 @@ var (
 	ErrReverted  = logbook.ErrReverted
 	ErrFailed    = logbook.ErrFailed
 	ErrCancelled = errors.New("cancelled")
-	ErrTrashed   = errors.New("trashed: nobody could do it")
+	ErrTrashed   = errors.New("trashed")
 	// ErrNeedsOperator: the job is held, parked or suspended.
-	ErrNeedsOperator = errors.New("stopped: it needs an operator")
+	ErrNeedsOperator = errors.New("stopped: the job needs an operator")
 
 	// ErrUnclaimable: the job is not claimable now, or not for this session. For example, it
 	// has an owner, its board is paused, or the conductor is drained. It wraps ErrConflict.
@@ -57,7 +57,7 @@ type CompactedError struct {
 }
 
 func (e *CompactedError) Error() string {
-	return fmt.Sprintf("%v: events after %s are gone, and all after %s are kept", ErrCompacted, e.After, e.Since)
+	return fmt.Sprintf("%v: some events after %s were removed; all events after %s are available", ErrCompacted, e.After, e.Since)
 }
 
 // Unwrap returns ErrCompacted.

@@ -142,7 +142,7 @@ func ParsePosition(text string) (Position, error) {
 	i, errIndex := strconv.ParseUint(index, 10, 64)
 	n, errItem := strconv.ParseUint(item, 10, 32)
 	if !found || errIndex != nil || errItem != nil {
-		return Position{}, &logbook.InvalidError{Field: "position", Reason: fmt.Sprintf("%.64q is not INDEX-ITEM", text)}
+		return Position{}, &logbook.InvalidError{Field: "position", Reason: fmt.Sprintf("%.64q is not of the form INDEX-ITEM", text)}
 	}
 	return Position{Index: i, Item: uint32(n)}, nil
 }
@@ -191,7 +191,7 @@ func CheckWatch(w *Watch) error {
 	}
 	for _, kind := range w.Kinds {
 		if !slices.Contains(EventKinds, kind) {
-			return &logbook.InvalidError{Field: "watch kinds", Reason: fmt.Sprintf("%.64q is none of %v", kind, EventKinds)}
+			return &logbook.InvalidError{Field: "watch kinds", Reason: fmt.Sprintf("%.64q is not one of %v", kind, EventKinds)}
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func Example_postMany() {
 	}
 	// Output:
 	// claimable <nil>
-	//  posting tags is invalid: "eu" stands twice
+	//  posting tags is invalid: "eu" occurs twice
 }
 
 // A program posts two jobs: one with a flow, which it names by kind without having the flow's code,
@@ -65,7 +65,7 @@ func ExampleNewPosting() {
 	// Output:
 	// travel "Ada" <nil>
 	// mail {"to":"Ada"} <nil>
-	// posting details is invalid: cannot become JSON: json: unsupported type: func()
+	// posting details is invalid: cannot be encoded as JSON: json: unsupported type: func()
 }
 
 // A worker that is not a conductor claims a job with its own TTL, works, extends the claim, and

@@ -111,7 +111,7 @@ type ErrorQuery struct {
 // CheckErrorQuery checks a query for errors.
 func CheckErrorQuery(q *ErrorQuery) error {
 	if q.How != "" && !slices.Contains(Hows, q.How) {
-		return &logbook.InvalidError{Field: "query how", Reason: fmt.Sprintf("%.64q is none of %v", q.How, Hows)}
+		return &logbook.InvalidError{Field: "query how", Reason: fmt.Sprintf("%.64q is not one of %v", q.How, Hows)}
 	}
 	return nil
 }

@@ -55,10 +55,10 @@ func ParseIDPrefix(noun IDNoun, text string) (IDPrefix, error) {
 	size := len(prefix.Digits)
 	switch {
 	case !slices.Contains(IDNouns, noun):
-		return prefix, &logbook.InvalidError{Field: "noun", Reason: fmt.Sprintf("%.64q is none of %v", string(noun), IDNouns)}
+		return prefix, &logbook.InvalidError{Field: "noun", Reason: fmt.Sprintf("%.64q is not one of %v", string(noun), IDNouns)}
 	case len(text) > wholeLength, size > 2*len(uuid.UUID{}), size < MinIDPrefix, strings.Trim(prefix.Digits, digits) != "":
 		return prefix, &logbook.InvalidError{Field: string(noun) + " id", Reason: fmt.Sprintf(
-			"%.64q is not a UUID, nor at least its first %d or last %d hexadecimal digits", text, MinIDPrefix, MinIDEnd)}
+			"%.64q must be a UUID, or at least its first %d or last %d hexadecimal digits", text, MinIDPrefix, MinIDEnd)}
 	}
 	return prefix, nil
 }

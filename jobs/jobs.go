@@ -351,7 +351,7 @@ type Claimed struct {
 // caller would write as another owner.
 func (c *Claimed) CheckOwner(session SessionID) error {
 	if claim := c.Job.Claim; claim == nil || claim.Session != session || claim.Token.IsZero() || claim.Token != c.Job.Token {
-		return fmt.Errorf("the answer to a claim of session %s carries job %s, which that session does not hold; repeat the claim with its nonce", session, c.Job.ID)
+		return fmt.Errorf("the answer to a claim of session %s contains job %s, which this session does not hold; repeat the claim with its nonce", session, c.Job.ID)
 	}
 	return nil
 }

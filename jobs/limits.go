@@ -123,7 +123,7 @@ func checkWork(l logbook.Limits, p *Posting) error {
 		return &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
 	case p.Flow.IsZero() && len(p.Book.Flows) > 1:
 		return &logbook.InvalidError{
-			Field: "posting flow", Reason: fmt.Sprintf("unset, and the book has %d flows", len(p.Book.Flows)),
+			Field: "posting flow", Reason: fmt.Sprintf("not set; a book with %d flows requires it", len(p.Book.Flows)),
 		}
 	}
 	return l.CheckBook(p.Book)
@@ -332,7 +332,7 @@ func checkNames(l logbook.Limits, field string, names []string, limit int, unit 
 			return err
 		}
 		if seen[name] {
-			return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q stands twice", name)}
+			return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q occurs twice", name)}
 		}
 		seen[name] = true
 	}

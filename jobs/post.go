@@ -58,7 +58,7 @@ func rawOf(field string, value any) (json.RawMessage, error) {
 	}
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return nil, &logbook.InvalidError{Field: "posting " + field, Reason: fmt.Sprintf("cannot become JSON: %v", err)}
+		return nil, &logbook.InvalidError{Field: "posting " + field, Reason: fmt.Sprintf("cannot be encoded as JSON: %v", err)}
 	}
 	return raw, nil
 }

@@ -46,7 +46,7 @@ func ParsePriority(text string) (Priority, error) {
 	if err != nil {
 		return Normal, &logbook.InvalidError{
 			Field:  "priority",
-			Reason: fmt.Sprintf("%.64q is neither very-high, high, normal, low, very-low nor a whole number of 32 bits", text),
+			Reason: fmt.Sprintf("%.64q must be very-low, low, normal, high, very-high, or a whole number of 32 bits", text),
 		}
 	}
 	return Priority(number), nil

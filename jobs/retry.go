@@ -60,9 +60,9 @@ func CheckRetryPolicy(l logbook.Limits, p *RetryPolicy) error {
 	b := p.backoff()
 	switch {
 	case b.Delay >= 0 && b.Delay < MinRetryDelay:
-		return &logbook.InvalidError{Field: "retry delay", Reason: fmt.Sprintf("%s is below %s", b.Delay, MinRetryDelay)}
+		return &logbook.InvalidError{Field: "retry delay", Reason: fmt.Sprintf("%s is below the minimum, %s", b.Delay, MinRetryDelay)}
 	case !slices.Contains(known, p.OnFailure):
-		return &logbook.InvalidError{Field: "retry on_failure", Reason: fmt.Sprintf("%.64q is none of %v", string(p.OnFailure), known[1:])}
+		return &logbook.InvalidError{Field: "retry on_failure", Reason: fmt.Sprintf("%.64q is not one of %v", string(p.OnFailure), known[1:])}
 	}
 	if err := b.Check("retry"); err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestRetryDelays(t *testing.T) {
 	}
 	ever := jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: time.Second, BackoffPercent: 200}, OnFailure: jobs.FailureRetries}
 	if got := ever.Wait(jobs.NewJobID(), 1_000_000); got != 2*time.Second {
-		t.Errorf("tried for ever, it waits %s, want the last delay", got)
+		t.Errorf("without a limit of tries, it waits %s, want the last delay", got)
 	}
 }
 

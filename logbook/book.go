@@ -26,11 +26,11 @@ func (v Values) Size() (size int) {
 func ValuesOf(object any) (Values, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("cannot become JSON: %v", err)}
+		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("cannot be encoded as JSON: %v", err)}
 	}
 	var values Values
 	if json.Unmarshal(raw, &values) != nil {
-		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("a %T does not become a JSON object", object)}
+		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("a %T is not encoded as a JSON object", object)}
 	}
 	return values, nil
 }

@@ -30,7 +30,7 @@ func (p ChangePolicy) check() error {
 	case "", ChangeAdopt, ChangePin, ChangeRefuse:
 		return nil
 	}
-	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is none of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
+	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is not one of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
 }
 
 // FailurePolicy decides what a flow does after a step has failed permanently.
@@ -51,7 +51,7 @@ func (p FailurePolicy) check() error {
 	if p == "" || slices.Contains(FailurePolicies, p) {
 		return nil
 	}
-	return &InvalidError{Field: "flow on_failure", Reason: fmt.Sprintf("%.64q is none of %v", string(p), FailurePolicies)}
+	return &InvalidError{Field: "flow on_failure", Reason: fmt.Sprintf("%.64q is not one of %v", string(p), FailurePolicies)}
 }
 
 // Definition is the structure of a flow: its steps with their order, inputs and outputs.
@@ -216,7 +216,7 @@ func unpacked(packed []byte) ([]byte, error) {
 		}
 		return text, nil
 	default:
-		return nil, &InvalidError{Field: "definition steps", Reason: fmt.Sprintf("not packed steps: they begin with %q", how)}
+		return nil, &InvalidError{Field: "definition steps", Reason: fmt.Sprintf("not packed steps: they start with %q", how)}
 	}
 }
 
@@ -232,7 +232,7 @@ func decodeSteps(text []byte) ([]DefinedStep, error) {
 	} else if token == nil {
 		return nil, nil // encoding of an empty list of steps
 	} else if token != json.Delim('[') {
-		return nil, fault(errors.New("they are no list"))
+		return nil, fault(errors.New("they are not a list"))
 	}
 	steps := []DefinedStep{} // not nil, which means that no steps are stored
 	for decoder.More() {
@@ -249,7 +249,7 @@ func decodeSteps(text []byte) ([]DefinedStep, error) {
 		return nil, fault(err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fault(errors.New("more follows behind the list"))
+		return nil, fault(errors.New("data follows after the list"))
 	}
 	return steps, nil
 }

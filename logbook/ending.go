@@ -13,7 +13,7 @@ var (
 	ErrReverted = errors.New("reverted after a failure")
 	// ErrFailed: the flow failed, and not all its work is undone: a revert failed, or the flow is held
 	// (HoldOnFailure). An operator is needed.
-	ErrFailed = errors.New("failed, and not all of it is undone")
+	ErrFailed = errors.New("failed, and not all steps are reverted")
 )
 
 // maxNamedFailures bounds the failures that the text of an EndError names.

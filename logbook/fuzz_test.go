@@ -42,14 +42,14 @@ func TestStepsThatAreNone(t *testing.T) {
 		want   error
 		says   string
 	}{
-		{"no packed bytes", []byte("steps"), logbook.ErrInvalid, "begin with"},
+		{"no packed bytes", []byte("steps"), logbook.ErrInvalid, "start with"},
 		{"plain, and no JSON", []byte("p["), logbook.ErrInvalid, "not packed"},
 		{"compressed, and not", []byte("d["), logbook.ErrInvalid, "not packed"},
 		{"no JSON", squeezed(t, "["), logbook.ErrInvalid, "not packed"},
-		{"no list", squeezed(t, `{"n":"a"}`), logbook.ErrInvalid, "no list"},
+		{"no list", squeezed(t, `{"n":"a"}`), logbook.ErrInvalid, "not a list"},
 		{"a list of something else", squeezed(t, `[1]`), logbook.ErrInvalid, "not packed"},
 		{"a list that does not end", squeezed(t, `[{"n":"a"}`), logbook.ErrInvalid, "not packed"},
-		{"something behind the list", squeezed(t, `[{"n":"a"}]1`), logbook.ErrInvalid, "behind"},
+		{"something behind the list", squeezed(t, `[{"n":"a"}]1`), logbook.ErrInvalid, "data follows"},
 		{"more steps than a flow has", squeezed(t, "["+strings.Repeat("{},", logbook.MaxLimits.Steps)+"{}]"), logbook.ErrLimit, "steps"},
 		{"more text than a flow has", squeezed(t, strings.Repeat(" ", 16<<20+1)), logbook.ErrLimit, "unpacked"},
 	} {

@@ -41,9 +41,9 @@ func (k InterventionKind) check(i *Intervention) error {
 	fault := ""
 	switch {
 	case !slices.Contains(interventionKinds, k):
-		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is none of %v", string(k), interventionKinds)}
+		return &InvalidError{Field: "intervention kind", Reason: fmt.Sprintf("%.64q is not one of %v", string(k), interventionKinds)}
 	case (k == InterveneSkip || k == InterveneComplete) && i.Step == "":
-		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("unset; %s needs one", k)}
+		return &InvalidError{Field: "intervention step", Reason: fmt.Sprintf("not set; %s requires it", k)}
 	case (k == InterveneRetryRevert || k == InterveneRevert) && i.Step != "":
 		fault = "step"
 	case k != InterveneComplete && len(i.Result) > 0:
@@ -53,7 +53,7 @@ func (k InterventionKind) check(i *Intervention) error {
 	default:
 		return nil
 	}
-	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("%s takes none", k)}
+	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("must not be set for %s", k)}
 }
 
 // Intervention is an operator's decision about a flow in failure, or about a reverted flow. The store
@@ -170,14 +170,14 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		if recorded {
 			state = atom.State
 		}
-		return fmt.Errorf("%w: step %q is %s, and only a revert that has failed or was cut off can be skipped", ErrConflict, i.Step, state)
+		return fmt.Errorf("%w: step %q is %s, and only a failed or interrupted revert can be skipped", ErrConflict, i.Step, state)
 	}
 	switch {
 	case !recorded || i.Kind != InterveneComplete:
 	case atom.Kind != KindTask:
-		return fmt.Errorf("%w: %q has the kind %s, and an operator can complete only steps of the kind task", ErrConflict, i.Step, atom.Kind)
+		return fmt.Errorf("%w: step %q has the kind %s; only a task can be completed by hand", ErrConflict, i.Step, atom.Kind)
 	case atom.State == AtomSuccess:
-		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
+		return fmt.Errorf("%w: step %q is already %s", ErrConflict, i.Step, atom.State)
 	}
 	return nil
 }
@@ -187,16 +187,16 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	case slices.ContainsFunc(pending, i.takesBack):
 		return nil
 	case i.Step != "":
-		return fmt.Errorf("%w: no intervention in step %q is pending", ErrConflict, i.Step)
+		return fmt.Errorf("%w: step %q has no pending intervention", ErrConflict, i.Step)
 	}
-	return fmt.Errorf("%w: no intervention is pending", ErrConflict)
+	return fmt.Errorf("%w: the flow has no pending intervention", ErrConflict)
 }
 
 // knows checks that the flow's definition has a step that has not started. The number of instances
 // of an each is unknown here; the next owner checks instances.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
-		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)
+		return fmt.Errorf("%w: it has no started step %q", ErrNotFound, i.Step)
 	}
 	steps, err := f.Definition.Steps()
 	if err != nil {
@@ -214,7 +214,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 	case !known:
 		return fmt.Errorf("%w: it has no step %q", ErrNotFound, i.Step)
 	case i.Kind == InterveneComplete && kind != KindTask:
-		return fmt.Errorf("%w: %q has the kind %s, and an operator can complete only steps of the kind task", ErrConflict, i.Step, kind)
+		return fmt.Errorf("%w: step %q has the kind %s; only a task can be completed by hand", ErrConflict, i.Step, kind)
 	}
 	return nil
 }

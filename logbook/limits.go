@@ -91,7 +91,7 @@ func (l Limits) CheckName(field, name string) error {
 	}
 	for _, r := range name {
 		if unicode.IsControl(r) {
-			return &InvalidError{Field: field, Reason: fmt.Sprintf("holds the control character %U", r)}
+			return &InvalidError{Field: field, Reason: fmt.Sprintf("contains the control character %U", r)}
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func jsonFault(value []byte) string {
 	if err := decoder.Decode(&any); err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("more follows after byte %d", decoder.InputOffset())
+	return fmt.Sprintf("data follows after byte %d", decoder.InputOffset())
 }
 
 // CheckBook checks a book before it is saved.
@@ -172,7 +172,7 @@ func (l Limits) CheckBook(b *Book) error {
 	seen := make(map[FlowID]bool, len(b.Flows))
 	for i := range b.Flows {
 		if seen[b.Flows[i].ID] {
-			return &InvalidError{Field: "flow id", Reason: fmt.Sprintf("%s stands twice in the book", b.Flows[i].ID)}
+			return &InvalidError{Field: "flow id", Reason: fmt.Sprintf("%s occurs twice in the book", b.Flows[i].ID)}
 		}
 		seen[b.Flows[i].ID] = true
 		if err := l.checkFlow(&b.Flows[i]); err != nil {
@@ -352,7 +352,7 @@ func (l Limits) checkAttempt(a *Attempt) error {
 		return err
 	}
 	if a.Asked < 0 {
-		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("it was asked %d times", a.Asked)}
+		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("asked is %d; it must not be negative", a.Asked)}
 	}
 	if len(a.Stderr) > MaxStderr {
 		return &LimitError{Field: "stderr", Limit: MaxStderr, Size: int64(len(a.Stderr)), Unit: "bytes"}

@@ -19,7 +19,7 @@ func (f *FlowDetail) Values() (Values, error) {
 	}
 	steps, err := f.Definition.Steps()
 	if err == nil && steps == nil {
-		err = fmt.Errorf("its definition was too long to be kept; read the results of its steps")
+		err = fmt.Errorf("its definition was too long to store; read the results of its steps instead")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the results of flow %s: %w", f.ID, err)

@@ -50,7 +50,7 @@ func CheckRetryEntries(l Limits, field string, entries []string) error {
 		case slices.Contains(entries[:i], entry):
 			return &InvalidError{field, fmt.Sprintf("%q is listed twice", entry)}
 		case !isCode && isNumber(entry):
-			return &InvalidError{field, fmt.Sprintf("%s is no exit status; write a whole number from 1, such as 75", entry)}
+			return &InvalidError{field, fmt.Sprintf("%s is not an exit status; write a whole number from 1, such as 75", entry)}
 		case strings.ContainsAny(entry, "* "):
 			return &InvalidError{field, fmt.Sprintf("%q is neither a kind nor an exit status; list each kind, without spaces and *", entry)}
 		}

@@ -60,7 +60,7 @@ func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	case u.Sequence == 0:
 		return Fresh, &InvalidError{Field: "update sequence", Reason: "0; updates are numbered from 1"}
 	case u.Token.Compare(f.Fence) < 0:
-		return Fresh, fmt.Errorf("%w: flow %s has been updated under token %s, and %s is older", ErrFenced, f.ID, f.Fence, u.Token)
+		return Fresh, fmt.Errorf("%w: flow %s has an update under token %s, and token %s is older", ErrFenced, f.ID, f.Fence, u.Token)
 	case u.Sequence < next:
 		return Repeat, nil
 	case u.Sequence > next:
@@ -77,7 +77,7 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 			return fmt.Errorf("cannot update flow %s: %w", f.ID, err)
 		}
 		if f.State.Finished() && u.State != f.State && len(f.Pending()) == 0 {
-			return fmt.Errorf("cannot update flow %s: %w: it is %s, and nobody has intervened", f.ID, ErrConflict, f.State)
+			return fmt.Errorf("cannot update flow %s: %w: it is %s, and no intervention is pending", f.ID, ErrConflict, f.State)
 		}
 		if f.State.Finished() && u.State == FlowRunning {
 			f.Cause = nil // the flow no longer reverts; the attempts record what failed
@@ -126,7 +126,7 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) error {
 	for i := range c.Attempts {
 		if attempt := &c.Attempts[i]; attempt.Number > 1 && !holds(attempt.Action, attempt.Number-1) {
-			reason := fmt.Sprintf("%s %d of atom %q, and there was no %s %d", attempt.Action, attempt.Number, c.Name, attempt.Action, attempt.Number-1)
+			reason := fmt.Sprintf("%s %d of atom %q came without %s %d", attempt.Action, attempt.Number, c.Name, attempt.Action, attempt.Number-1)
 			return &InvalidError{Field: "attempt", Reason: reason}
 		}
 	}
@@ -140,7 +140,7 @@ func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
 	}
 	if folded := a.Folded.Count(attempt.Action); attempt.Number <= folded {
-		return fmt.Errorf("%w: %s %d of atom %q is over, and %d of them are folded", ErrConflict, attempt.Action, attempt.Number, a.Name, folded)
+		return fmt.Errorf("%w: %s %d of atom %q has ended, and the first %d are folded", ErrConflict, attempt.Action, attempt.Number, a.Name, folded)
 	}
 	for _, attempts := range [][]Attempt{a.Attempts, earlier} {
 		for i := range attempts {

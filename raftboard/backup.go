@@ -78,7 +78,7 @@ func (r *backupReader) Read(into []byte) (int, error) {
 	for len(r.part) == 0 {
 		if !r.stream.Receive() {
 			if err := r.stream.Err(); err != nil {
-				return 0, fmt.Errorf("the backup from %s broke off: make it again: %w", r.peer, err)
+				return 0, fmt.Errorf("the backup from %s was interrupted; create it again: %w", r.peer, err)
 			}
 			return 0, io.EOF
 		}

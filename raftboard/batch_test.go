@@ -234,7 +234,7 @@ func TestCallerThatLeavesACallInFlightKnowsNothing(t *testing.T) {
 		}
 		close(s.hold)
 		if err := <-ended; err != nil {
-			t.Errorf("the one that stayed: %v", err)
+			t.Errorf("the remaining call: %v", err)
 		}
 	})
 }

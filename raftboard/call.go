@@ -169,7 +169,7 @@ func allPages[T any](op operation, read func(after string) (logbook.Page[T], err
 
 // endless is the error of a list whose node returns an empty page with a next one.
 func endless(op operation) error {
-	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
+	return fmt.Errorf("cannot %s: the node returns empty pages without end", op.name)
 }
 
 // deadlineSlack is the maximum time by which the other end sees the caller's deadline too early,
@@ -188,7 +188,7 @@ func cutOff(ctx context.Context, failed *tryError) bool {
 
 // The causes of a bounded context's end, in addition to its parent's.
 var (
-	errPatience = errors.New("the patience of the client is at its end")
+	errPatience = errors.New("the client's timeout has expired")
 	errClosed   = errors.New("the client is closed")
 )
 

@@ -36,7 +36,7 @@ func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.Page[j
 func (c *Client) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, error) {
 	op := operation{name: fmt.Sprintf("%s many jobs", bulk.Action)}
 	if _, err := bulk.Narrowed(); err != nil {
-		return jobs.BulkReport{}, fmt.Errorf("cannot deal with many jobs: %w", err)
+		return jobs.BulkReport{}, fmt.Errorf("cannot apply a bulk action: %w", err)
 	}
 	bulk.Query.Limit = int(pageLimit(bulk.Query.Limit))
 	answer, err := call(ctx, c.core, op, command.BulkToProto(&bulk), func(p *peer) unary[v1.BulkRequest, v1.BulkResponse] { return p.board.Bulk })

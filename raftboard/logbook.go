@@ -75,7 +75,7 @@ func (c *Client) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.Flo
 	return logbook.FlowDetail{}, fmt.Errorf("cannot %s: %w: %w, %d times", op.name, jobs.ErrUnavailable, errChanged, maxRereads)
 }
 
-var errChanged = errors.New("it changed while it was read in parts")
+var errChanged = errors.New("the flow changed while it was read in parts")
 
 func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) (logbook.FlowDetail, error) {
 	var whole logbook.FlowDetail

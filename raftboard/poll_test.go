@@ -320,7 +320,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("got %+v, %v", status, err)
 	}
 	if _, err := client.Status(t.Context(), gone); !errors.Is(err, jobs.ErrUnavailable) || strings.Count(err.Error(), "unavailable") != 1 {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no node answers: %v", err)
 	}
 	if _, err := client.Status(t.Context(), "?"); !errors.Is(err, jobs.ErrInvalid) {
 		t.Errorf("no endpoint: %v", err)

@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	var faults []error
 	if len(o.Endpoints) == 0 {
-		faults = append(faults, fmt.Errorf("%w: no endpoint given: name at least one node", jobs.ErrInvalid))
+		faults = append(faults, fmt.Errorf("%w: no endpoint is set: add at least one node", jobs.ErrInvalid))
 	}
 	if o.TLS != nil && o.Credentials != nil {
 		faults = append(faults, &logbook.InvalidError{Field: "credentials", Reason: "set beside TLS: one of the two decides"})
@@ -112,9 +112,9 @@ func (o Options) validate() error {
 		case err != nil:
 			faults = append(faults, err)
 		case o.Token != "" && !strings.HasPrefix(base, "https://"):
-			faults = append(faults, &logbook.InvalidError{Field: "token", Reason: fmt.Sprintf("would go to %s in plain text: name the authorities of its certificate, or an https endpoint", endpoint)})
+			faults = append(faults, &logbook.InvalidError{Field: "token", Reason: fmt.Sprintf("cannot go to %s in plain text: set the authorities of its certificate, or use an https endpoint", endpoint)})
 		case len(o.Endpoints) > 1 && socketOf(base) != "":
-			faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: fmt.Sprintf("%s stands beside others: a socket is the only endpoint", endpoint)})
+			faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: fmt.Sprintf("%s is one of several endpoints: a socket must be the only endpoint", endpoint)})
 		}
 	}
 	if o.Patience < 0 {

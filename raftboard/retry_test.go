@@ -110,7 +110,7 @@ func TestWritesTellWhatHappened(t *testing.T) {
 						t.Errorf("the repeats were different commands: %v", commands)
 					}
 					if test.want == nil && streams && !slices.Contains(test.faults, dropBefore) && !slices.Contains(test.faults, dropAfter) && s.onStreams() == 0 && name != "open session" {
-						t.Error("the call did not go on a stream")
+						t.Error("the call was not sent on a stream")
 					}
 				})
 			})
@@ -388,7 +388,7 @@ func TestOptions(t *testing.T) {
 		kind      error
 		says      string
 	}{
-		{"none", nil, jobs.ErrInvalid, "no endpoint given"},
+		{"none", nil, jobs.ErrInvalid, "no endpoint is set"},
 		{"too many", many, jobs.ErrLimit, "65"},
 		{"no port", []string{"host"}, jobs.ErrInvalid, "host:port"},
 		{"no host", []string{":7070"}, jobs.ErrInvalid, "host:port"},

@@ -44,7 +44,7 @@ func TestAccess(t *testing.T) {
 	}
 	servers := "--server=" + strings.Join(cluster.Endpoints(), ",")
 	nobody := []string{servers, "--ca-file=" + file("ca.pem"), "--timeout=10s"}
-	refuses(t, 7, "give a token", append([]string{"job", "list"}, nobody...)...)
+	refuses(t, 7, "use a token", append([]string{"job", "list"}, nobody...)...)
 
 	socket := filepath.Join(cluster.Nodes[1].DataDir, "api.sock")
 	info, err := os.Stat(socket)
@@ -106,7 +106,7 @@ func TestAccess(t *testing.T) {
 	if text = ran(t, append([]string{"audit", "refusals"}, ann...)...); !strings.Contains(text, "revoked") || !strings.Contains(text, "packing") {
 		t.Error(text)
 	}
-	refuses(t, 7, "may not administer", append([]string{"audit", "tail"}, as["packing"]...)...)
+	refuses(t, 7, "no permission to administer", append([]string{"audit", "tail"}, as["packing"]...)...)
 	text = ran(t, append([]string{"access", "delete", "audit"}, ann...)...)
 	refuses(t, 7, "revoked", append([]string{"job", "get", id}, as["audit"]...)...)
 	if found, bad := examined(t, "", "--config", cluster.Nodes[0].Config); bad {

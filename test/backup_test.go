@@ -43,7 +43,7 @@ func TestBackupAndRestore(t *testing.T) {
 	load.stop()
 	refuses(t, 1, "another process uses this data directory", "backup", "restore", file, "--config", cluster.Nodes[0].Config)
 	cluster.Kill()
-	refuses(t, 1, "it holds a node: restore into an empty directory", "backup", "restore", file, "--config", cluster.Nodes[0].Config)
+	refuses(t, 1, "it contains a node: restore into an empty directory", "backup", "restore", file, "--config", cluster.Nodes[0].Config)
 	restoreAll(t, cluster, file)
 	for _, id := range before {
 		if _, err := client.Job(within(t), id); err != nil {

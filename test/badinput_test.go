@@ -113,7 +113,7 @@ func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node)
 		{"a name of 256 bytes", 8, "posting name is too large: 256 bytes, and the limit is 255", []string{"job", "post", "--kind", "k", "--name", strings.Repeat("ä", 128)}},
 		{"a kind of 256 bytes", 8, "--kind is too large: 256 bytes, and the limit is 255", []string{"job", "post", "--kind", strings.Repeat("k", 256)}},
 		{"a board of 256 bytes", 8, "posting board is too large: 256 bytes", []string{"job", "post", "--kind", "k", "--board", strings.Repeat("b", 256)}},
-		{"a control character", 2, "posting name is invalid: holds the control character U+001B", []string{"job", "post", "--kind", "k", "--name", "red\x1b[31m"}},
+		{"a control character", 2, "posting name is invalid: contains the control character U+001B", []string{"job", "post", "--kind", "k", "--name", "red\x1b[31m"}},
 		{"not UTF-8", 2, "posting name is invalid: not UTF-8", []string{"job", "post", "--kind", "k", "--name", "a\xff"}},
 		{"a value that is not UTF-8", 2, "--set must be UTF-8", []string{"job", "post", "--kind", "k", "--set", "a=\xff"}},
 		{"a value of 256 KiB and a byte", 8, "--details is too large: 262145 bytes, and the limit is 262144", []string{"job", "post", "--kind", "k", "--details", "@" + file(text(256<<10+1))}},
@@ -124,7 +124,7 @@ func refusedCommands(t *testing.T, client *raftboard.Client, leader *local.Node)
 		{"half a document", 2, "not a JSON value", []string{"flow", "run", file(`{"name": `)}},
 		{"a million brackets", 8, "1000000 bytes, and the limit is 262144", []string{"flow", "run", file(strings.Repeat("[", 1_000_000))}},
 		{"no work", 2, "name the work of the job", []string{"job", "post"}},
-		{"no UUID", 2, "is not a UUID", []string{"job", "get", "the-job"}},
+		{"no UUID", 2, "must be a UUID", []string{"job", "get", "the-job"}},
 		{"an unknown job", 3, "not found", []string{"job", "get", id}},
 		{"an unknown flow", 3, "not found", []string{"flow", "show", id}},
 		{"an unknown book", 3, "not found", []string{"book", "get", id}},
@@ -164,14 +164,14 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 		{"an unknown field", "BoardService/Post", `{"postings":[{"nam":"x"}]}`, 400, "conductord.v1.Posting has no such field", false},
 		{"a million brackets", "BoardService/Post", strings.Repeat("[", 1_000_000), 400, "1000000 levels of nesting, and the limit is 128", false},
 		{"five MiB", "BoardService/Post", `"` + strings.Repeat("x", 5<<20) + `"`, 429, "5242882 bytes, and the limit is 4194304", false},
-		{"a null byte", "BoardService/Post", `{"postings":[{"kind":"k","name":"a\u0000b"}]}`, 200, "holds the control character U+0000", false},
+		{"a null byte", "BoardService/Post", `{"postings":[{"kind":"k","name":"a\u0000b"}]}`, 200, "contains the control character U+0000", false},
 		{"a value that is not UTF-8", "BoardService/Post", "{\"postings\":[{\"kind\":\"k\",\"name\":\"a\",\"details\":\"\xff\"}]}", 200, "posting details is invalid: not UTF-8", false},
 		{"10,001 atoms", "LogbookService/SaveBook", `{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +
 			`","name":"f","factory":{"name":"k"},"atoms":[` + strings.Repeat(`{"name":"s"},`, 10_000) + `{"name":"s"}]}]}`, 429, "10001 steps, and the limit is 10000", false},
 		{"a document that lacks a value", "BoardService/Post", `{"postings":[{"name":"a","book":{"id":"` + logbook.NewBookID().String() + `","name":"b","flows":[{"id":"` + logbook.NewFlowID().String() +
 			`","name":"f","factory":{"name":"document","args":{"name":"f","inputs":["guest"],"steps":[{"name":"s","requires":["guest"]}]}}}]}}]}`, 200, "guest", false},
 		{"a missing book", "BoardService/Post", `{"postings":[{"name":"a","book_id":"` + logbook.NewBookID().String() + `"}]}`, 200, "not_found", true},
-		{"two flows and none named", "BoardService/Post", `{"postings":[{"name":"a","book_id":"` + book.String() + `"}]}`, 200, "posting flow is invalid: unset, and the book has 2 flows", true},
+		{"two flows and none named", "BoardService/Post", `{"postings":[{"name":"a","book_id":"` + book.String() + `"}]}`, 200, "posting flow is invalid: not set; a book with 2 flows requires it", true},
 	} {
 		grown := grows(t, client, leader, func() {
 			status, answer := callHTTP(t, leader, row.call, row.body)
@@ -245,8 +245,8 @@ const patiently = "60s"
 // badHandlerRows are the faulty handlers. Rows without a script have no handler, or create it in
 // another way.
 var badHandlerRows = []badHandler{
-	{"garbage", "echo debugging >&2; echo 'not json'", `outcome: reverted.*failed step: bad.*result: .*not a JSON value.*it begins "not json".*stderr: debugging`, ""},
-	{"two-values", "echo 1 2", `outcome: reverted.*result: .*more follows after byte`, ""},
+	{"garbage", "echo debugging >&2; echo 'not json'", `outcome: reverted.*failed step: bad.*result: .*not a JSON value.*stdout starts with "not json".*stderr: debugging`, ""},
+	{"two-values", "echo 1 2", `outcome: reverted.*result: .*data follows after byte`, ""},
 	{"not-utf8", `printf '"\377"'; printf '\377\033[31m' >&2`, `outcome: reverted.*not UTF-8.*stderr: .*\\u001b\[31m`, ""},
 	{"exits", "echo disk on fire >&2; exit 3", `outcome: reverted.*handler.exit: handler exits ended with status 3: disk on fire`, ""},
 	{"dies", "kill -9 $$", `outcome: reverted.*handler.signal: handler dies was killed by signal 9`, ""},

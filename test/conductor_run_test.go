@@ -87,7 +87,7 @@ func TestConductorFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = config.ConductorPart.Load(path, nil, map[string]string{"max-jobs": "0"})
-	for _, want := range []string{"raft: there is no such key here: it is one of nodes", "conductor.x: there is no such key", "--max-jobs: is 0, and must be from 1"} {
+	for _, want := range []string{"raft: there is no such key here: it is one of nodes", "conductor.x: there is no such key", "--max-jobs: is 0; it must be 1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("without %q: %v", want, err)
 		}

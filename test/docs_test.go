@@ -508,7 +508,7 @@ func TestQuotedCode(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else if !strings.Contains(string(source), b.text) {
-				t.Errorf("%s is not what stands in %s:\n%s", b, b.quotes, b.text)
+				t.Errorf("%s differs from the text in %s:\n%s", b, b.quotes, b.text)
 			}
 		}
 	}
@@ -587,7 +587,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	document := documents(t)["docs/metrics.md"]
 	matches := regexp.MustCompile(`(?m)^# HELP (conductord_\w+)`).FindAllStringSubmatch(text, -1)
 	if len(matches) == 0 {
-		t.Fatal("the server tells no metrics of its own")
+		t.Fatal("the server has no metrics of its own process")
 	}
 	served := map[string]bool{}
 	for _, match := range matches {

@@ -116,7 +116,7 @@ func (row *reason) check(r *reasons) {
 		row.then(r, job, out)
 	case row.remedy != "":
 		if now := r.explain(job); now.Cause == row.cause {
-			r.Errorf("what was said to do has not helped: %+v", now)
+			r.Errorf("the remedy had no effect: %+v", now)
 		}
 	}
 }

@@ -229,7 +229,7 @@ func TestPersonGetsAHeldFlowOn(t *testing.T) {
 			t.Errorf("reserve is %s in a flow that is held", atom.State)
 		}
 		if listed := w.says("job", "list", "--needs-attention"); !strings.Contains(listed, job.ID.String()) {
-			t.Errorf("no job %s among those that need a person:\n%s", job.ID, listed)
+			t.Errorf("no job %s in the list of jobs that need an operator:\n%s", job.ID, listed)
 		}
 		before := w.diary(job.ID)
 		w.mark("shut", false)

@@ -98,7 +98,7 @@ func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
 	kept := runDev(t, freeAddress(t), "--data-dir", filepath.Join(temporary, "conductord-dev-kept"))
 	lives := runDev(t, freeAddress(t))
 	if left := directories(); len(left) != 2 || left[0] == killed[0] || left[1] == killed[0] {
-		t.Errorf("left are %q, want those of the living and not %q", left, killed)
+		t.Errorf("%q are left; want the files of the running processes, and not %q", left, killed)
 	}
 	lives.end(t, syscall.SIGTERM)
 	kept.end(t, syscall.SIGTERM)

@@ -73,7 +73,7 @@ func TestPromisesHaveQuickTests(t *testing.T) {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("%s: the marks%s are not those of the tests: run this test with -rewrite", promisesPage, longMark)
+		t.Fatalf("%s: the marks%s differ from the marks of the tests: run this test with -rewrite", promisesPage, longMark)
 	}
 	if err := os.WriteFile(filepath.Join("..", promisesPage), []byte(text), 0o644); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ const patience = 90 * time.Second
 // binary is the conductord executable that all tests run.
 var binary string
 
-// atOnce is the number of parallel tests. They mostly wait for processes, clocks and disks.
+// atOnce is the number of parallel tests. They usually wait for processes, clocks and disks.
 const atOnce = 4
 
 func TestMain(m *testing.M) {

@@ -157,7 +157,7 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	if status, err := cluster.Nodes[0].Wait(within(t)); err != nil || status == 0 {
 		t.Errorf("a removed node ends with status %d, %v", status, err)
 	}
-	if log, err := os.ReadFile(cluster.Nodes[0].Log); err != nil || !strings.Contains(string(log), "is not a member of the cluster any more: it was removed or replaced") {
+	if log, err := os.ReadFile(cluster.Nodes[0].Log); err != nil || !strings.Contains(string(log), "is no longer a member of the cluster: it was removed or replaced") {
 		t.Errorf("a removed node does not say that it was removed: %v\n%s", err, log)
 	}
 	if printed(t, &after, "cluster", "demote", "node3", "--server", cluster.Nodes[4].API); after.voters() != "node4 node5" {

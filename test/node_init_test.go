@@ -19,12 +19,12 @@ func TestNodeInit(t *testing.T) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	node := []string{"--config", file, "--cluster-members", "node1=" + freeAddress(t) + "," + address, "--api-listen", address, "--disk-reserve", "1048576"}
-	refuses(t, 1, "holds no node", append([]string{"server"}, node...)...)
+	refuses(t, 1, "contains no node", append([]string{"server"}, node...)...)
 	var made daemon.MadeNode
 	if printed(t, &made, append([]string{"node", "init"}, node...)...); made != (daemon.MadeNode{Node: "node1", Cluster: "main", DataDir: data}) {
 		t.Errorf("%+v", made)
 	}
-	refuses(t, 1, `holds node "node1" of cluster "main" already: start it`, append([]string{"node", "init"}, node...)...)
+	refuses(t, 1, `already contains node "node1" of cluster "main": start this node`, append([]string{"node", "init"}, node...)...)
 	refuses(t, 1, `cannot confirm that node "node1" is alive: .*refused`, append([]string{"node", "check"}, node...)...)
 
 	server := exec.CommandContext(t.Context(), binary, append([]string{"server"}, node...)...)

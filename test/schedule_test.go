@@ -125,7 +125,7 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 		}
 		for _, job := range page.Items {
 			if ticks++; !posted[job.ID] {
-				t.Errorf("job %s is that of no posted slot", job.ID)
+				t.Errorf("job %s does not belong to a posted slot", job.ID)
 			}
 		}
 		if query.After = page.Next; page.Next == "" {
@@ -149,7 +149,7 @@ func TestScheduleCommands(t *testing.T) {
 		{"", "set newyear --rule|0 0 1 1 *|--zone|Europe/Berlin|--kind|tidy|--missed|window=6h", 0, `newyear next`},
 		{document, "set greet --rule|@every 1h|--flow|-|--overlap|queue", 0, `greet next`},
 		{"", "set bad --kind|k", 2, `the rule is required: --rule`},
-		{"", "set bad --kind|k|--rule|0 0 31 2 *", 2, `never comes`},
+		{"", "set bad --kind|k|--rule|0 0 31 2 *", 2, `never matches a time`},
 		{"", "set bad --kind|k|--rule|@daily|--missed|some", 2, `--missed must be none, last=N or window=DURATION`},
 		{"", "list", 0, `(?s)default +greet +@every 1h +UTC.*default +newyear +0 0 1 1 \* +Europe/Berlin`},
 		{"", "next newyear -n|2", 0, `^\d{4}-01-01T00:00:00\+01:00\n\d{4}-01-01T00:00:00\+01:00\n$`},
@@ -158,7 +158,7 @@ func TestScheduleCommands(t *testing.T) {
 		{"", "resume newyear", 0, `newyear next`},
 		{"", "run newyear", 0, `posted .* run by `},
 		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2020-06-01T00:00:00Z", 0, `2019-12-31T23:00:00Z +(posted|waiting|skipped)`},
-		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2019-07-01T00:00:00Z", 2, `no slot between`},
+		{"", "backfill newyear --since|2019-06-01T00:00:00Z|--until|2019-07-01T00:00:00Z", 2, `no past slot between`},
 		{"", "show newyear -o|json", 0, `"trigger": "backfill"`},
 		{"", "delete newyear", 0, `^$`},
 		{"", "show newyear", 3, `not found`},

@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 	first, second := cluster.Nodes[0], cluster.Nodes[1]
 
 	t.Run("an empty data directory without --init", func(t *testing.T) {
-		refuses(t, 1, "holds no node.*--init", "server", "--config", first.Config, "--data-dir", filepath.Join(t.TempDir(), "lost"))
+		refuses(t, 1, "contains no node.*--init", "server", "--config", first.Config, "--data-dir", filepath.Join(t.TempDir(), "lost"))
 	})
 	t.Run("a data directory with other things in it", func(t *testing.T) {
 		dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestRefusals(t *testing.T) {
 		refuses(t, 1, `is the data directory of node "node2", and this is node "node1"`, "server", "--config", first.Config, "--data-dir", second.DataDir)
 	})
 	t.Run("another cluster id than the data directory has", func(t *testing.T) {
-		refuses(t, 1, `belongs to cluster "local", and the configuration says "other"`, "server", "--config", first.Config, "--cluster-id", "other")
+		refuses(t, 1, `belongs to cluster "local", and the configuration has cluster "other"`, "server", "--config", first.Config, "--cluster-id", "other")
 	})
 	t.Run("another cluster id than all others have", func(t *testing.T) {
 		first.Kill()

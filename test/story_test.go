@@ -232,7 +232,7 @@ func (s *story) endsWell() {
 	}
 	for step, attempt := range results {
 		if executions[step] < 1 || executions[step] > attempt.Number {
-			s.Errorf("%s was executed %d times, and its result is that of attempt %d", step, executions[step], attempt.Number)
+			s.Errorf("%s was executed %d times, and its result comes from attempt %d", step, executions[step], attempt.Number)
 		}
 		if want := fmt.Sprintf(`"%s done by attempt %d"`, step, attempt.Number); string(attempt.Result) != want {
 			s.Errorf("the result of %s is %s, want %s", step, attempt.Result, want)

@@ -61,7 +61,7 @@ inject = {x = {secret = "` + row.secret + `"}}
 			t.Fatal(err)
 		}
 		run := command(t, "", append([]string{"flow", "run", document, "--board", "a/1", "--wait"}, as...)...)
-		refusal := `secret "` + row.secret + `": not allowed: the board "a/1" may not name it: add it to secrets.boards of the conductor, as in "a/1" = ["` + row.secret + `"]`
+		refusal := `secret "` + row.secret + `": not allowed: board "a/1" has no permission for it: add it to secrets.boards of the conductor, as in "a/1" = ["` + row.secret + `"]`
 		if row.given != (run.code == 0) || !row.given && !strings.Contains(run.out+run.err, refusal) {
 			t.Errorf("secret %q: exit code %d: %s%s", row.secret, run.code, run.out, run.err)
 		}

@@ -113,12 +113,12 @@ func TestCertificates(t *testing.T) {
 	// A node does not start with another node's certificate, or with a key that others can read.
 	wrong := cluster.Nodes[0]
 	wrong.Kill()
-	refuses(t, 1, `is of node "node2" of cluster "local", and this is node "node1"`, "server", "--config", wrong.Config,
+	refuses(t, 1, `is for node "node2" of cluster "local", and this is node "node1"`, "server", "--config", wrong.Config,
 		"--tls-cert", filepath.Join(dir, "node2.pem"), "--tls-key", filepath.Join(dir, "node2.key"))
 	if err := os.Chmod(filepath.Join(dir, "node1.key"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, 1, "others can read the key", "server", "--config", wrong.Config)
+	refuses(t, 1, "other users can read the key", "server", "--config", wrong.Config)
 }
 
 // TestNodesThatAreNoMembers: a node's certificate gives no rights before the node is a member, so an

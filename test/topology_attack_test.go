@@ -190,8 +190,8 @@ func TestForwardingAsAnAttacker(t *testing.T) {
 	}{
 		{what: "a token of both", board: "away/1", token: "shop", status: 200},
 		{what: "a forged principal", board: "away/2", token: "shop", header: "Conductord-Principal", status: 200},
-		{what: "a token of a alone", board: "away/3", token: "local", status: 200, code: "not_allowed", says: []string{`cluster "b"`, "not one of this cluster"}},
-		{what: "no right to post in a", board: "away/4", token: "reader", status: 200, code: "not_allowed", says: []string{`principal "reader" may not post`}},
+		{what: "a token of a alone", board: "away/3", token: "local", status: 200, code: "not_allowed", says: []string{`cluster "b"`, "the token does not belong to this cluster"}},
+		{what: "no right to post in a", board: "away/4", token: "reader", status: 200, code: "not_allowed", says: []string{`principal "reader" has no permission to post`}},
 		{what: "the same, with a forged topology", board: "away/5", token: "reader", header: "Conductord-Topology", status: 200, code: "not_allowed"},
 		{what: "a forged topology", board: "away/6", token: "shop", header: "Conductord-Topology", status: 200, code: "wrong_cluster", says: []string{"same file"}},
 		{what: "forged hops", board: "away/7", token: "shop", header: "Conductord-Hops", status: 200, code: "wrong_cluster"},
@@ -256,7 +256,7 @@ func (f *secureFederation) refusesCertificates(address string) {
 	defer ann.Close()
 	for _, client := range []*raftboard.Client{ann, f.operator("a")} {
 		err := verdict(client.Post(within(f.t), postingTo("away/cert")))
-		if !errors.Is(err, jobs.ErrNotAllowed) || !strings.Contains(err.Error(), "proves the caller to this node only: show a token, or call that cluster at "+address) {
+		if !errors.Is(err, jobs.ErrNotAllowed) || !strings.Contains(err.Error(), "identifies the caller only to this node: use a token, or call that cluster at "+address) {
 			f.t.Errorf("a certificate or a socket: got %v", err)
 		}
 	}

@@ -209,8 +209,8 @@ func TestRollingUpgrade(t *testing.T) {
 	if _, err := client.TransferLeader(within(t), cluster.Nodes[0].Name); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, 4, "needs version 2 of the cluster, which is 1", age...)
-	refuses(t, 4, "node3 knows up to 1", "cluster", "upgrade", server)
+	refuses(t, 4, "requires cluster version 2, and the cluster uses version 1", age...)
+	refuses(t, 4, "node3 supports versions up to 1", "cluster", "upgrade", server)
 	change(cluster.Nodes[1], binary) // back to the old program
 	change(cluster.Nodes[1], newer)
 	change(cluster.Nodes[2], newer)
@@ -234,7 +234,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if code, err := cluster.Nodes[1].Wait(within(t)); err != nil || code == 0 {
 		t.Errorf("the older program ends with status %d, %v", code, err)
 	}
-	if log, err := os.ReadFile(cluster.Nodes[1].Log); err != nil || !strings.Contains(string(log), "install a newer one") {
+	if log, err := os.ReadFile(cluster.Nodes[1].Log); err != nil || !strings.Contains(string(log), "install a newer program") {
 		t.Errorf("the older program does not say why it ends: %v\n%s", err, log)
 	}
 	cluster.Nodes[1].Use(newer)

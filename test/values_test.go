@@ -117,7 +117,7 @@ func TestEncryptedValues(t *testing.T) {
 	waiting := strings.TrimSpace(with("others", "flow", "run", document))
 	eventually(t, "the job says why it waits", func() bool {
 		said := ran(t, "job", "explain", waiting, server)
-		return strings.Contains(said, "a value is encrypted with key third") && strings.Contains(said, "value keys with that key")
+		return strings.Contains(said, "a value is encrypted with key third") && strings.Contains(said, "add the key to the file in conductor.value_keys")
 	})
 	appendKeys(t, file("keys"), file("others"))
 	for _, node := range cluster.Nodes {
@@ -137,7 +137,7 @@ func TestEncryptedValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses(t, 2, "chmod 600", "job", "get", first, server, "--value-keys="+file("keys"))
-	if found, bad := examined(t, "", "--config", cluster.Nodes[0].Config); !bad || !strings.Contains(found["value keys"].Text, "others can read") {
+	if found, bad := examined(t, "", "--config", cluster.Nodes[0].Config); !bad || !strings.Contains(found["value keys"].Text, "other users can read") {
 		t.Errorf("doctor says %+v", found["value keys"])
 	}
 }

@@ -26,7 +26,7 @@ var (
 	killWorkers = flag.Int("workers", 3, "workers that do them")
 	killMost    = flag.Int("kills", 16, "workers and nodes that are killed at most")
 	killEvery   = flag.Duration("kill-every", 700*time.Millisecond, "how often a worker or a node is killed")
-	killTime    = flag.Duration("kill-time", 3*time.Minute, "how long all may take")
+	killTime    = flag.Duration("kill-time", 3*time.Minute, "time limit of the whole test")
 )
 
 // TestWorkersAreKilled kills and restarts random workers and nodes (with their conductors). Every flow

@@ -51,7 +51,7 @@ func TestSameWorker(t *testing.T) {
 		left += len(entries) - 1 // besides the handlers
 	}
 	if left != len(done) {
-		t.Errorf("%d files are left, want those of the %d flows that were not undone", left, len(done))
+		t.Errorf("%d files are left; want the files of the %d flows without a revert", left, len(done))
 	}
 }
 

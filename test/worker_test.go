@@ -411,12 +411,12 @@ func TestWorkerLimits(t *testing.T) {
 		t.Errorf("started: %s; want %s", got, want)
 	}
 	wrong := f.worker("--types", "quik")
-	if err := wrong.Wait(); err == nil || !strings.Contains(wrong.said(), "the types are fails, quick, slow, undo; did you mean") {
+	if err := wrong.Wait(); err == nil || !strings.Contains(wrong.said(), "the handlers are fails, quick, slow, undo; did you mean") {
 		t.Errorf("a type that is none: %v: %s", err, wrong.said())
 	}
 }
 
-// TestCausesReachWorkers: a handler of a worker is told why it reverts its step.
+// TestCausesReachWorkers: a handler of a worker gets the reason of a revert.
 func TestCausesReachWorkers(t *testing.T) {
 	t.Parallel()
 	f := openField(t)

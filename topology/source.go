@@ -86,7 +86,7 @@ func (s *Source) look() error {
 	}
 	s.tried = now
 	if info.Size() > MaxBytes {
-		return fmt.Errorf("cannot use the topology in %s: it has %d bytes, and the limit is %d", s.options.File, info.Size(), MaxBytes)
+		return fmt.Errorf("cannot use the topology in %s: it has %d bytes; the limit is %d", s.options.File, info.Size(), MaxBytes)
 	}
 	text, err := os.ReadFile(s.options.File)
 	if err != nil {

@@ -75,7 +75,7 @@ func Parse(text []byte) (*Topology, error) {
 	t := &Topology{Default: file.Default, Clusters: map[string]Cluster{}, Boards: map[string][]string{}}
 	var faults []error
 	for _, key := range meta.Undecoded() {
-		faults = append(faults, invalid(key.String(), "unknown: the keys are default, clusters.NAME with id, servers and srv, and boards"))
+		faults = append(faults, invalid(key.String(), "unknown key: the keys are default, boards, and clusters.NAME with id, servers and srv"))
 	}
 	for name, cluster := range file.Clusters {
 		cluster.ID = cmp.Or(cluster.ID, name)
@@ -124,7 +124,7 @@ func ruleField(rule string) string { return fmt.Sprintf("boards.%.300q", rule) }
 func (t *Topology) faults() (faults []error) {
 	switch _, known := t.Clusters[t.Default]; {
 	case t.Default == "":
-		faults = append(faults, invalid("default", "missing: name the cluster of the boards that no rule names"))
+		faults = append(faults, invalid("default", "missing: set the cluster of all boards without a rule"))
 	case !known:
 		faults = append(faults, invalid("default", "there is no cluster %.64q", t.Default))
 	}
@@ -157,14 +157,14 @@ func (c Cluster) faults(name string, users map[string]string) (faults []error) {
 	fault(logbook.MaxLimits.CheckName(field+".id", c.ID))
 	switch {
 	case len(c.Servers) == 0 && c.SRV == "":
-		fault(invalid(field, "has no servers: give servers or srv"))
+		fault(invalid(field, "has no servers: set servers or srv"))
 	case len(c.Servers) > 0 && c.SRV != "":
-		fault(invalid(field, "has both servers and srv: one of the two decides"))
+		fault(invalid(field, "has both servers and srv: set only one"))
 	case len(c.Servers) > MaxServers:
 		fault(&logbook.LimitError{Field: field + ".servers", Limit: MaxServers, Size: int64(len(c.Servers)), Unit: "servers"})
 	}
 	if len(c.SRV) > 253 || strings.ContainsAny(c.SRV, " \t/:") {
-		fault(invalid(field+".srv", "%.64q is no DNS name", c.SRV))
+		fault(invalid(field+".srv", "%.64q is not a DNS name", c.SRV))
 	}
 	for _, server := range c.Servers {
 		_, address, found := strings.Cut(server, "://")
@@ -189,18 +189,18 @@ func (t *Topology) ruleFaults(rule string) (faults []error) {
 	field, clusters := ruleField(rule), t.Boards[rule]
 	prefix, spreads := strings.CutSuffix(rule, "*")
 	if rule == "*" {
-		return []error{invalid(field, "the rest of the boards has the key default")}
+		return []error{invalid(field, "use the key default for all other boards")}
 	}
 	if err := logbook.MaxLimits.CheckName(field, rule); err != nil {
 		faults = append(faults, err)
 	}
 	switch {
 	case strings.Contains(prefix, "*"):
-		faults = append(faults, invalid(field, "a * stands at the end only"))
+		faults = append(faults, invalid(field, "a * is allowed only at the end"))
 	case len(clusters) == 0:
-		faults = append(faults, invalid(field, "names no cluster"))
+		faults = append(faults, invalid(field, "has no cluster: add the name of a cluster"))
 	case len(clusters) > 1 && !spreads:
-		faults = append(faults, invalid(field, "names several clusters: one board is in one cluster, and only a prefix is spread"))
+		faults = append(faults, invalid(field, "has several clusters: a board is in one cluster, and only a prefix can have several"))
 	}
 	for i, name := range clusters {
 		if _, known := t.Clusters[name]; !known {

@@ -45,7 +45,7 @@ func Open(path string) (*Keys, error) {
 		return nil, fmt.Errorf("cannot read value keys: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("cannot use the value keys in %s: others can read them: the mode is %#o: chmod 600 %s", path, mode, path)
+		return nil, fmt.Errorf("cannot use the value keys in %s: other users can read the file: its mode is %#o: run chmod 600 %s", path, mode, path)
 	}
 	if info.Size() > maxFile {
 		limit := &logbook.LimitError{Field: path, Limit: maxFile, Size: info.Size(), Unit: "bytes"}
@@ -102,7 +102,7 @@ func Parse(text []byte) (*Keys, error) {
 }
 
 func badID(id string) string {
-	return fmt.Sprintf("%.64q is not 1 to %d of A-Z, a-z, 0-9, dot, dash and underscore", id, maxID)
+	return fmt.Sprintf("%.64q must have 1 to %d of A-Z, a-z, 0-9, dot, dash and underscore", id, maxID)
 }
 
 // add adds a key after the others.
@@ -113,7 +113,7 @@ func (k *Keys) add(id string, secret []byte) error {
 	for i := range k.keys {
 		switch {
 		case k.keys[i].id == id:
-			return fmt.Errorf("the id %s stands twice", id)
+			return fmt.Errorf("the id %s occurs twice", id)
 		case bytes.Equal(k.keys[i].secret, secret):
 			return fmt.Errorf("it has the same key as %s", k.keys[i].id)
 		}
@@ -139,7 +139,7 @@ func Add(path, id string) (*Keys, error) {
 	case err != nil:
 		return nil, err
 	case slices.Contains(keys.IDs(), id):
-		return nil, fmt.Errorf("%w: %s has a key %s already", logbook.ErrConflict, path, id)
+		return nil, fmt.Errorf("%w: %s already has a key %s", logbook.ErrConflict, path, id)
 	}
 	secret := make([]byte, secretSize)
 	if _, err := rand.Read(secret); err != nil {

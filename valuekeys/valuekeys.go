@@ -41,7 +41,7 @@ var (
 	// ErrNoKey: the value was encrypted with a key that is not among the keys.
 	ErrNoKey = errors.New("there is no such key")
 	// ErrRefused: the key has not made this text for this place.
-	ErrRefused = errors.New("the encrypted value was changed or moved, or its key is another one of the same id")
+	ErrRefused = errors.New("the encrypted value was changed or moved, or it was encrypted with another key of the same id")
 )
 
 // Place identifies the position of a value, such as a field of a job. The encryption covers it: a
@@ -122,7 +122,7 @@ func (k *Keys) EncryptJSON(place Place, plain json.RawMessage) json.RawMessage {
 func (k *Keys) Decrypt(text string, places ...Place) ([]byte, error) {
 	match := pattern.FindStringSubmatch(text)
 	if match == nil || match[0] != text {
-		return nil, fmt.Errorf("%w: it is no encrypted value", ErrRefused)
+		return nil, fmt.Errorf("%w: it is not an encrypted value", ErrRefused)
 	}
 	for i := range k.keys {
 		if one := &k.keys[i]; one.id == match[1] {
@@ -136,7 +136,7 @@ func (k *Keys) Decrypt(text string, places ...Place) ([]byte, error) {
 func (k *Keys) DecryptJSON(value json.RawMessage, places ...Place) (json.RawMessage, error) {
 	text, ok := textOf(value)
 	if !ok {
-		return nil, fmt.Errorf("%w: it is no encrypted value", ErrRefused)
+		return nil, fmt.Errorf("%w: it is not an encrypted value", ErrRefused)
 	}
 	return k.Decrypt(text, places...)
 }

@@ -46,7 +46,7 @@ func TestValuesComeBack(t *testing.T) {
 	}
 }
 
-// A golden text: what was written once must be readable for ever.
+// A golden text: every written value must stay readable.
 func TestFormatStays(t *testing.T) {
 	const written = `$encrypted:1:k:vHIQkWjXxSFQlHHoC6oXPrQIOFEnU1So91We3wCjJcm7y211Wnw=$`
 	keys := parse(t, keyLine("k", 1))
@@ -170,8 +170,8 @@ func TestFaultyFiles(t *testing.T) {
 		"nothing":        {"# only this\n", "value-key add"},
 		"no key":         {"a\n", `line 1 is invalid: not ID = "KEY"`},
 		"a short key":    {"\na = \"" + secret + "\"\n", "line 2 is invalid: its key is not base64 of 32 bytes"},
-		"a bad id":       {strings.Replace(keyLine("a", 1), "a", "a:b", 1), `"a:b" is not`},
-		"an id twice":    {keyLine("a", 1) + keyLine("a", 2), "the id a stands twice"},
+		"a bad id":       {strings.Replace(keyLine("a", 1), "a", "a:b", 1), `"a:b" must have`},
+		"an id twice":    {keyLine("a", 1) + keyLine("a", 2), "the id a occurs twice"},
 		"a key twice":    {keyLine("a", 1) + keyLine("b", 1), "it has the same key as a"},
 		"several faults": {"a\nb\n", "line 2"},
 	} {

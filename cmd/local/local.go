@@ -116,7 +116,7 @@ func (c *Cluster) configure() error {
 		if options.Gates {
 			door, err := net.Listen("tcp", node.Raft)
 			if err != nil {
-				return fmt.Errorf("cannot stand in front of %s: %w", node.Name, err)
+				return fmt.Errorf("cannot open the gate of %s: %w", node.Name, err)
 			}
 			settings.RaftListen = addresses[2*options.Nodes+i]
 			c.doors = append(c.doors, door)

@@ -127,7 +127,7 @@ func (s *Source) Secret(ctx context.Context, board, name string) (string, error)
 		}
 	}
 	if !shared {
-		return "", fmt.Errorf("%w: the board %q may not name it: add it to secrets.boards of the conductor, as in %q = [%q]", logbook.ErrNotAllowed, board, board, name)
+		return "", fmt.Errorf("%w: board %q has no permission for it: add it to secrets.boards of the conductor, as in %q = [%q]", logbook.ErrNotAllowed, board, board, name)
 	}
 	return "", fmt.Errorf("%w: this conductor has no secret of this name for the board %q", logbook.ErrNotFound, board)
 }
@@ -169,9 +169,9 @@ func (s *Source) read(path string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read its file: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("cannot read its file: %s is no regular file", path)
+		return nil, fmt.Errorf("cannot read its file: %s is not a regular file", path)
 	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("its file %s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
+		return nil, fmt.Errorf("its file %s has mode %04o, which allows other users access: set it to 0600 or 0640", path, info.Mode().Perm())
 	}
 	file, err := s.directory.Open(path)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Source) output(ctx context.Context, board, name string) ([]byte, error)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("the command for secrets did not end within %s: %w", commandTimeout, context.Cause(ctx))
 	case err != nil:
-		return nil, fmt.Errorf("the command for secrets failed (%w): call %s %q %q by hand to see why", err, s.options.Command, board, name)
+		return nil, fmt.Errorf("the command for secrets failed (%w): run %s %q %q by hand to see the cause", err, s.options.Command, board, name)
 	}
 	return output.kept, nil
 }

@@ -88,7 +88,7 @@ func TestSources(t *testing.T) {
 		{"shop", "empty", "", "not found"},              // an empty file
 		{"shop", "packing", "", "not found"},            // a directory instead of a file
 		{"shop", "escape", "", "cannot read its file"},  // a link that leads out of the directory
-		{"shop", "pipe", "", "is no regular file"},      // reading it would block without end
+		{"shop", "pipe", "", "is not a regular file"},   // reading it would block without end
 		{"shop", "open", "", "mode 0644"},               // others can read it
 		{"shop", "broken", "", "failed (exit status 3"}, // the error does not contain the program's output
 		{"shop", "packing/key", "", "name of a secret"},
@@ -139,7 +139,7 @@ func TestSecretsOfBoards(t *testing.T) {
 		{"", "db", ""},
 	} {
 		got, err := source.Secret(t.Context(), row.board, row.name)
-		refusal := fmt.Sprintf("the board %q may not name it: add it to secrets.boards of the conductor, as in %q = [%q]", row.board, row.board, row.name)
+		refusal := fmt.Sprintf("board %q has no permission for it: add it to secrets.boards of the conductor, as in %q = [%q]", row.board, row.board, row.name)
 		if got != row.want || row.want == "" && (!errors.Is(err, logbook.ErrNotAllowed) || !strings.Contains(err.Error(), refusal)) {
 			t.Errorf("secret %q of board %q: got %q, %v; want %q", row.name, row.board, got, err, row.want)
 		}

@@ -48,7 +48,7 @@ func TestLocalTellsHowItEnded(t *testing.T) {
 		{"reverted", flow.Linear("f", undoing("a", nil), failing("b")), logbook.FlowReverted,
 			`flow "f": reverted after a failure: step b: it rains`, "weather", ""},
 		{"not to be undone", flow.Linear("f", gives("z", "1"), undoing("a", errors.New("stuck")), failing("b")), logbook.FlowFailure,
-			`flow "f": failed, and not all of it is undone: step a: stuck`, "weather", "z=1"},
+			`flow "f": failed, and not all steps are reverted: step a: stuck`, "weather", "z=1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			result, err := engine.RunLocal(t.Context(), row.root, nil)

@@ -44,7 +44,7 @@ func CheckArgv(elements []string, has func(argument string) bool) error {
 	for i, element := range elements {
 		_, err := expand(element, func(reference string) string {
 			if argument, _ := flow.CutPath(reference, has); !has(argument) {
-				faults = append(faults, fmt.Errorf("%.80q is no argument of the step", argument))
+				faults = append(faults, fmt.Errorf("%.80q is not an argument of the step", argument))
 			}
 			return ""
 		})
@@ -87,7 +87,7 @@ func expand(element string, value func(argument string) string) (string, error) 
 		}
 		name, behind, closed := strings.Cut(rest, "}")
 		if brace == "}" || !closed || name == "" || strings.Contains(name, "{") {
-			return "", fmt.Errorf("%.80q has a brace that is none of a pair around a name; write {{ and }} for braces", element)
+			return "", fmt.Errorf("%.80q has a brace that is not part of a pair around a name; write {{ and }} for braces", element)
 		}
 		text.WriteString(value(name))
 		rest = behind
@@ -118,7 +118,7 @@ func arguments(elements, mayLack []string, call *flow.Call) ([]string, error) {
 			case err != nil && slices.Contains(mayLack, name):
 				absent = true
 			case err != nil:
-				lacking = fmt.Errorf("argv[%d] cannot be made: %w", i, err)
+				lacking = fmt.Errorf("cannot fill argv[%d]: %w", i, err)
 			}
 			return valueText(inner)
 		})
@@ -127,7 +127,7 @@ func arguments(elements, mayLack []string, call *flow.Call) ([]string, error) {
 		}
 		if secret != "" {
 			return nil, &logbook.Failure{Kind: logbook.FailureSecret, Permanent: true, Message: fmt.Sprintf(
-				"argv[%d] would show its argument %q, which holds a secret, to all users of the machine: take it out of argv; the handler reads it on stdin", i, secret)}
+				"argv[%d] would show the secret argument %q to all users of the machine: remove it from argv; the handler reads the argument on stdin", i, secret)}
 		}
 		if err = cmp.Or(err, lacking); err == nil {
 			err = checkArgument(i, text)

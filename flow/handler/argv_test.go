@@ -45,16 +45,16 @@ func TestArgv(t *testing.T) {
 		{name: "names with dots", argv: []string{"{dot.ted}", "{dot.other}"}, want: `["exact","1"]`},
 		{name: "inner value of an optional argument", argv: []string{"{extra.note}", "--more={extra.more}", "{tongue.first}"}, want: `["x"]`},
 		{name: "inner value of a required argument", argv: []string{"{parcel.to.zip}"}, kind: logbook.FailureArgument,
-			message: `argv[0] cannot be made: there is no "parcel.to.zip": "parcel.to" is an object`},
+			message: `cannot fill argv[0]: there is no "parcel.to.zip": "parcel.to" is an object`},
 		{name: "NUL", argv: []string{"x", "{nul}"}, kind: logbook.FailureArgument, message: "argv[1] is invalid: it has a NUL byte"},
 		{name: "longest", argv: []string{"{long}"}, want: `["` + long + `"]`},
 		{name: "longest together", argv: []string{"{long}", "{long}", long[3:]}, want: `["` + long + `","` + long + `","` + long[3:] + `"]`},
 		{name: "too long", argv: []string{"{longer}"}, kind: logbook.FailureArgument, message: "argv[0] is too large: 32769 bytes, and the limit is 32768"},
 		{name: "too long together", argv: []string{"{long}", "{long}", "{long}"}, kind: logbook.FailureArgument, message: "argv is too large: 98307 bytes, and the limit is 98304"},
 		{name: "secret", argv: []string{"--password={password}"}, kind: logbook.FailureSecret,
-			message: `argv[0] would show its argument "password", which holds a secret, to all users of the machine`},
+			message: `argv[0] would show the secret argument "password" to all users of the machine`},
 		{name: "inside a secret", argv: []string{"{password.inner}"}, kind: logbook.FailureSecret,
-			message: `argv[0] would show its argument "password", which holds a secret, to all users of the machine`},
+			message: `argv[0] would show the secret argument "password" to all users of the machine`},
 	}
 	directory := t.TempDir()
 	install(t, directory, "show", showArgv)
@@ -93,11 +93,11 @@ func TestCheckArgv(t *testing.T) {
 		{make([]string, handler.MaxArgv+1), "argv is too large: 257 arguments, and the limit is 256"},
 		{[]string{strings.Repeat("x", handler.MaxArgument+1)}, "argv[0] is too large: 32769 bytes, and the limit is 32768"},
 		{[]string{"x", "a\x00"}, "argv[1] is invalid: it has a NUL byte"},
-		{[]string{"{b}"}, `"b" is no argument of the step`},
-		{[]string{"{"}, `a brace that is none of a pair`},
-		{[]string{"a}"}, `a brace that is none of a pair`},
-		{[]string{"{}"}, `a brace that is none of a pair`},
-		{[]string{"{a{b}"}, `a brace that is none of a pair`},
+		{[]string{"{b}"}, `"b" is not an argument of the step`},
+		{[]string{"{"}, `a brace that is not part of a pair`},
+		{[]string{"a}"}, `a brace that is not part of a pair`},
+		{[]string{"{}"}, `a brace that is not part of a pair`},
+		{[]string{"{a{b}"}, `a brace that is not part of a pair`},
 	} {
 		err := handler.CheckArgv(row.argv, has)
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {

@@ -65,7 +65,7 @@ func (c Confinement) Check() error {
 func (c Confinement) resolve() (*confined, error) {
 	resolved := &confined{Confinement: c}
 	if !reflect.DeepEqual(c, Confinement{}) && !confines {
-		return nil, errors.New("cannot confine handlers: only Linux can")
+		return nil, errors.New("cannot confine handlers: this requires Linux")
 	}
 	if !c.Cgroups && (c.Memory > 0 || c.Processes > 0) {
 		return nil, errors.New("cannot limit the memory and the processes of handlers without cgroups")
@@ -109,7 +109,7 @@ func (c *confined) of(board string) *confined {
 
 func identityOf(name string) (*identity, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("only root can")
+		return nil, errors.New("this requires root")
 	}
 	found, err := user.Lookup(name)
 	if err != nil {

@@ -95,7 +95,7 @@ func ownCgroup() (string, error) {
 			}
 		}
 	}
-	return "", errors.New("this process is in no cgroup of version 2")
+	return "", errors.New("this process is not in a cgroup of version 2")
 }
 
 // makeCgroups makes the cgroup below which each run gets its own. A cgroup with limited
@@ -133,7 +133,7 @@ func makeCgroups(directory string, memory, processes bool) (string, error) {
 	}
 	for _, at := range []string{own, runs} {
 		if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+strings.Join(wanted, " +")), 0); err != nil {
-			return "", fmt.Errorf("%w: there must be no process in it beside this one (Delegate=yes in a unit of systemd)", err)
+			return "", fmt.Errorf("%w: the cgroup must contain only this process (in a systemd unit: Delegate=yes)", err)
 		}
 	}
 	return runs, nil
@@ -144,7 +144,7 @@ func hasControllers(cgroup string, wanted []string) error {
 	has := strings.Fields(string(data))
 	for _, controller := range wanted {
 		if err == nil && !slices.Contains(has, controller) {
-			err = fmt.Errorf("%s does not have the controller %s (Delegate=yes in a unit of systemd)", cgroup, controller)
+			err = fmt.Errorf("%s does not have the controller %s (in a systemd unit: Delegate=yes)", cgroup, controller)
 		}
 	}
 	return err

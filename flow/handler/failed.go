@@ -37,7 +37,7 @@ func (t *task) failed(name string, status int, stderr string, answer []byte) *lo
 		err = decoder.Decode(&said)
 	}
 	if err != nil {
-		exit.Message = fmt.Sprintf("%.1000s; %s is passed over: %v", exit.Message, field, err)
+		exit.Message = fmt.Sprintf("%.1000s; %s is ignored: %v", exit.Message, field, err)
 		return exit
 	}
 	if said.Message == "" {

@@ -117,7 +117,7 @@ func CheckName(name string) error {
 	if !namePattern.MatchString(name) {
 		return &logbook.InvalidError{
 			Field:  "handler name",
-			Reason: fmt.Sprintf("%.80q; it is 1 to 64 of a-z, 0-9, dot, underscore and hyphen, the first a letter or digit", name),
+			Reason: fmt.Sprintf("%.80q; a name has 1 to 64 of a-z, 0-9, dot, underscore and hyphen, and starts with a letter or digit", name),
 		}
 	}
 	return nil
@@ -299,7 +299,7 @@ func checkWay(path string) error {
 			err = checkAccess(info)
 		}
 		if err != nil {
-			return fmt.Errorf("others can replace it through %s: %w", next, err)
+			return fmt.Errorf("other users can replace it through %s: %w", next, err)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
 			at = next
@@ -336,14 +336,14 @@ func checkFile(file *os.File) error {
 func checkAccess(info fs.FileInfo) error {
 	const othersWrite = 0o022
 	if checksModes && info.Mode().Perm()&othersWrite != 0 {
-		return refuse(fmt.Sprintf("its mode %04o lets its group or everybody write to it (forbid it with chmod go-w)", info.Mode().Perm()))
+		return refuse(fmt.Sprintf("its mode %04o allows its group or everyone to write to it (run chmod go-w)", info.Mode().Perm()))
 	}
 	return checkOwner(info)
 }
 
 func checkOwner(info fs.FileInfo) error {
 	if !trustedOwner(info) {
-		return refuse("it belongs neither to root nor to the daemon's user")
+		return refuse("its owner is neither root nor the daemon's user")
 	}
 	return nil
 }

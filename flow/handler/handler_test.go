@@ -168,9 +168,9 @@ func TestReplaceableDirectories(t *testing.T) {
 		{"link, on the way", "links/twice", mode(0o777, "way"), "/way: .*mode 0777"},
 		{"link, none of its directories", "links/twice", mode(0o755, "above"), ""},
 		{"link in a sticky directory", "links/relative", mode(0o777|os.ModeSticky, "links"), ""},
-		{"itself, of a stranger", "above/handlers", stranger("above", "handlers"), "belongs neither"},
-		{"parent of a stranger", "above/handlers", stranger("above"), "/above: .*belongs neither"},
-		{"link of a stranger", "links/relative", stranger("links", "relative"), "/links/relative: .*belongs neither"},
+		{"itself, of a stranger", "above/handlers", stranger("above", "handlers"), "its owner is neither"},
+		{"parent of a stranger", "above/handlers", stranger("above"), "/above: .*its owner is neither"},
+		{"link of a stranger", "links/relative", stranger("links", "relative"), "/links/relative: .*its owner is neither"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

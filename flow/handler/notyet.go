@@ -33,7 +33,7 @@ func notYet(name string, answer []byte) error {
 	if err != nil {
 		const excerpt = 80
 		return failure(logbook.FailureResult, ExitTryAgain,
-			fmt.Sprintf("handler %s says \"not yet\", and not_yet is no time such as \"30s\": %.*s", name, excerpt, said.NotYet), "")
+			fmt.Sprintf("handler %s reports \"not yet\", and not_yet is not a duration such as \"30s\": %.*s", name, excerpt, said.NotYet), "")
 	}
 	if len(said.Details) == 0 || bytes.Equal(said.Details, []byte("null")) {
 		return flow.NotYet(after)

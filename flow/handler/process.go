@@ -172,9 +172,9 @@ func (p *process) run(ctx context.Context) (ending, error) {
 func explained(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
-		return fmt.Errorf("the interpreter in its first line, or the loader that it needs, does not exist: %w", err)
+		return fmt.Errorf("the interpreter in its first line, or its loader, does not exist: %w", err)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("the handlers' user may not run it, or may not reach its working directory: %w", err)
+		return fmt.Errorf("the handlers' user has no permission to run it, or to enter its working directory: %w", err)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("it is neither a program for this machine nor a script whose first line names an interpreter, such as #!/bin/sh: %w", err)
 	}

@@ -261,7 +261,7 @@ func (t *task) outcome(ctx context.Context, name string, p *process, end ending)
 // other causes of a context's end, which are not.
 func (t *task) stopped(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return failure(logbook.FailureTimeout, 0, fmt.Sprintf("handler %s did not end in its time and was killed", name), "")
+		return failure(logbook.FailureTimeout, 0, fmt.Sprintf("handler %s exceeded its timeout and was killed", name), "")
 	}
 	return fmt.Errorf("handler %s was stopped: %w", name, context.Cause(ctx))
 }
@@ -287,7 +287,7 @@ func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
 	}
 	if err := t.settings.limits.CheckValue("stdout of handler "+name, answer); err != nil {
 		const excerpt = 120
-		return nil, failure(logbook.FailureResult, 0, err.Error(), fmt.Sprintf("it begins %.*q", excerpt, answer))
+		return nil, failure(logbook.FailureResult, 0, err.Error(), fmt.Sprintf("stdout starts with %.*q", excerpt, answer))
 	}
 	return answer, nil
 }

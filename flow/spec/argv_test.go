@@ -51,7 +51,7 @@ func TestArgvOfDocuments(t *testing.T) {
 		t.Errorf("the handler was given %s, %v", got, err)
 	}
 	result, err = local.Run(t.Context(), built, logbook.Values{"order": json.RawMessage(`{"secret":"db"}`)})
-	if err == nil || !result.Detail.Cause.Matches(logbook.FailureSecret) || !strings.Contains(err.Error(), `argv[1] would show its argument "id", which holds a secret`) {
+	if err == nil || !result.Detail.Cause.Matches(logbook.FailureSecret) || !strings.Contains(err.Error(), `argv[1] would show the secret argument "id"`) {
 		t.Errorf("with a secret: %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func TestInnerValuesOfDocuments(t *testing.T) {
 		t.Errorf("packed %s, labels %s, %v", packed, labels, err)
 	}
 	result, err = runDocument(t, strings.ReplaceAll(text, "{order.id}", "{order.number}"), map[string]string{"pack": "exit 1", "label": "cat"})
-	if err == nil || !result.Detail.Cause.Matches(logbook.FailureArgument) || !strings.Contains(err.Error(), `argv[0] cannot be made: there is no "order.number": "order" is an object`) {
+	if err == nil || !result.Detail.Cause.Matches(logbook.FailureArgument) || !strings.Contains(err.Error(), `cannot fill argv[0]: there is no "order.number": "order" is an object`) {
 		t.Errorf("without the field: %v", err)
 	}
 	optional := strings.ReplaceAll(strings.ReplaceAll(text, "{order.id}", "{order.number}"), `requires = ["order"]`, `optional = ["order"]`)

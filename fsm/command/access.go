@@ -93,7 +93,7 @@ func accessTokenFromProto(r *reader, message *v1.AccessToken) access.Token {
 		LastUsed: r.time("token last_used", message.GetLastUsed()),
 	}
 	if n := len(message.GetHash()); n != 0 && n != sha256.Size && r.err == nil {
-		r.err = &logbook.InvalidError{Field: "token hash", Reason: fmt.Sprintf("has %d bytes, and a SHA-256 hash has %d", n, sha256.Size)}
+		r.err = &logbook.InvalidError{Field: "token hash", Reason: fmt.Sprintf("has %d bytes; a SHA-256 hash has %d", n, sha256.Size)}
 	}
 	copy(t.Hash[:], message.GetHash())
 	return t
@@ -243,7 +243,7 @@ func TokenUseOf(use *v1.TokenUse) (access.TokenID, error) {
 
 func checkNoteTokenUses(limits logbook.Limits, c *v1.NoteTokenUsesCommand) error {
 	if n := len(c.GetUses()); n == 0 || n > access.MaxTokenUses {
-		return &logbook.InvalidError{Field: "token uses", Reason: fmt.Sprintf("there are %d, and must be from 1 to %d", n, access.MaxTokenUses)}
+		return &logbook.InvalidError{Field: "token uses", Reason: fmt.Sprintf("has %d items; it must have 1 to %d", n, access.MaxTokenUses)}
 	}
 	for _, use := range c.GetUses() {
 		if err := access.CheckName(limits, use.GetPrincipal()); err != nil {

@@ -63,7 +63,7 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 			t.Errorf("%T: %s | %s, want %s | %s", row.message, target, change, row.target, row.change)
 		}
 		if strings.Contains(change, "a value") || strings.Contains(change, "hash") {
-			t.Errorf("%T: it tells a value: %s", row.message, change)
+			t.Errorf("%T: the audit record contains a value: %s", row.message, change)
 		}
 	}
 }

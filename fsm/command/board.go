@@ -133,7 +133,7 @@ func checkAgeBoard(limits logbook.Limits, c *v1.AgeBoardCommand) error {
 // checkBoardName checks a command that only names a board. Only the node sets By.
 func checkBoardName(limits logbook.Limits, c *v1.BoardCommand) error {
 	if c.GetReason() != "" {
-		return &logbook.InvalidError{Field: "board reason", Reason: "is set; only that of a pause and its end is kept"}
+		return &logbook.InvalidError{Field: "board reason", Reason: "must not be set: only a pause and a resume have a reason"}
 	}
 	return jobs.CheckBoardName(limits, c.GetBoard())
 }

@@ -56,7 +56,7 @@ func checkFrame(limits logbook.Limits, c *v1.Command) error {
 		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
 	}
 	if VerbOf(c) == nil {
-		return &logbook.InvalidError{Field: "command", Reason: "unset, or one that this program does not know"}
+		return &logbook.InvalidError{Field: "command", Reason: "not set, or not supported by this program"}
 	}
 	if name, found := c.UnknownField(); found {
 		return unknownField(name)
@@ -66,7 +66,7 @@ func checkFrame(limits logbook.Limits, c *v1.Command) error {
 
 // CheckPosting checks one posting, and returns it as a domain value. It requires the posting's id:
 // without an id, the log could not distinguish a posting from its repeat. An accepted posting fits
-// into a command of its own.
+// into its own command.
 func CheckPosting(limits logbook.Limits, p *v1.Posting) (jobs.Posting, error) {
 	alone := &v1.Command{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{p}}}}
 	if size := Size(alone); size > limits.Command {
@@ -228,7 +228,7 @@ func checkBeginLeadership(limits logbook.Limits, c *v1.BeginLeadershipCommand) e
 
 func checkRaiseVersion(_ logbook.Limits, c *v1.RaiseVersionCommand) error {
 	if c.GetVersion() < 1 || c.GetVersion() > Version {
-		return &logbook.InvalidError{Field: "version", Reason: fmt.Sprintf("is %d, and this program knows 1 to %d", c.GetVersion(), Version)}
+		return &logbook.InvalidError{Field: "version", Reason: fmt.Sprintf("is %d; this program supports 1 to %d", c.GetVersion(), Version)}
 	}
 	return nil
 }

@@ -108,10 +108,10 @@ func TestGeneratedDecodingIsProtobufs(t *testing.T) {
 				}
 				got := kind.New().Interface()
 				if err := command.DecodeMessage(withField(data), got); err != nil {
-					t.Fatalf("with a field that nobody knows: %v", err)
+					t.Fatalf("with an unknown field: %v", err)
 				}
 				if name, found := unknownField(got); !found || name != string(kind.Descriptor().FullName()) {
-					t.Fatalf("a field that nobody knows was found in %q: %t", name, found)
+					t.Fatalf("an unknown field was found in %q: %t", name, found)
 				}
 				for range 5 {
 					decodesAlike(t, kind, mutated(t, data))

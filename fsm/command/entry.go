@@ -47,10 +47,10 @@ func EncodeEntry(entry *v1.Entry) ([]byte, error) {
 // ErrUnknownVersion, an ErrUnknownCommand or an ErrCorrupt.
 func DecodeEntry(data []byte) (*v1.Entry, error) {
 	if len(data) < 2 || data[0] != magic {
-		return nil, fmt.Errorf("%w: %d bytes that do not begin with %q and a version", ErrCorrupt, len(data), magic)
+		return nil, fmt.Errorf("%w: %d bytes that do not start with %q and a version", ErrCorrupt, len(data), magic)
 	}
 	if data[1] < 1 || data[1] > Version {
-		return nil, fmt.Errorf("%w: found %d, and this program knows up to %d: install a newer one", ErrUnknownVersion, data[1], Version)
+		return nil, fmt.Errorf("%w: version %d, and this program supports versions up to %d: install a newer program", ErrUnknownVersion, data[1], Version)
 	}
 	entry := &v1.Entry{}
 	if err := DecodeMessage(data[2:], entry); err != nil {

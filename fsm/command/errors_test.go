@@ -105,7 +105,7 @@ func sentinels(t *testing.T, path string) []string {
 }
 
 func TestErrorFieldsCrossTheWire(t *testing.T) {
-	invalid := &logbook.InvalidError{Field: "posting name", Reason: "holds the control character U+0007"}
+	invalid := &logbook.InvalidError{Field: "posting name", Reason: "contains the control character U+0007"}
 	limit := &logbook.LimitError{Field: "result of pay", Limit: 10, Size: 11, Unit: "bytes"}
 	for _, sent := range []error{invalid, fmt.Errorf("posting 2 of 3: %w", invalid)} {
 		got := command.ErrorFromProto(command.ErrorToProto(sent))

@@ -81,7 +81,7 @@ func PlanBackfill(known *schedules.Schedule, backfill *schedules.Backfill) (c *v
 	switch n := len(slots); {
 	case n == 0:
 		return nil, next, &logbook.InvalidError{Field: "backfill from", Reason: fmt.Sprintf(
-			"no slot between %s and %s, in the past of the schedule", schedules.SlotText(backfill.From), schedules.SlotText(backfill.To))}
+			"the schedule has no past slot between %s and %s", schedules.SlotText(backfill.From), schedules.SlotText(backfill.To))}
 	case n > schedules.MaxBackfill:
 		return nil, next, &logbook.LimitError{Field: "backfill slots", Limit: schedules.MaxBackfill, Size: int64(n), Unit: "slots or more"}
 	}

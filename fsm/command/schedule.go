@@ -159,7 +159,7 @@ func checkDecision(d *v1.SlotDecision) error {
 	case decision.Slot.IsZero() || decision.Through.Before(decision.Slot):
 		return &logbook.InvalidError{Field: "slot through", Reason: "before the slot, or both unset"}
 	case decision.Count == 0 || (decision.Skip == "" && decision.Count > 1):
-		return &logbook.InvalidError{Field: "slot count", Reason: fmt.Sprintf("%d; only slots that are skipped are summed up", decision.Count)}
+		return &logbook.InvalidError{Field: "slot count", Reason: fmt.Sprintf("is %d; only skipped slots can share a record", decision.Count)}
 	case len(decision.Skip) > jobs.MaxReason:
 		return &logbook.LimitError{Field: "slot skip", Limit: jobs.MaxReason, Size: int64(len(decision.Skip)), Unit: "bytes"}
 	}

@@ -39,7 +39,7 @@ func UpdateFromProto(message *v1.Update) (logbook.Update, error) {
 	}
 	named, err := ParseDefinitionID(message.GetDefinitionId())
 	if keep(&r, named, err) != (DefinitionID{}) && u.Definition != nil {
-		r.refuse(DefinitionIDField, "set beside a definition")
+		r.refuse(DefinitionIDField, "is set, and so is the definition; set only one")
 	}
 	if n := len(message.GetAtoms()); n > 0 {
 		u.Atoms = make([]logbook.AtomChange, 0, n)

@@ -92,7 +92,7 @@ func (b block) get(key []byte) []byte {
 }
 
 // errBadBlock: the value is not a valid block.
-var errBadBlock = errors.New("its rows are not where they should be")
+var errBadBlock = errors.New("its rows are not at their offsets")
 
 // check reports whether a value is a valid block for its key and follows the previous block's
 // key.
@@ -108,7 +108,7 @@ func (b block) check(before, under []byte) error {
 		}
 		key := b[start:middle]
 		if bytes.Compare(last, key) >= 0 || bytes.Compare(key, under) > 0 {
-			return fmt.Errorf("row %x stands behind %x and in a block that ends at %x", key, last, under)
+			return fmt.Errorf("row %x comes after row %x, in a block that ends at %x", key, last, under)
 		}
 		last, end = key, middle
 	}

@@ -76,7 +76,7 @@ func TestBadBlocks(t *testing.T) {
 // random order fill them by half. Blocks that deletions have emptied are merged.
 func TestBlocksAreFull(t *testing.T) {
 	const rows, size = 20_000, 12 + 8 + 4 // key, value, and their header in a block
-	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same each time is what is wanted
+	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same sequence in every run
 	inOrder := make([]int, rows)
 	for n := range rows {
 		inOrder[n] = n
@@ -115,10 +115,10 @@ func TestBlocksAreFull(t *testing.T) {
 			gone := slices.DeleteFunc(slices.Clone(row.keys), func(n int) bool { return n%100 == 0 })
 			left := each(gone, func(w *tables.Writer, key []byte) { w.Delete(0, key) })
 			if most := blocks / 10; left > most {
-				t.Errorf("a hundredth of the rows stands in %d blocks of %d, and not in %d", left, blocks, most)
+				t.Errorf("a hundredth of the rows is in %d blocks of %d, not in %d", left, blocks, most)
 			}
 			if left := each(row.keys, func(w *tables.Writer, key []byte) { w.Delete(0, key) }); left != 0 {
-				t.Errorf("no rows stand in %d blocks", left)
+				t.Errorf("%d blocks contain no rows", left)
 			}
 		})
 	}

@@ -338,7 +338,7 @@ func TestCursorSeesWritesWhenItSeeks(t *testing.T) {
 		put(t, w, "005", "")
 		for _, cursor := range []*tables.Cursor{early, w.Cursor(0)} {
 			if first, _ := cursor.First(); string(first) != "005" {
-				t.Errorf("the first row is %q, and not the one that was put", first)
+				t.Errorf("the first row is %q, not the written row", first)
 			}
 		}
 	})

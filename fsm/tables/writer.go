@@ -46,9 +46,9 @@ func (w *Writer) Put(t Table, key, value []byte) error {
 	case len(key) == 0:
 		return errors.New("a row needs a key")
 	case len(key) > bolt.MaxKeySize:
-		return fmt.Errorf("a key has %d bytes, and %d are allowed", len(key), bolt.MaxKeySize)
+		return fmt.Errorf("a key has %d bytes; the limit is %d", len(key), bolt.MaxKeySize)
 	case len(value) > bolt.MaxValueSize:
-		return fmt.Errorf("a value has %d bytes, and %d are allowed", len(value), bolt.MaxValueSize)
+		return fmt.Errorf("a value has %d bytes; the limit is %d", len(value), bolt.MaxValueSize)
 	}
 	kept := w.set(t, key, w.recent.keep(value))
 	w.tombstones.put(t, kept)

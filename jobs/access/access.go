@@ -81,7 +81,7 @@ func ParseGrant(text string) (Grant, error) {
 
 func (g Grant) check(l logbook.Limits) error {
 	if !slices.Contains(Roles, g.Role) {
-		return &logbook.InvalidError{Field: "grant role", Reason: fmt.Sprintf("%.64q is none of %v", g.Role, Roles)}
+		return &logbook.InvalidError{Field: "grant role", Reason: fmt.Sprintf("%.64q is not one of %v", g.Role, Roles)}
 	}
 	return checkBoards(l, "grant boards", g.Boards)
 }
@@ -151,7 +151,7 @@ func CheckName(l logbook.Limits, name string) error {
 		return err
 	}
 	if strings.Contains(name, "/") {
-		return &logbook.InvalidError{Field: "principal", Reason: fmt.Sprintf("%q holds a /, as only the names of nodes and of operators on a node's machine do", name)}
+		return &logbook.InvalidError{Field: "principal", Reason: fmt.Sprintf("%q contains a /, which is reserved for nodes and for operators on a node's machine", name)}
 	}
 	return nil
 }

@@ -88,9 +88,9 @@ func CheckQuota(l logbook.Limits, q *Quota) error {
 	case q.Limits == Amounts{}:
 		return &logbook.InvalidError{Field: "quota", Reason: "limits nothing; delete a quota that is not wanted"}
 	case q.Boards != "" && q.Limits.Sessions > 0:
-		return &logbook.InvalidError{Field: "quota sessions", Reason: "boards have no sessions; limit those of a principal"}
+		return &logbook.InvalidError{Field: "quota sessions", Reason: "boards have no sessions; limit the sessions of a principal"}
 	case q.Boards != "" && q.Limits.Watches > 0:
-		return &logbook.InvalidError{Field: "quota watches", Reason: "watches are counted by principal; limit those of a principal"}
+		return &logbook.InvalidError{Field: "quota watches", Reason: "watches are counted by principal; limit the watches of a principal"}
 	}
 	for _, limit := range []struct {
 		name       string
@@ -123,7 +123,7 @@ func checkBoards(l logbook.Limits, field, boards string) error {
 		return err
 	}
 	if strings.Contains(strings.TrimSuffix(boards, "*"), "*") {
-		return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q has a * before its end; only a prefix of names can be given", boards)}
+		return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%q has a * before its end; a * is allowed only at the end, after a prefix of names", boards)}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ type waiter struct {
 func (w *waiter) choose() error {
 	for _, state := range w.States {
 		if state.Finished() {
-			return &logbook.InvalidError{Field: "waiting states", Reason: fmt.Sprintf("%s jobs stay so until they are removed", state)}
+			return &logbook.InvalidError{Field: "waiting states", Reason: fmt.Sprintf("%s is a final state; choose states of unfinished jobs", state)}
 		}
 		w.states[state] = true
 	}

@@ -250,7 +250,7 @@ func pausesAreTold(k *kit) {
 		}
 	}
 	if order := events[1].Request; order == nil || order.By != "ann" || events[1].Reason != "the roof leaks" {
-		k.Errorf("the pause is told as %s", render(events[1]))
+		k.Errorf("the event of the pause is %s", render(events[1]))
 	}
 }
 

@@ -144,7 +144,7 @@ func changesAreWhole(k *kit) {
 	events := k.events(jobs.Watch{Job: job.ID}, 3)
 	k.same("events", stories(events), []string{"posted a claimable", "suspended a suspended", "changed a suspended"})
 	if last := events[2]; last.Request == nil || last.Request.Kind != jobs.RequestChange || last.Request.By != "ann" || last.Reason != "so it is to be" {
-		k.Errorf("the change is told as %s", render(last))
+		k.Errorf("the event of the change is %s", render(last))
 	}
 }
 
@@ -262,7 +262,7 @@ func deadlineTold(k *kit) {
 	events := k.events(jobs.Watch{Job: job.ID}, 3)
 	k.same("events", stories(events), []string{"posted slow claimable", "claimed slow claimed", "stop_requested slow claimed"})
 	if last := events[2]; last.Owner != "worker" || last.Request == nil || last.Request.By != jobs.ByDeadline || !last.Request.Revert {
-		k.Errorf("the owner is told %s", render(last))
+		k.Errorf("the owner's event is %s", render(last))
 	}
 	ending := success(claimed)
 	ending.Outcome = jobs.OutcomeCancelled

@@ -226,5 +226,5 @@ func boundsOfPostings(k *kit) {
 	k.wantsInvalid("a key that is no name", set(func(p *jobs.Posting) { p.Key = "a\nb" }))
 	k.wantsInvalid("a traceparent of another version", set(func(p *jobs.Posting) { p.Traceparent = "01" + traceparentA[2:] }))
 	k.wantsLimit("a traceparent too long", set(func(p *jobs.Posting) { p.Traceparent = traceparentA + "-" }), 55, 56)
-	k.wantsInvalid("a tag that stands twice", set(func(p *jobs.Posting) { p.Tags = []string{"a", "a"} }))
+	k.wantsInvalid("a tag that occurs twice", set(func(p *jobs.Posting) { p.Tags = []string{"a", "a"} }))
 }

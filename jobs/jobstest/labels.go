@@ -98,7 +98,7 @@ func boundsOfLabels(k *kit) {
 	k.wantsLimit("too many labels", k.verdict(k.labelled("more", many(jobs.MaxLabels+1, 4)...)), jobs.MaxLabels, jobs.MaxLabels+1)
 	// Eight labels need seven separator bytes.
 	k.wantsLimit("labels too long", k.verdict(k.labelled("longer", many(8, 32)...)), jobs.MaxLabelBytes-7, 8*32)
-	k.wantsInvalid("a label that stands twice", k.verdict(k.labelled("twice", "a", "a")))
+	k.wantsInvalid("a label that occurs twice", k.verdict(k.labelled("twice", "a", "a")))
 	claimWith := func(labels []string) error {
 		_, err := k.Board.ClaimNext(k.ctx, k.offering(session, true, labels...))
 		return err

@@ -58,7 +58,7 @@ func (k *kit) list(query jobs.Query, size int) []string {
 			return listed
 		}
 		if page.Next == query.After {
-			k.Fatalf("the page after %q goes on at itself", page.Next)
+			k.Fatalf("the page after %q continues at itself", page.Next)
 		}
 		query.After = page.Next
 	}

@@ -158,7 +158,7 @@ func halfUndoneParks(k *kit) {
 	}
 	k.wants("Intervene", k.intervene(said(claimed, logbook.InterveneRetryRevert, "")), nil)
 	if got := k.stands(job.ID, jobs.StateClaimable); got.Parked || got.Held {
-		k.Errorf("it goes on as %s", render(got))
+		k.Errorf("it continues as %s", render(got))
 	}
 	if again := k.soon(session); again.Job.ID != job.ID || !again.Flow.Resumable() {
 		k.Errorf("got %s", render(again))

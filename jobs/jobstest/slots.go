@@ -29,7 +29,7 @@ func (k *kit) three(name string, overlap schedules.Overlap) schedules.Schedule {
 
 const (
 	afterUnfinished = "skipped: a job of the schedule is not finished"
-	afterLater      = "skipped: a later slot has taken its place"
+	afterLater      = "skipped: replaced by a later slot"
 )
 
 func overlapSkips(k *kit) {
@@ -184,7 +184,7 @@ func (k *kit) accounted(name string) {
 	for _, record := range slices.Backward(report.History) {
 		if record.State == schedules.SlotPosted {
 			if jobsOf[record.Job] {
-				k.Errorf("job %s is that of two slots", record.Job)
+				k.Errorf("job %s belongs to two slots", record.Job)
 			}
 			jobsOf[record.Job] = true
 			k.job(record.Job)

@@ -126,7 +126,7 @@ func ownerIsTold(k *kit) {
 	} {
 		event := events[i+2]
 		if got := event.Request; got == nil || got.Kind != want.Kind || got.Revert != want.Revert || got.By != "ann" || got.Steps != want.Steps || got.Grace != want.Grace {
-			k.Errorf("event %d tells of the stop request %s", i+2, render(event.Request))
+			k.Errorf("event %d contains the stop request %s", i+2, render(event.Request))
 		}
 		if event.Owner != "worker 8" || event.Token != claimed.Job.Token || event.Reason != "so it is to be" {
 			k.Errorf("event %d is %s", i+2, render(event))

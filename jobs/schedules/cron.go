@@ -49,7 +49,7 @@ func parseCron(text string) (f *cronFields, err error) {
 		given = append([]string{"0"}, given...)
 	}
 	if len(given) != len(cronColumns) {
-		return nil, errors.New("wants five fields, six with seconds first, or a word such as @daily")
+		return nil, errors.New("it needs five fields, or six fields with the seconds first, or a word such as @daily")
 	}
 	f = &cronFields{both: strings.ContainsAny(given[3][:1]+given[5][:1], "*?")}
 	for i, mask := range []*uint64{&f.second, &f.minute, &f.hour, &f.day, &f.month, &f.weekday} {

@@ -66,7 +66,7 @@ func (r *Rule) parseInterval(text string) error {
 	case err != nil:
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is not a duration", text)}
 	case every < MinInterval || every%MinInterval != 0:
-		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%s is not a number of whole seconds, and at least one", every)}
+		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%s is not a whole number of seconds, or is less than 1s", every)}
 	}
 	r.every = every
 	return nil
@@ -75,11 +75,11 @@ func (r *Rule) parseInterval(text string) error {
 func (r *Rule) parseCron(text string) error {
 	fields, err := parseCron(text)
 	if err != nil {
-		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q cannot be read: %v", text, err)}
+		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("cannot parse %.64q: %v", text, err)}
 	}
 	const years = 28 * 366 * secondsPerDay // they contain each date on each day of the week
 	if _, ok := fields.next(0, years); !ok {
-		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is a time that never comes", text)}
+		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q never matches a time", text)}
 	}
 	const hours = 1<<24 - 1
 	r.fields, r.hourly = fields, fields.hour&hours == hours

@@ -122,7 +122,7 @@ func TestRules(t *testing.T) {
 	for rule, want := range map[string]string{
 		"61 * * * *": `the minute "61" is not 0 to 59`, "* 22-2 * * *": `the range "22-2" of the hour ends before it starts`,
 		"* * * * 8": `the day of week "8" is not 0 to 7`, "*/90 * * * *": `the step "90" of the minute is not a number from 1 to 59`,
-		"* * * ENE *": `the month "ENE" is not 1 to 12`, "* * *": "wants five fields", "1,,2 * * * *": `the minute "" is not`, "-5 * * * *": `the minute "" is not`,
+		"* * * ENE *": `the month "ENE" is not 1 to 12`, "* * *": "it needs five fields", "1,,2 * * * *": `the minute "" is not`, "-5 * * * *": `the minute "" is not`,
 	} {
 		if _, err := schedules.ParseRule(&schedules.Schedule{Rule: rule}); !errors.Is(err, jobs.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("rule %q: %v", rule, err)

@@ -182,12 +182,12 @@ func checkPolicies(s *Schedule) error {
 	switch s.Overlap {
 	case "", OverlapSkip, OverlapQueue, OverlapCancel, OverlapAllow:
 	default:
-		return &logbook.InvalidError{Field: "schedule overlap", Reason: fmt.Sprintf("%.64q is none of skip, queue, cancel, allow", s.Overlap)}
+		return &logbook.InvalidError{Field: "schedule overlap", Reason: fmt.Sprintf("%.64q is not skip, queue, cancel or allow", s.Overlap)}
 	}
 	m := s.Missed
 	switch {
 	case m.Policy != "" && m.Policy != MissedNone && m.Policy != MissedLast && m.Policy != MissedWindow:
-		return &logbook.InvalidError{Field: "schedule missed", Reason: fmt.Sprintf("%.64q is none of none, last, window", m.Policy)}
+		return &logbook.InvalidError{Field: "schedule missed", Reason: fmt.Sprintf("%.64q is not none, last or window", m.Policy)}
 	case m.Last < 0 || (m.Last > 0 && m.Policy != "" && m.Policy != MissedLast):
 		return &logbook.InvalidError{Field: "schedule missed_last", Reason: "negative, or set beside another policy than last"}
 	case m.Last > MaxCatchUp:
@@ -210,23 +210,23 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	case p.Err != nil:
 		return p.Err
 	case !p.ID.IsZero():
-		return refused("id", "set; every slot is a job of its own")
+		return refused("id", "must not be set: each slot posts its own job")
 	case p.Board != "":
-		return refused("board", "set; the schedule has one")
+		return refused("board", "must not be set: the schedule determines the board")
 	case !p.NotBefore.IsZero():
-		return refused("not_before", "set; the slot is the time")
+		return refused("not_before", "must not be set: the slot determines the time")
 	case !p.Deadline.IsZero():
-		return refused("deadline", "set; it would be the same moment for every slot; set deadline_after, which counts from the slot")
+		return refused("deadline", "must not be set: it would be the same time for every slot; set deadline_after, which counts from the slot")
 	case p.Traceparent != "":
-		return refused("traceparent", "set; every slot begins a trace of its own")
+		return refused("traceparent", "must not be set: each slot starts its own trace")
 	case !p.BookID.IsZero() || !p.Flow.IsZero():
-		return refused("book_id", "set; every slot gets a book of its own")
+		return refused("book_id", "must not be set: each slot creates its own book")
 	case p.Book != nil && len(p.Book.Flows) != 1:
-		return refused("book", fmt.Sprintf("has %d flows, and one is right", len(p.Book.Flows)))
+		return refused("book", fmt.Sprintf("has %d flows; it must have 1", len(p.Book.Flows)))
 	}
 	for _, name := range []string{SlotKey, NameKey} {
 		if _, taken := p.Store[name]; taken {
-			return refused("store", fmt.Sprintf("holds %q, which every slot sets; give the value another name", name))
+			return refused("store", fmt.Sprintf("contains %q, which every slot sets; use another name", name))
 		}
 	}
 	// The longest text that a slot can have.

@@ -103,7 +103,7 @@ func TestSpanAndBetween(t *testing.T) {
 		t.Errorf("between 10 and 30: %v", got)
 	}
 	if got := r.Between(time.Unix(0, 0), time.Unix(1_000, 0), 5); len(got) != 6 {
-		t.Errorf("%d slots, and one more than 5 tells that there are too many", len(got))
+		t.Errorf("%d slots; 6 slots mean that there are too many", len(got))
 	}
 }
 

@@ -44,7 +44,7 @@ func TestZonesAreThoseOfTheDatabase(t *testing.T) {
 		"../UTC", "Europe/../UTC", "./UTC", "Mars/Olympus", "tzdata.zi", "zone.tab", strings.Repeat("x", 1000),
 	} {
 		s := &schedules.Schedule{Rule: "@daily", Zone: name}
-		const want = "is no name of the IANA time zone database"
+		const want = "is not in the IANA time zone database"
 		if _, err := schedules.ParseRule(s); !errors.Is(err, jobs.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("zone %.40q: %v", name, err)
 		}

@@ -279,7 +279,7 @@ func (b *Buffer) position(cursor string) (uint64, error) {
 	after, err := strconv.ParseUint(parts[0], 10, 63)
 	switch {
 	case err != nil || len(parts) < cursorParts:
-		return 0, &logbook.InvalidError{Field: "after", Reason: fmt.Sprintf("%.128q is not the next of a page", cursor)}
+		return 0, &logbook.InvalidError{Field: "after", Reason: fmt.Sprintf("%.128q is not the cursor of an earlier page", cursor)}
 	case parts[1] != b.id:
 		return 0, nil // cursor of another node, or from before a restart
 	}

@@ -233,7 +233,7 @@ func (k *kit) list(limit int) []logbook.BookID {
 			return all
 		}
 		if page.Next == after {
-			k.Fatalf("the page after %q goes on at itself", after)
+			k.Fatalf("the page after %q continues at itself", after)
 		}
 		after = page.Next
 	}

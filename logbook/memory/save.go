@@ -45,7 +45,7 @@ func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) 
 	case known.head.Book != id:
 		return fmt.Errorf("%w: flow %s is in book %s", logbook.ErrConflict, given.ID, known.head.Book)
 	case known.head.State != logbook.FlowPending && !samePlan(&known.head, given):
-		return fmt.Errorf("%w: flow %s has begun and cannot be changed", logbook.ErrConflict, given.ID)
+		return fmt.Errorf("%w: flow %s has started and cannot be changed", logbook.ErrConflict, given.ID)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (f Files) Validate() error {
 	case f.CA == "":
 		return errors.New("the file of the authorities (ca) is missing")
 	case (f.Cert == "") != (f.Key == ""):
-		return errors.New("a certificate (cert) and its key (key) go together, and one of them is missing")
+		return errors.New("either the certificate (cert) or its key (key) is missing: set both, or neither")
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (s *Store) loadOwn() (own *tls.Certificate, expires time.Time, err error) {
 		return nil, expires, err
 	}
 	if mode := key.Mode().Perm(); mode&0o077 != 0 && (mode&0o037 != 0 || !ofRoot(key)) {
-		return nil, expires, fmt.Errorf("others can read the key %s: its mode is %#o: chmod 600 %s, or let root own it and a group read it: 0640",
+		return nil, expires, fmt.Errorf("other users can read the key %s: its mode is %#o: run chmod 600 %s, or use mode 0640 with root as the owner",
 			s.files.Key, mode, s.files.Key)
 	}
 	pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
@@ -166,7 +166,7 @@ func (s *Store) current() (*x509.CertPool, *tls.Certificate) {
 			err = s.load(stamps)
 		}
 		if err != nil {
-			s.failed(fmt.Errorf("the certificates in use stay: %w", err))
+			s.failed(fmt.Errorf("the current certificates stay in use: %w", err))
 		}
 	}
 	return s.roots, s.own
@@ -214,7 +214,7 @@ func (s *Store) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate
 // for both of a node's usages, for any host.
 func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
 	if len(state.PeerCertificates) == 0 {
-		return errors.New("the other end has no certificate")
+		return errors.New("the peer has no certificate")
 	}
 	certificate, usages := state.PeerCertificates[0], []x509.ExtKeyUsage{usage}
 	if holder, err := HolderOf(certificate); err == nil && holder.Cluster != "" {
@@ -279,7 +279,7 @@ func (s *Store) Raft(cluster string) *tls.Config {
 func ofCluster(state tls.ConnectionState, cluster string) error {
 	holder, err := nodeOf(state.PeerCertificates[0])
 	if err == nil && holder.Cluster != cluster {
-		err = fmt.Errorf("its certificate is of %s, and this is cluster %q", holder, cluster)
+		err = fmt.Errorf("its certificate is for %s, and this is cluster %q", holder, cluster)
 	}
 	return err
 }
@@ -310,10 +310,10 @@ func HolderOf(certificate *x509.Certificate) (Holder, error) {
 		}
 		another := Holder{uri.Host, strings.TrimPrefix(uri.Path, "/")}
 		if another.Cluster == "" || another.Name == "" {
-			return Holder{}, fmt.Errorf("its certificate has the URI %.128q, and a node's has one like %s", uri, NodeURI("CLUSTER", "NODE"))
+			return Holder{}, fmt.Errorf("its certificate has the URI %.128q, and the URI of a node has the form %s", uri, NodeURI("CLUSTER", "NODE"))
 		}
 		if holder != (Holder{}) {
-			return Holder{}, fmt.Errorf("its certificate names %s and %s, and a node's names one", holder, another)
+			return Holder{}, fmt.Errorf("its certificate contains %s and %s, and a certificate of a node contains one node", holder, another)
 		}
 		holder = another
 	}
@@ -322,7 +322,7 @@ func HolderOf(certificate *x509.Certificate) (Holder, error) {
 	}
 	for _, usage := range nodeUsages {
 		if !slices.Contains(certificate.ExtKeyUsage, usage) {
-			return Holder{}, fmt.Errorf("its certificate has the URI of %s, and does not list both usages, server and client", holder)
+			return Holder{}, fmt.Errorf("its certificate has the URI of %s, but not both usages, server and client", holder)
 		}
 	}
 	return holder, nil
@@ -332,7 +332,7 @@ func HolderOf(certificate *x509.Certificate) (Holder, error) {
 func nodeOf(certificate *x509.Certificate) (Holder, error) {
 	holder, err := HolderOf(certificate)
 	if err == nil && holder.Cluster == "" {
-		err = fmt.Errorf("its certificate names no node: it has no URI like %s", NodeURI("CLUSTER", "NODE"))
+		err = fmt.Errorf("its certificate is not for a node: it has no URI of the form %s", NodeURI("CLUSTER", "NODE"))
 	}
 	return holder, err
 }
@@ -350,11 +350,11 @@ func CheckName(conn net.Conn, node string) error {
 	}
 	peers := secure.ConnectionState().PeerCertificates
 	if len(peers) == 0 {
-		return errors.New("the other end has no certificate")
+		return errors.New("the peer has no certificate")
 	}
 	holder, err := nodeOf(peers[0])
 	if err == nil && holder.Name != node {
-		err = fmt.Errorf("it says that it is node %q, and its certificate is of node %q", node, holder.Name)
+		err = fmt.Errorf("it claims to be node %q, and its certificate is for node %q", node, holder.Name)
 	}
 	return err
 }
@@ -367,7 +367,7 @@ func (s *Store) Check(cluster, node string) error {
 	}
 	holder, err := nodeOf(own.Leaf)
 	if here := (Holder{cluster, node}); err == nil && holder != here {
-		err = fmt.Errorf("the certificate %s is of %s, and this is %s", s.files.Cert, holder, here)
+		err = fmt.Errorf("the certificate %s is for %s, and this is %s", s.files.Cert, holder, here)
 	}
 	return err
 }
@@ -382,7 +382,7 @@ func ReadToken(path string) (string, error) {
 		return "", fmt.Errorf("cannot read the token: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("cannot use the token in %s: others can read it: its mode is %#o: chmod 600 %s", path, mode, path)
+		return "", fmt.Errorf("cannot use the token in %s: other users can read it: its mode is %#o: run chmod 600 %s", path, mode, path)
 	}
 	if info.Size() > maxToken {
 		return "", fmt.Errorf("cannot use %s: a token has at most %d bytes, and this file has %d", path, maxToken, info.Size())

@@ -62,7 +62,7 @@ func Issue(authority Issued, subject Subject) (Issued, error) {
 		return Issued{}, err
 	}
 	if template.NotAfter.After(issuers[0].NotAfter) {
-		return Issued{}, fmt.Errorf("the authority expires on %s, before this certificate would", issuers[0].NotAfter.Format(time.DateOnly))
+		return Issued{}, fmt.Errorf("the authority expires on %s, before the end of this certificate", issuers[0].NotAfter.Format(time.DateOnly))
 	}
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	if subject.Cluster != "" {
@@ -81,7 +81,7 @@ func Issue(authority Issued, subject Subject) (Issued, error) {
 
 func newTemplate(name string, valid time.Duration) (*x509.Certificate, error) {
 	if name == "" || valid <= 0 {
-		return nil, errors.New("a certificate needs a name, and a time for which it is valid")
+		return nil, errors.New("a certificate requires a name and a validity period")
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -107,7 +107,7 @@ func sign(template, issuer *x509.Certificate, issuerKey crypto.Signer) (Issued, 
 		return Issued{}, err
 	}
 	if _, err := x509.ParseCertificate(certificate); err != nil {
-		return Issued{}, fmt.Errorf("no certificate can have these names: %w", err)
+		return Issued{}, fmt.Errorf("these names are invalid in a certificate: %w", err)
 	}
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -132,7 +132,7 @@ func parseCertificates(data []byte) (all []*x509.Certificate, err error) {
 		all = append(all, certificate)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("it has no certificate in PEM")
+		return nil, errors.New("it contains no PEM certificate")
 	}
 	return all, nil
 }
@@ -140,7 +140,7 @@ func parseCertificates(data []byte) (all []*x509.Certificate, err error) {
 func parseKey(data []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != keyBlock {
-		return nil, errors.New("it has no key in PEM (PKCS 8)")
+		return nil, errors.New("it contains no PEM key (PKCS 8)")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -148,7 +148,7 @@ func parseKey(data []byte) (crypto.Signer, error) {
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, errors.New("it cannot sign with this key")
+		return nil, errors.New("the key does not belong to the certificate of the authority")
 	}
 	return signer, nil
 }

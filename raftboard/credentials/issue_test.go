@@ -25,12 +25,12 @@ func TestIssueRefuses(t *testing.T) {
 		authority credentials.Issued
 		subject   credentials.Subject
 	}{
-		{"needs a name", authority, change(func(s *credentials.Subject) { s.Name = "" })},
-		{"a time for which it is valid", authority, change(func(s *credentials.Subject) { s.Valid = 0 })},
+		{"requires a name", authority, change(func(s *credentials.Subject) { s.Name = "" })},
+		{"a validity period", authority, change(func(s *credentials.Subject) { s.Valid = 0 })},
 		{"the authority expires", authority, change(func(s *credentials.Subject) { s.Valid = 2 * time.Hour })},
-		{"no certificate can have these names", authority, change(func(s *credentials.Subject) { s.Cluster = "shop.." })},
-		{"no certificate in PEM", credentials.Issued{Cert: []byte("x"), Key: authority.Key}, good},
-		{"no key in PEM", credentials.Issued{Cert: authority.Cert, Key: []byte("x")}, good},
+		{"these names are invalid in a certificate", authority, change(func(s *credentials.Subject) { s.Cluster = "shop.." })},
+		{"no PEM certificate", credentials.Issued{Cert: []byte("x"), Key: authority.Key}, good},
+		{"no PEM key", credentials.Issued{Cert: authority.Cert, Key: []byte("x")}, good},
 	} {
 		if _, err := credentials.Issue(row.authority, row.subject); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("got %v, want %q", err, row.want)

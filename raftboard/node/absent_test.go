@@ -324,7 +324,7 @@ func (c *tenants) sameTime(name string, requests [2]string, exchange func(reques
 	}
 	told := fmt.Sprintf("%s %.60s: %v, absent %v, slower in %d of %d pairs", name, requests[0], took[0][n/2], took[1][n/2], slower, n)
 	if off := math.Abs(float64(slower) - float64(n)/2); off > 5*math.Sqrt(float64(n))/2 {
-		c.t.Error("the time tells what is there:", told)
+		c.t.Error("the time of the answer reveals existing objects:", told)
 	} else {
 		c.t.Log(told)
 	}

@@ -97,7 +97,7 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 						case <-time.After(time.Second):
 						}
 						if fault == nil && time.Since(began) > patience {
-							t.Fatalf("%s goes on after it was told to remove what it has applied", victim.Name)
+							t.Fatalf("%s continues after a request to remove applied entries", victim.Name)
 						}
 					}
 					if !strings.Contains(fault.Error(), row.asked) || !strings.Contains(fault.Error(), string(header.ID)) {

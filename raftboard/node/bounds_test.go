@@ -117,7 +117,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no bound is told")
+	t.Error("the answer has no bound")
 }
 
 // An unfinished TLS handshake at the API port is ended.
@@ -135,7 +135,7 @@ func TestHalfOpenHandshakesAtTheAPIEnd(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err := io.Copy(io.Discard, conn); err != nil {
-		t.Errorf("it goes on after %s: %v", time.Since(began), err)
+		t.Errorf("it continues after %s: %v", time.Since(began), err)
 	}
 }
 

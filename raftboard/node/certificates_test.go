@@ -306,7 +306,7 @@ func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 	for at, conn := range append(conns, questions...) {
 		_, err := conn.Read(make([]byte, 1))
 		if slow := net.Error(nil); err == nil || errors.As(err, &slow) && slow.Timeout() {
-			t.Errorf("connection %d to n%d goes on: %v", at, at%3+1, err)
+			t.Errorf("connection %d to n%d continues: %v", at, at%3+1, err)
 		}
 	}
 	if took := time.Since(removed); took > 10*time.Second { // a second on an idle machine

@@ -243,5 +243,5 @@ func TestAWrongClockIsShown(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no metric tells it")
+	t.Error("no metric shows the offset")
 }

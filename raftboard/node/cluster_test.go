@@ -50,7 +50,7 @@ func newCluster(t *testing.T, size int, adjust ...func(*node.Options)) *cluster 
 			Name: member.Name, Cluster: "test", Members: members, DataDir: filepath.Join(dir, member.Name), Init: true,
 			Memory: 8 << 30, // this process has the nodes of many tests
 			Logger: hclog.New(&hclog.LoggerOptions{Name: member.Name, Level: hclog.Error, Output: testWriter{t}}),
-			Fatal:  func(err error) { t.Errorf("%s cannot go on: %v", member.Name, err) },
+			Fatal:  func(err error) { t.Errorf("%s cannot continue: %v", member.Name, err) },
 		}
 		for _, change := range adjust {
 			change(&options)

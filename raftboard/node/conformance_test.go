@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		nodes  int
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
-		races  bool // its goroutines are not those of another row
+		races  bool // its goroutines differ from those in other rows
 	}{
 		{"one node", 1, onStore(logstore.Bolt), noKeys, true},
 		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false},
@@ -84,7 +84,7 @@ func dormant(t *testing.T, c *cluster) func(schedules.Schedule, time.Time) (sche
 	}
 }
 
-// atOnce is the number of parallel tests. They mostly wait for clocks and disks, except under the
+// atOnce is the number of parallel tests. They usually wait for clocks and disks, except under the
 // race detector.
 func atOnce() int {
 	if underRace {

@@ -90,7 +90,7 @@ func TestCursorsNameNothingHidden(t *testing.T) {
 		})
 		for _, hidden := range []string{"board-a", "board-z", `"a"`, `"z"`, "\x01a", "\x01z", "\x03zzz"} {
 			if strings.Contains(all, hidden) {
-				t.Errorf("%s tells of %q: %q", name, hidden, all)
+				t.Errorf("%s reveals %q: %q", name, hidden, all)
 			}
 		}
 		for _, own := range []string{"mine-1", "mine-22"} {

@@ -16,7 +16,7 @@ import (
 func MakeDataDir(options Options) error {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
-		return fmt.Errorf("cannot make a node: %w", err)
+		return fmt.Errorf("cannot initialize a node: %w", err)
 	}
 	return membership.MakeDataDir(options.asMember())
 }

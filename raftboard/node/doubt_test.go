@@ -75,12 +75,12 @@ func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	}()
 	select {
 	case claimed := <-answered:
-		t.Errorf("the repeat is told of %d claims before its first try is settled", len(claimed))
+		t.Errorf("the repeat returns %d claims before the result of its first try is known", len(claimed))
 		close(hold)
 	case <-time.After(time.Second): // a correct answer takes longer on every machine
 		close(hold)
 		if claimed := <-answered; len(claimed) != 1 {
-			t.Errorf("the repeat is told of %d claims", len(claimed))
+			t.Errorf("the repeat returns %d claims", len(claimed))
 		}
 	}
 	if err := <-posted; err != nil {

@@ -91,7 +91,7 @@ func TestBoardsElsewhereAreRefused(t *testing.T) {
 	}
 	refused := func(what, answer string) {
 		t.Helper()
-		if !strings.Contains(answer, "wrong_cluster") || !strings.Contains(answer, `in cluster \"there\": call it at 127.0.0.1:2`) {
+		if !strings.Contains(answer, "wrong_cluster") || !strings.Contains(answer, `in cluster \"there\": call that cluster at 127.0.0.1:2`) {
 			t.Errorf("%s: %s", what, answer)
 		}
 	}

@@ -311,7 +311,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if said, err := io.ReadAll(conn); err != nil {
-		t.Errorf("the connection goes on after %q: %v", said, err)
+		t.Errorf("the connection stays open after %q: %v", said, err)
 	}
 }
 

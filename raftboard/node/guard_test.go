@@ -327,7 +327,7 @@ func TestWhatEachRoleMay(t *testing.T) {
 			}
 		}
 		if places != 1 {
-			t.Errorf("%s stands in %d of the tables above, and belongs into one", name, places)
+			t.Errorf("%s is in %d of the tables above, and belongs in one", name, places)
 		}
 	}
 	foreign := other.requests()
@@ -795,6 +795,6 @@ func TestOpenNodeCannotVouch(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 	if status, answer := c.call(2, "", "BoardService/ListJobs", `{"stale": true}`); status != http.StatusOK {
-		t.Errorf("what it knows itself, it tells: %d %s", status, answer)
+		t.Errorf("the node answers from its own state: %d %s", status, answer)
 	}
 }

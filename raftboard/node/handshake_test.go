@@ -29,7 +29,7 @@ func TestHandshakeRefuses(t *testing.T) {
 		{"another generation", func(h *transport.Hello) { h.Generation = 2 }, "generation 2"},
 		{"a stranger", func(h *transport.Hello) { h.Name = "n9" }, "not a member"},
 		{"a member without its past", func(h *transport.Hello) { h.Instance = uuid.New() }, "lost its disk"},
-		{"a namesake", func(h *transport.Hello) { h.Name = "n1" }, `another node is named "n1"`},
+		{"a namesake", func(h *transport.Hello) { h.Name = "n1" }, `another node also has the name "n1"`},
 		{"nobody", func(h *transport.Hello) { *h = transport.Hello{} }, "cluster"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestHandshakeRefuses(t *testing.T) {
 				t.Errorf("%q says %q, %v; want %q", name, refusal, err, row.reason)
 			}
 			if _, err := conn.Read(make([]byte, 1)); err == nil {
-				t.Error("the connection goes on")
+				t.Error("the connection stays open")
 			}
 		})
 	}
@@ -114,6 +114,6 @@ func TestLeaderHearsItsPeers(t *testing.T) {
 	})
 	eventually(t, "it still gets messages of the other one", func() bool { return node.Heard(c.nodes[leader], peer(others[1])) < heartbeat })
 	if !c.nodes[leader].Leading() {
-		t.Error("it does not lead any more")
+		t.Error("it is no longer the leader")
 	}
 }

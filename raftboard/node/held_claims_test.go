@@ -57,7 +57,7 @@ func TestClaimsOwnTimeOutlivesTheLeader(t *testing.T) {
 		break
 	}
 	if sessions, err := client.Sessions(t.Context()); err != nil || len(sessions) != 1 {
-		t.Errorf("sessions %v, %v: the session goes on", sessions, err)
+		t.Errorf("sessions %v, %v: the session stays open", sessions, err)
 	}
 }
 

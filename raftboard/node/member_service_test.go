@@ -195,7 +195,7 @@ func TestReplaceMembers(t *testing.T) {
 	}
 	copied := t.TempDir()
 	c.stop(2)
-	if err := c.join(client, 2, membership.Join{Replaces: "n3"}); err == nil || !strings.Contains(err.Error(), "it holds a node") {
+	if err := c.join(client, 2, membership.Join{Replaces: "n3"}); err == nil || !strings.Contains(err.Error(), "it contains a node") {
 		t.Errorf("with a directory in use: %v", err)
 	}
 	if err := errors.Join(copyDir(copied, c.options[2].DataDir), os.RemoveAll(c.options[2].DataDir)); err != nil {
@@ -313,7 +313,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		{"no port", add(func(m *raftboard.NewMember) { m.RaftAddress = "host" }), jobs.ErrInvalid, "HOST:PORT"},
 		{"a strange address", add(func(m *raftboard.NewMember) { m.APIAddress = "a@b,c:1" }), jobs.ErrInvalid, "HOST:PORT"},
 		{"a long address", add(func(m *raftboard.NewMember) { m.APIAddress = strings.Repeat("a", 260) + ":1" }), jobs.ErrLimit, "260"},
-		{"a used name", add(func(m *raftboard.NewMember) { m.Name = "n2" }), jobs.ErrConflict, `"n2" is a member already`},
+		{"a used name", add(func(m *raftboard.NewMember) { m.Name = "n2" }), jobs.ErrConflict, `"n2" is already a member`},
 		{"a used address", add(func(m *raftboard.NewMember) { m.APIAddress = members[1].API }), jobs.ErrConflict, "has the address"},
 		{"an address that answers", add(func(m *raftboard.NewMember) {
 			m.RaftAddress = c.nodes[0].APIAddress().String()
@@ -329,7 +329,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 	away := c.others(leader)
 	c.stop(away[0])
-	if err := remove(c.options[away[1]].Name); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "2 voters would be left, 2 of them must answer, and 1 do") {
+	if err := remove(c.options[away[1]].Name); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "2 voters would remain, 2 of them must answer, and only 1 can be reached") {
 		t.Errorf("the last member but one that answers: %v", err)
 	}
 	if _, err := client.MoveMember(t.Context(), c.options[away[0]].Name, "127.0.0.1:1", "127.0.0.1:2"); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "start it there first") {

@@ -263,7 +263,7 @@ func TestCopyOfADirectoryIsRefused(t *testing.T) {
 	c.ready()
 	listens := freeAddresses(t, 2)
 	copied.RaftListen, copied.APIListen = listens[0], listens[1]
-	if opened, err := node.Open(copied); err == nil || !strings.Contains(err.Error(), "runs already, from this data directory or a copy of it") {
+	if opened, err := node.Open(copied); err == nil || !strings.Contains(err.Error(), "already runs, from this data directory or a copy of it") {
 		t.Errorf("beside its original: %v", err)
 		_ = opened.Close()
 	}

@@ -43,7 +43,7 @@ func TestShortMemoryRefusesNewWork(t *testing.T) {
 		},
 		"create a board": func(ctx context.Context) error { return client.CreateBoard(ctx, "new") },
 	} {
-		if err := asked(refused); !errors.Is(err, jobs.ErrUnavailable) || !strings.Contains(err.Error(), "overloaded") || !strings.Contains(err.Error(), "memory is short") {
+		if err := asked(refused); !errors.Is(err, jobs.ErrUnavailable) || !strings.Contains(err.Error(), "overloaded") || !strings.Contains(err.Error(), "most of its memory") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -58,13 +58,13 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 		entryCommands:    histogram("entry_commands", "Commands in a proposed log entry.", prometheus.ExponentialBuckets(1, 2, 10)),
 		commit:           histogram("commit_duration_seconds", "Time from the proposal of a log entry until it is committed and applied, on the leader.", latencies),
 		logWrite:         histogram("log_write_duration_seconds", "Time that the disk took to acknowledge a write of this node's raft log, fsync included.", latencies),
-		snapshotHold:     histogram("snapshot_hold_duration_seconds", "Time for which applying was held up to begin a snapshot.", latencies),
+		snapshotHold:     histogram("snapshot_hold_duration_seconds", "Time for which the start of a snapshot delayed the application of entries.", latencies),
 		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
-		forwarded:        counter("forwarded_calls_total", "Calls that this node passed on to the leader."),
-		expiriesDeferred: counter("session_expiries_deferred_total", "How often this node, leading, found that it had been paused and gave all sessions a full TTL."),
+		forwarded:        counter("forwarded_calls_total", "Calls that this node forwarded to the leader."),
+		expiriesDeferred: counter("session_expiries_deferred_total", "Pauses of this node as the leader, after which it gave all sessions a full TTL."),
 		posted:           counter("jobs_posted_total", "Jobs that were posted; of what this node applied as the leader."),
 		finished:         counters("jobs_finished_total", "Jobs that ended, by result: ok or failed; of what this node applied as the leader.", "result"),
-		retries:          counter("job_retries_total", "Attempts at jobs that have failed and that others follow, by the jobs' retry policies; of what this node applied as the leader."),
+		retries:          counter("job_retries_total", "Failed attempts at jobs that the retry policy repeats; of what this node applied as the leader."),
 		slotsSkipped:     counter("schedule_slots_skipped_total", "Slots of schedules for which no job was posted; of what this node applied as the leader."),
 		calls: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricNamespace, Name: "call_duration_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
@@ -162,11 +162,11 @@ var (
 	jobsDescription        = prometheus.NewDesc("conductord_jobs", "Jobs, by state.", []string{"state"}, nil)
 	boardJobsDescription   = prometheus.NewDesc("conductord_board_jobs", "Jobs of a board, by state.", []string{"board", "state"}, nil)
 	boardOldestDescription = prometheus.NewDesc("conductord_board_oldest_claimable_seconds",
-		"How long the job has waited that has been claimable longest; 0 if none is.", []string{"board"}, nil)
-	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while nobody can claim from the board.", []string{"board"}, nil)
-	boardParkedDescription = prometheus.NewDesc("conductord_board_parked_jobs", "Jobs of a board that their retry policy holds for a person.", []string{"board"}, nil)
+		"Waiting time of the job that has been claimable longest; 0 if no job is claimable.", []string{"board"}, nil)
+	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while the board is paused: its jobs cannot be claimed.", []string{"board"}, nil)
+	boardParkedDescription = prometheus.NewDesc("conductord_board_parked_jobs", "Parked jobs of a board: their retry policy holds them for an operator.", []string{"board"}, nil)
 	clockDescription       = prometheus.NewDesc("conductord_clock_offset_seconds",
-		"How far this node's wall clock is ahead of the cluster's time; absent until a leader has told it.", nil, nil)
+		"Offset of this node's wall clock from the cluster's time, positive if the clock is ahead; absent until a leader has measured it.", nil, nil)
 	sessionsDescription   = prometheus.NewDesc("conductord_sessions", "Open sessions of conductors and other clients.", nil, nil)
 	conductorsDescription = prometheus.NewDesc("conductord_conductors", "Conductors that are registered.", nil, nil)
 	drainsDescription     = prometheus.NewDesc("conductord_drains", "Names of conductors that an operator has drained.", nil, nil)

@@ -27,8 +27,8 @@ func TestMovesNeedBothBoards(t *testing.T) {
 	}{
 		{access.Viewer, mine.job.String(), "mine/night", "not_allowed"},
 		{access.Poster, mine.job.String(), "mine/night", "not_allowed"},
-		{access.Operator, mine.job.String(), "seen/night", `may not operate on board \"seen/night\"`},
-		{access.Operator, mine.job.String(), "other/day", `may not operate on board \"other/day\"`},
+		{access.Operator, mine.job.String(), "seen/night", `no permission to operate on board \"seen/night\"`},
+		{access.Operator, mine.job.String(), "other/day", `no permission to operate on board \"other/day\"`},
 		{access.Operator, foreign.job.String(), "mine/night", "not_found"},
 		{access.Operator, mine.job.String(), "mine/night", "{}"},
 		{access.Operator, mine.job.String(), "mine/nowhere", "not_found"},

@@ -182,19 +182,19 @@ func (o Options) validate() error {
 	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.Validate(), o.Backups.Validate(o.DataDir)} // nil: no fault
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.AccessControl && o.Credentials == nil {
-		fault("access control needs TLS: in plain text, everybody on the way can read a token")
+		fault("access control requires TLS: with plain text, others on the network can read tokens")
 	}
 	if o.Pages != nil && (len(o.PagesPath) < 2 || !strings.HasPrefix(o.PagesPath, "/") || !strings.HasSuffix(o.PagesPath, "/")) {
 		fault("the path of the pages %.64q does not begin and end with a /, or is the root", o.PagesPath)
 	}
 	if len(o.Socket) > MaxSocketPath {
-		fault("socket %q has %d bytes, and the path of a socket may have %d", o.Socket, len(o.Socket), MaxSocketPath)
+		fault("the path of socket %q has %d bytes; the limit is %d", o.Socket, len(o.Socket), MaxSocketPath)
 	}
 	if o.DataDir == "" || !filepath.IsAbs(o.DataDir) {
 		fault("data directory %q is not an absolute path", o.DataDir)
 	}
 	if !slices.Contains(logstore.Kinds, o.LogStore) {
-		fault("log store %.64q is none of %v", o.LogStore, logstore.Kinds)
+		fault("log store %.64q is not one of %v", o.LogStore, logstore.Kinds)
 	}
 	seen := map[string]string{}
 	for _, member := range o.Members {

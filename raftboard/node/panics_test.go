@@ -35,7 +35,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	client := c.as(token)
 	for range 20 {
 		for at := range c.nodes {
-			if status, said := c.call(at, token, "BoardService/Post", request); codeOf([]byte(said)) != "uncertain" || !strings.Contains(said, "its log has the reason") {
+			if status, said := c.call(at, token, "BoardService/Post", request); codeOf([]byte(said)) != "uncertain" || !strings.Contains(said, "the reason is in the log") {
 				t.Errorf("node %d answers %d %s", at+1, status, said)
 			}
 			answer, err := c.plain.Get("https://" + c.options[0].Members[at].API + "/pages/")
@@ -44,7 +44,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 			}
 			said, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
-			if err != nil || answer.StatusCode != http.StatusInternalServerError || !strings.Contains(string(said), "its log has the reason") {
+			if err != nil || answer.StatusCode != http.StatusInternalServerError || !strings.Contains(string(said), "the reason is in the log") {
 				t.Errorf("a page of node %d: %d %s, %v", at+1, answer.StatusCode, said, err)
 			}
 		}

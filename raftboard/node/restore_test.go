@@ -188,12 +188,12 @@ func TestBackupsThatAreRefused(t *testing.T) {
 		adjust func(*node.Options)
 		want   string
 	}{
-		{"cut off", file[:len(file)/2], membership.Restore{}, nil, "bad backup: its state is cut off"},
+		{"cut off", file[:len(file)/2], membership.Restore{}, nil, "bad backup: its state is truncated"},
 		{"changed", flipped, membership.Restore{}, nil, "bad"},
-		{"of another cluster", file, membership.Restore{}, func(o *node.Options) { o.Cluster = "other" }, `is of cluster "test", and not of "other": if that is meant, name it with --from-cluster`},
-		{"of another cluster than is named", file, membership.Restore{FromCluster: "third"}, nil, `is of cluster "test", and not of "third"`},
-		{"of the same generation", file, membership.Restore{Generation: 1}, nil, "generation 1 is not higher than that of the backup, which is 1"},
-		{"into a node", file, membership.Restore{}, func(o *node.Options) { o.DataDir = c.options[0].DataDir }, "it holds a node: restore into an empty directory"},
+		{"of another cluster", file, membership.Restore{}, func(o *node.Options) { o.Cluster = "other" }, `is from cluster "test", not from "other": to restore it anyway, use --from-cluster`},
+		{"of another cluster than is named", file, membership.Restore{FromCluster: "third"}, nil, `is from cluster "test", not from "third"`},
+		{"of the same generation", file, membership.Restore{Generation: 1}, nil, "generation 1 is not higher than the generation of the backup, 1"},
+		{"into a node", file, membership.Restore{}, func(o *node.Options) { o.DataDir = c.options[0].DataDir }, "it contains a node: restore into an empty directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			options := c.options[0]
@@ -260,7 +260,7 @@ func TestRestoreThatWasCutOff(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(options.DataDir, "restore.incomplete"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := node.Open(options); err == nil || !strings.Contains(err.Error(), "was cut off: do it again") {
+	if _, err := node.Open(options); err == nil || !strings.Contains(err.Error(), "was interrupted: restore it again") {
 		t.Errorf("a node with half a restore starts: %v", err)
 	}
 	if _, err := node.RestoreBackup(options, bytes.NewReader(file), membership.Restore{}); err != nil {
@@ -420,7 +420,7 @@ func TestStoppedNodeIsChecked(t *testing.T) {
 			})
 		}
 	})
-	if _, err := membership.CheckStopped(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "it holds no node") {
+	if _, err := membership.CheckStopped(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "it contains no node") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }

@@ -47,7 +47,7 @@ func TestScheduleThatCannotBeEvaluated(t *testing.T) {
 		posted = report.Schedule.Posted
 	}
 
-	const want = `"Europe/Atlantis" is no name of the IANA time zone database`
+	const want = `"Europe/Atlantis" is not in the IANA time zone database`
 	page, err := client.Schedules(ctx, schedules.Query{})
 	if err != nil || len(page.Items) != 2 || !strings.Contains(page.Items[0].Error, want) || page.Items[1].Error != "" {
 		t.Errorf("the list: %+v, %v", page, err)
@@ -58,7 +58,7 @@ func TestScheduleThatCannotBeEvaluated(t *testing.T) {
 			t.Errorf("the schedule: %+v, %v", report, err)
 		}
 	}
-	if text := logged.String(); !strings.Contains(text, "schedule=broken") || !strings.Contains(text, "no name of the IANA time zone database") {
+	if text := logged.String(); !strings.Contains(text, "schedule=broken") || !strings.Contains(text, "not in the IANA time zone database") {
 		t.Errorf("the log: %s", text)
 	}
 }

@@ -45,7 +45,7 @@ func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if got, err := direct.Stale().Job(ctx, last); err != nil || got.ID != last {
-		t.Errorf("a node that has just started tells an old state: %v", err)
+		t.Errorf("a node that has just started returns an old state: %v", err)
 	}
 	c.ready()
 	same(t, c)

@@ -151,12 +151,12 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		reason string // empty: it starts
 	}{
 		{"untouched", nil, ""},
-		{"empty", []func(*testing.T, *node.Options){empty}, "say so with --init"},
+		{"empty", []func(*testing.T, *node.Options){empty}, "use --init"},
 		{"empty and declared", []func(*testing.T, *node.Options){empty, initial}, ""},
 		{"a fresh file system", []func(*testing.T, *node.Options){empty, write("lost+found", ""), initial}, ""},
 		{"a first start that was cut off", []func(*testing.T, *node.Options){empty, write("node.json.tmp", "{"), initial}, ""},
 		{"somebody else's", []func(*testing.T, *node.Options){empty, write("photo.jpg", ""), initial}, `found "photo.jpg"`},
-		{"without its identity", []func(*testing.T, *node.Options){remove("node.json"), initial}, "holds no node.json"},
+		{"without its identity", []func(*testing.T, *node.Options){remove("node.json"), initial}, "has no node.json"},
 		{"of another node", []func(*testing.T, *node.Options){edit("name", "n7")}, `data directory of node "n7"`},
 		{"of another cluster", []func(*testing.T, *node.Options){edit("cluster", "other")}, `belongs to cluster "other"`},
 		{"garbage for an identity", []func(*testing.T, *node.Options){write("node.json", "{")}, "cannot read the node's identity"},
@@ -167,8 +167,8 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},
 		{"without its log in raft-wal", []func(*testing.T, *node.Options){overWAL, remove("raft-wal")}, "has lost its raft log"},
 		{"with another log store", []func(*testing.T, *node.Options){func(_ *testing.T, o *node.Options) { o.LogStore = logstore.WAL }}, "conductord log-store convert --to wal"},
-		{"of no log store", []func(*testing.T, *node.Options){edit("log_store", "")}, "which this program does not know"},
-		{"of a time of more log stores", []func(*testing.T, *node.Options){edit("log_store", "paper")}, "which this program does not know"},
+		{"of no log store", []func(*testing.T, *node.Options){edit("log_store", "")}, "which this program does not support"},
+		{"of a time of more log stores", []func(*testing.T, *node.Options){edit("log_store", "paper")}, "which this program does not support"},
 		{"with the rest of a conversion", []func(*testing.T, *node.Options){write("raft-wal.new", "half")}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

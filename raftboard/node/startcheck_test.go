@@ -30,7 +30,7 @@ func TestDamagedStarts(t *testing.T) {
 	const (
 		all     = "" // the node starts, with all jobs
 		bring   = "copy a snapshot of another node"
-		forGood = "stop this node for good"
+		forGood = "stop this node permanently"
 	)
 	rows := []struct {
 		name   string
@@ -58,7 +58,7 @@ func TestDamagedStarts(t *testing.T) {
 		},
 		{
 			"newest snapshot: another entry in its description", []damage{ofSnapshot(0, "meta.json", otherIndex)},
-			[]string{all}, []string{"its meta.json is that of", bring}, []string{"its meta.json is that of", bring},
+			[]string{all}, []string{"its meta.json belongs to", bring}, []string{"its meta.json belongs to", bring},
 		},
 		{
 			"older snapshot: a bit of its content", []damage{ofSnapshot(1, "state.bin", flipMiddle)},
@@ -95,7 +95,7 @@ func TestDamagedStarts(t *testing.T) {
 		},
 		{
 			"term and vote: an older term", []damage{olderTerm},
-			[]string{"it has forgotten votes", forGood}, []string{"it has forgotten votes", forGood}, []string{"it has forgotten votes", forGood},
+			[]string{"so votes are lost", forGood}, []string{"so votes are lost", forGood}, []string{"so votes are lost", forGood},
 		},
 		{
 			"first meta page: a bit", []damage{ofTerms(flipAt(16 + 60))},

@@ -273,9 +273,9 @@ func TestWrongCertificates(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	for want, subject := range map[string]credentials.Subject{
-		`is of node "n2" of cluster "test", and this is node "n1" of cluster "test"`:   {Name: "n2", Cluster: "test", Hosts: []string{"127.0.0.1"}},
-		`is of node "n1" of cluster "others", and this is node "n1" of cluster "test"`: {Name: "n1", Cluster: "others", Hosts: []string{"127.0.0.1"}},
-		"names no node": {Name: "n1"},
+		`is for node "n2" of cluster "test", and this is node "n1" of cluster "test"`:   {Name: "n2", Cluster: "test", Hosts: []string{"127.0.0.1"}},
+		`is for node "n1" of cluster "others", and this is node "n1" of cluster "test"`: {Name: "n1", Cluster: "others", Hosts: []string{"127.0.0.1"}},
+		"is not for a node": {Name: "n1"},
 	} {
 		c := newCluster(t, 1, func(o *node.Options) { o.Credentials = opening(t, a.files(subject)) })
 		if opened, err := node.Open(c.options[0]); err == nil || !strings.Contains(err.Error(), want) {
@@ -359,12 +359,12 @@ func TestUnusableCredentials(t *testing.T) {
 	}
 	garbage, _ := json.Marshal("garbage")
 	for want, files := range map[string]credentials.Files{
-		"authorities (ca) is missing": {Cert: good.Cert, Key: good.Key},
-		"go together":                 {CA: good.CA, Cert: good.Cert},
-		"others can read the key":     {CA: good.CA, Cert: good.Cert, Key: open},
-		"no such file":                {CA: good.CA, Cert: good.Cert, Key: good.Key + ".none"},
-		"no certificate in PEM":       {CA: a.write("garbage.pem", garbage), Cert: good.Cert, Key: good.Key},
-		"cannot use certificate":      {CA: good.CA, Cert: good.Cert, Key: a.files(credentials.Subject{Name: "ann"}).Key},
+		"authorities (ca) is missing":  {Cert: good.Cert, Key: good.Key},
+		"set both, or neither":         {CA: good.CA, Cert: good.Cert},
+		"other users can read the key": {CA: good.CA, Cert: good.Cert, Key: open},
+		"no such file":                 {CA: good.CA, Cert: good.Cert, Key: good.Key + ".none"},
+		"no PEM certificate":           {CA: a.write("garbage.pem", garbage), Cert: good.Cert, Key: good.Key},
+		"cannot use certificate":       {CA: good.CA, Cert: good.Cert, Key: a.files(credentials.Subject{Name: "ann"}).Key},
 	} {
 		if _, err := credentials.Open(files, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -64,7 +64,7 @@ func TestMemberThatDiffersStops(t *testing.T) {
 				t.Errorf("compared: %+v", member)
 			}
 		}
-		if fault := c.fault(); !strings.Contains(fault.Error(), "differs from that of a majority, in") || !strings.Contains(fault.Error(), "table drain") {
+		if fault := c.fault(); !strings.Contains(fault.Error(), "differs from the majority, in") || !strings.Contains(fault.Error(), "table drain") {
 			t.Errorf("it stops with %v", fault)
 		}
 		c.stop(wrong)
@@ -74,7 +74,7 @@ func TestMemberThatDiffersStops(t *testing.T) {
 				t.Errorf("the evidence: %v", err)
 			}
 		}
-		c.refused(c.options[wrong], "has differed from that of a majority")
+		c.refused(c.options[wrong], "differed from the majority")
 		if round > 0 {
 			return
 		}

@@ -205,11 +205,11 @@ func TestStreamOfASlowReaderEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := len(n.answered()); got != 40 {
-			t.Errorf("%d calls were answered, and nobody reads the answers", got)
+			t.Errorf("%d calls were answered without a reader of the answers", got)
 		}
 		<-time.After(3 * time.Minute)
 		if ends := n.ended(); len(ends) != 1 {
-			t.Error("the stream of a reader that takes nothing goes on")
+			t.Error("the stream of a reader that reads nothing stays open")
 		}
 	})
 }
@@ -272,7 +272,7 @@ func TestCallsThatAreNotTakenGoWithoutTheStream(t *testing.T) {
 // A call whose caller leaves before it could be sent is not sent.
 func TestCallsThatWaitCanBeTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const fills = 16 // enough for the window of a stream that nobody reads, and one more message
+		const fills = 16 // enough for the window of a stream without a reader, and one more message
 		read, numbers := make(chan struct{}), make(chan []uint64, 1)
 		c := standing(t, start(t, &node{}, scripted(func(_ context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 			if err := hello(conn, 0); err != nil {

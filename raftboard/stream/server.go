@@ -85,7 +85,7 @@ func (s *Server) Handler(options ...connect.HandlerOption) (string, http.Handler
 func (s *Server) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 	defer s.streams.Add(-1)
 	if open := s.streams.Add(1); open > MaxStreams {
-		return wire.ErrorToConnect(fmt.Errorf("%w: %d streams are open already", jobs.ErrUnavailable, MaxStreams))
+		return wire.ErrorToConnect(fmt.Errorf("%w: %d streams are already open", jobs.ErrUnavailable, MaxStreams))
 	}
 	controller, ok := ctx.Value(controllerKey{}).(*http.ResponseController)
 	if !ok {

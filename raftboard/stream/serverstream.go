@@ -195,10 +195,10 @@ func (s *serverStream) begin(call *v1.StreamedCall) {
 	switch {
 	case !known:
 		cancel()
-		s.put(refusal(call.GetNumber(), connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%.128q is not taken on a stream", call.GetProcedure()))), call)
+		s.put(refusal(call.GetNumber(), connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%.128q is not allowed on a stream", call.GetProcedure()))), call)
 	case full:
 		cancel()
-		s.put(refusal(call.GetNumber(), fmt.Errorf("%w: %d calls are under way on this stream", jobs.ErrOverloaded, MaxCalls)), call)
+		s.put(refusal(call.GetNumber(), fmt.Errorf("%w: %d calls are in flight on this stream; try again", jobs.ErrOverloaded, MaxCalls)), call)
 	default:
 		s.dispatch(task{ctx, cancel, offer, call})
 	}

@@ -75,8 +75,8 @@ const (
 	openAfter = 4
 )
 
-// ErrNotCarried: the call did not go on a stream, because there is none, or none that accepts it.
+// ErrNotCarried: the call was not sent on a stream, because there is none, or none that accepts it.
 // It has not happened; it can be made as a plain call.
-var ErrNotCarried = errors.New("the call did not go on a stream")
+var ErrNotCarried = errors.New("the call was not sent on a stream")
 
-var errBroken = errors.New("the stream has ended before the answer came")
+var errBroken = errors.New("the stream ended before the answer arrived")

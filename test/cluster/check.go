@@ -123,7 +123,7 @@ func (r *Runner) endPlain(ctx context.Context, history *History, sessions []jobs
 			return fmt.Errorf("job %s was acknowledged: %w", id, err)
 		}
 		if !job.State.Finished() {
-			return fmt.Errorf("job %s can't be ended: it is %s, and nobody holds it: %+v", id, job.State, job)
+			return fmt.Errorf("job %s can't be ended: it is %s, and has no owner: %+v", id, job.State, job)
 		}
 	}
 	return r.client.CloseSession(ctx, ending)

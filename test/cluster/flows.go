@@ -116,7 +116,7 @@ func (c *Conductor) Stop() {
 	c.link.cut()
 }
 
-// Wait returns when nothing of the conductor runs any more.
+// Wait returns when all goroutines of the conductor have ended.
 func (c *Conductor) Wait() { c.ended.Wait() }
 
 func (c *Conductor) alive() bool { return !c.dead.Load() }

@@ -180,7 +180,7 @@ func (c *nodes) begin(i int) (life int) {
 	return m.life
 }
 
-// leave ends a life of a machine: the node reaches no other any more, and the next one gets a copy
+// leave ends a life of a machine: the node reaches no other node, and the next node gets a copy
 // of its files.
 func (c *nodes) leave(i, life int, why error, powerless bool) {
 	m := c.place[i]
@@ -299,7 +299,7 @@ func (c *nodes) Close() error {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	if open := len(c.network.conns); open > 0 {
-		faults = append(faults, fmt.Errorf("%d connections are open that nobody has", open))
+		faults = append(faults, fmt.Errorf("%d connections without an owner are open", open))
 	}
 	return errors.Join(faults...)
 }

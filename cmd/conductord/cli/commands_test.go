@@ -116,7 +116,7 @@ func TestPostedAgainUnderItsKey(t *testing.T) {
 	first := clitest.Post(t, cluster, "--kind", "k", "--key", "k1")
 	for _, row := range []struct{ priority, want string }{{"low", "normal"}, {"high", "high"}, {"normal", "high"}} {
 		got := clitest.Run(t, cluster, "job", "post", "--kind", "k", "--key", "k1", "--priority", row.priority)
-		want := "job " + first.String() + " has the key \"k1\" and is not finished: there is no second one; its priority is now " + row.want + ", the higher of the two\n"
+		want := "job " + first.String() + " has the key \"k1\" and is not finished, so no second job was posted; its priority is " + row.want + ", the higher of the two\n"
 		if got.Code != 0 || got.Out != first.String()+"\n" || !strings.Contains(got.Err, want) {
 			t.Errorf("%s: %+v, want %q", row.priority, got, want)
 		}

@@ -40,7 +40,7 @@ func TestCheckConfig(t *testing.T) {
 		{"good", []string{good}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
 		{"by --config, with a flag", []string{"--config", good, "--log-json", "--limits-steps", "7"}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
 		{"a bad flag", []string{"--config", good, "--limits-steps", "0"}, 2, "", []string{"flags: --limits-steps: is 0"}},
-		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
+		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `"n2" is not in cluster.members`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := clitest.Run(t, nil, append([]string{"config", "check"}, row.args...)...)
@@ -138,7 +138,7 @@ func TestInitConfig(t *testing.T) {
 		"--node x":              "not allowed: init names",
 		"--nodes 3 --host a":    "none of the others can be",
 		"--log-level loud":      "flags: --log-level: must be",
-		"--host a,a --insecure": "is the address of cluster.members[0]",
+		"--host a,a --insecure": "is also the address of cluster.members[0]",
 	} {
 		got := clitest.Run(t, nil, append([]string{"config", "init", t.TempDir()}, strings.Fields(args)...)...)
 		if got.Code != cli.ExitUsage || !strings.Contains(got.Err, want) || got.Out != "" {
@@ -202,7 +202,7 @@ func membersText(members []config.Member) string {
 func TestNoConfiguration(t *testing.T) {
 	for _, command := range []string{"doctor", "server"} {
 		got := clitest.Run(t, nil, command)
-		want := "conductord: \"conductord " + command + "\" reads a node's configuration: pass its file with --config FILE; without it:\n" +
+		want := "conductord: \"conductord " + command + "\" requires the configuration of a node: pass the file with --config FILE; without the file:\n" +
 			"conductord: node: must be set\n"
 		if got.Code != cli.ExitUsage || !strings.HasPrefix(got.Err, want) {
 			t.Errorf("%s: %+v", command, got)

@@ -72,7 +72,7 @@ func TestErrorCommand(t *testing.T) {
 	}{
 		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\n"},
 		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\nconductord: `conductord error not_found` explains this error\n"}, // at a terminal
-		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` says more\n"},
+		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` shows details\n"},
 		{"error not_found", cli.ExitOK, "not_found\n\nThe object does not exist", ""},
 		{"error", cli.ExitOK, "unclaimable", ""},
 		{"error fenced -o json", cli.ExitOK, `"code": "fenced"`, ""},

@@ -108,7 +108,7 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		code int
 		want string // all of stderr
 	}{
-		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` says more\n"},
+		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` shows details\n"},
 		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": not found\n"},
 		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
 			"job " + job + " is not finished: timed out after 20ms\nconductord: `conductord job explain " + job + "` shows the reason\n"},

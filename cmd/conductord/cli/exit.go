@@ -149,7 +149,7 @@ func hint(err error) string {
 	case withoutQuorum(err) != "":
 		return withoutQuorum(err)
 	case errors.As(err, &compacted):
-		return fmt.Sprintf("--after %s tells all that is kept; what was before is only in the jobs themselves: `conductord job list`", compacted.Since)
+		return fmt.Sprintf("--after %s shows all events that are kept; for the effects of earlier events, see `conductord job list`", compacted.Since)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen; `conductord config init`: --port)"
 	case errors.Is(err, jobs.ErrUnavailable):

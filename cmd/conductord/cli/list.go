@@ -152,7 +152,7 @@ func AdviseCreate(err error, board string) error {
 	if !errors.Is(err, jobs.ErrNotFound) {
 		return err
 	}
-	return Advised(err, "the first posting to a board makes it, or `conductord board create "+Operand(board)+"`")
+	return Advised(err, "the first posting creates a board, or run `conductord board create "+Operand(board)+"`")
 }
 
 // CheckBoards refuses a board in --board that does not exist. Otherwise a misspelt name would look
@@ -197,6 +197,6 @@ func (p *Program) noteKind(ctx context.Context, cluster jobs.Boards, cmd *cobra.
 		known = append(known, status.Kinds[i].Kind)
 	}
 	if hint := meant.Hint(kind.Value.String(), known); hint != "" {
-		p.Note("nothing is of kind %q%s", kind.Value.String(), hint)
+		p.Note("no job or conductor has the kind %q%s", kind.Value.String(), hint)
 	}
 }

@@ -17,7 +17,7 @@ func ParseMoment(flag, text string, now time.Time) (time.Time, error) {
 	}
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil || moment.IsZero() { // the zero time is invalid
-		return time.Time{}, UsageError(fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a span such as 10m", flag))
+		return time.Time{}, UsageError(fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a duration such as 10m", flag))
 	}
 	return moment, nil
 }
@@ -31,7 +31,7 @@ func ParsePast(flag, text string, now time.Time) (time.Time, error) {
 	}
 	moment, err := ParseMoment(flag, past, now)
 	if err == nil && moment.After(now) {
-		err = UsageError(fmt.Errorf("%s is in the future: %.64s; a duration such as 10m means that long ago", flag, text))
+		err = UsageError(fmt.Errorf("%s is in the future: %.64s; for a time in the past, use a duration such as 10m", flag, text))
 	}
 	return moment, err
 }

@@ -157,17 +157,17 @@ func (s shortID) find(ctx context.Context, cluster idFinder) (string, error) {
 	case len(all.IDs) == 1 && !all.More:
 		return all.IDs[0].String(), nil
 	}
-	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, "s or "), all)
+	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, " or "), all)
 }
 
 // ambiguous lists the candidates for an ambiguous prefix.
 func ambiguous(digits, noun string, matches jobs.IDMatches) error {
-	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin or end so; give more of one:", digits, noun)}
+	lines := []string{fmt.Sprintf("%s is ambiguous: these %s ids start or end with it; use more of the id:", digits, noun)}
 	for _, id := range matches.IDs {
 		lines = append(lines, "  "+id.String())
 	}
 	if matches.More {
-		lines = append(lines, "  and perhaps others")
+		lines = append(lines, "  and possibly more")
 	}
 	return UsageError(errors.New(strings.Join(lines, "\n")))
 }

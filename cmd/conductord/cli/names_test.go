@@ -52,12 +52,12 @@ func TestShortIDs(t *testing.T) {
 		{"job get 02220000-0000-7", 0, other, 2},
 		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no job id starts or ends with 0189000000007000800000000000000a: not found", 1},
 		{"job get 01890000-0000-7000-8000-0000000000A", 0, second, 2},
-		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
-		{"job get 018", cli.ExitUsage, `job id is invalid: "018" is not a UUID, nor at least its first 4 or last 8 hexadecimal digits`, 0},
-		{"job get nope", cli.ExitUsage, `"nope" is not a UUID`, 0},
+		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these job ids start or end with it; use more of the id:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
+		{"job get 018", cli.ExitUsage, `job id is invalid: "018" must be a UUID, or at least its first 4 or last 8 hexadecimal digits`, 0},
+		{"job get nope", cli.ExitUsage, `"nope" must be a UUID`, 0},
 		{"job get 000000ab", 0, second, 2},
 		{"job get 8000-0000000000AB", 0, second, 2},
-		{"job get 00000001", cli.ExitUsage, "00000001 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + other + "\nconductord:   " + first + "\n", 1},
+		{"job get 00000001", cli.ExitUsage, "00000001 is ambiguous: these job ids start or end with it; use more of the id:\nconductord:   " + other + "\nconductord:   " + first + "\n", 1},
 		{"job get 00000ab", cli.ExitNotFound, "no job id starts or ends with 00000ab", 1},
 		{"job explain 0222", 0, other, 2},
 		{"job errors 0222", 0, "", 2},
@@ -111,7 +111,7 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 		code int
 		says string
 	}{
-		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these ids of jobs or flows begin or end so; give more of one:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
+		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these job or flow ids start or end with it; use more of the id:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
 		{"flow show " + flow[:len(flow)-1], cli.ExitUsage, "is ambiguous"},
 		{"flow show " + flow, 0, flow},
 		{"flow show 0555", 0, itsFlow},
@@ -135,7 +135,7 @@ func TestShortIDsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := clitest.Run(t, cluster, "job", "get", "0189")
-	if got.Code != cli.ExitUsage || strings.Count(got.Err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.Err, "  and perhaps others\n") {
+	if got.Code != cli.ExitUsage || strings.Count(got.Err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.Err, "  and possibly more\n") {
 		t.Errorf("%+v", got)
 	}
 }

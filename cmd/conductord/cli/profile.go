@@ -69,7 +69,7 @@ func parseProfiles(text []byte) (profiles, error) {
 	for _, key := range meta.Keys() {
 		if known := len(key) == 1 && (key[0] == "current" || key[0] == "profiles") ||
 			len(key) == 2 || len(key) == 3 && slices.Contains(profileKeys, key[2]); !known {
-			return saved, fmt.Errorf("the key %.128q is unknown: there are current, and for each profile %s", key, strings.Join(profileKeys, ", "))
+			return saved, fmt.Errorf("the key %.128q is unknown; the keys are current, and for each profile %s", key, strings.Join(profileKeys, ", "))
 		}
 	}
 	for name, profile := range saved.Profiles {
@@ -94,7 +94,7 @@ func (s *profiles) text() ([]byte, error) {
 func (s *profiles) check(name string) error {
 	if _, known := s.Profiles[name]; !known {
 		known := strings.Join(slices.Sorted(maps.Keys(s.Profiles)), ", ")
-		return UsageError(fmt.Errorf("there is no profile %.64q; known are: %s", name, OrDash(known)))
+		return UsageError(fmt.Errorf("there is no profile %.64q; the profiles are: %s", name, OrDash(known)))
 	}
 	return nil
 }

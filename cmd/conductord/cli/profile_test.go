@@ -50,7 +50,7 @@ func TestProfiles(t *testing.T) {
 		{line: "config profile save a\x01", code: 2, said: "profile is invalid"},
 		{line: "config profile save test --server \xff", code: 1, said: "cannot write the profiles"},
 		{line: "config profile save test --server " + strings.Repeat("x", 1<<20), code: cli.ExitLimit, said: "the limit is 1048576"},
-		{line: "config profile use nobody", code: 2, said: `there is no profile "nobody"; known are: shop, test`},
+		{line: "config profile use nobody", code: 2, said: `there is no profile "nobody"; the profiles are: shop, test`},
 		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
 		{line: "job list --profile shop", code: 6, said: "cannot connect to a:1, b:2 (profile shop): ", servers: "a:1 b:2", token: "secret"},
 		{line: "job list", env: "CONDUCTORD_PROFILE=test", code: 6, said: "(profile test)", servers: "c:3"},
@@ -83,7 +83,7 @@ func TestProfiles(t *testing.T) {
 	for text, want := range map[string]string{
 		"profiles = [":                     "cannot read the profiles",
 		"#" + strings.Repeat("x", 1<<20):   "the limit is 1048576",
-		"current = 'gone'":                 `there is no profile "gone"; known are: -`,
+		"current = 'gone'":                 `there is no profile "gone"; the profiles are: -`,
 		"current = 'x'\n[profiles.x]\na=1": "line 3",
 		"curent = 'x'":                     "the key \"curent\" is unknown",
 		"[profiles.x]\nservers = 'a:1'":    "the key \"profiles.x.servers\" is unknown",

@@ -115,7 +115,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	}
 	usage := ""
 	if err != nil && !p.started {
-		usage = fmt.Sprintf("usage: %s; `%s --help` says more", cmd.UseLine(), cmd.CommandPath())
+		usage = fmt.Sprintf("usage: %s; `%s --help` shows details", cmd.UseLine(), cmd.CommandPath())
 	}
 	p.report(err, usage)
 	return ExitCode(err)

@@ -78,12 +78,12 @@ func (p *Program) routeServers(ctx context.Context) error {
 			return err
 		}
 	default:
-		err := fmt.Errorf("the command has no board or id, so the topology in %s selects no cluster: name servers (--server)", p.topologyFile())
+		err := fmt.Errorf("the command has no board or id, so the topology in %s selects no cluster: add --server", p.topologyFile())
 		return UsageError(Advised(err, "`conductord topology show` lists the servers of each cluster"))
 	}
 	for _, board := range p.boards {
 		if other := now.Route(board).Cluster; other != p.cluster {
-			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls one cluster: use two commands",
+			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls only one cluster; use two commands",
 				p.boards[0], p.cluster, board, other))
 		}
 	}
@@ -129,7 +129,7 @@ func (p *Program) clusterOf(ctx context.Context, source *topology.Source, id sho
 	switch {
 	case len(have) > 1:
 		slices.Sort(have)
-		return "", UsageError(fmt.Errorf("ids in the clusters %s start with %s: use more of the id, or name servers (--server)", strings.Join(have, ", "), digits))
+		return "", UsageError(fmt.Errorf("ids in the clusters %s start with %s: use more digits of the id, or add --server", strings.Join(have, ", "), digits))
 	case len(silent) > 0:
 		err := fmt.Errorf("cannot find %s in the other clusters of the topology: %w", digits, errors.Join(silent...))
 		return "", Advised(err, "`conductord topology check` checks the nodes of all clusters")

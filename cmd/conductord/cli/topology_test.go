@@ -50,7 +50,7 @@ func TestTopologyIsShown(t *testing.T) {
 		{"topology show", 0, "digest " + digest + " CLUSTER ID SERVERS a prod-a a:1,a:2 main main m:1 BOARDS CLUSTERS mail a orders/* main,a all others main"},
 		{"topology route mail default orders/1", 0, "BOARD CLUSTER RULE SERVERS mail a mail a:1,a:2 default main default m:1 orders/1 main orders/* m:1"},
 		{"topology route mail -o json", 0, `{ "routes": [ { "board": "mail", "cluster": "a", "rule": "mail", "servers": [ "a:1", "a:2" ] } ] }`},
-		{"topology route", cli.ExitUsage, "conductord: BOARD is missing conductord: usage: conductord topology route BOARD… [flags]; `conductord topology route --help` says more"},
+		{"topology route", cli.ExitUsage, "conductord: BOARD is missing conductord: usage: conductord topology route BOARD… [flags]; `conductord topology route --help` shows details"},
 	} {
 		got := clitest.Run(t, nil, append(strings.Fields(row.args), "--topology", path)...)
 		if said := strings.Join(strings.Fields(got.Out+got.Err), " "); got.Code != row.code || said != row.want {

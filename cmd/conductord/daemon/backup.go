@@ -28,7 +28,7 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "extract FILE --data-dir DIR",
-		Short: "Make a backup from the data directory of a stopped node",
+		Short: "Create a backup from the data directory of a stopped node",
 		Long: "Create a backup from the data directory of a stopped node, to start a new cluster after the permanent loss of a\n" +
 			"majority. The backup includes log entries that the cluster might not have acknowledged. Use the surviving node\n" +
 			"with the highest term and index; see conductord node check. The data directory does not change.",
@@ -105,7 +105,7 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 	var how membership.Restore
 	cmd := configured(p, &cobra.Command{
 		Use:   "restore FILE|- --config FILE [--into DIR]",
-		Short: "Make the data directory of a new cluster's node from a backup",
+		Short: "Create the data directory of a new cluster's node from a backup",
 		Long: "Create a node's data directory from a backup, for a new cluster with the members in the configuration. Run this\n" +
 			"on each member, with the same file and the same flags. Then start the nodes, without --init.\n\n" +
 			"The new cluster has a higher generation: it refuses nodes, sessions and claim tokens of the old cluster. Claimed\n" +

@@ -82,7 +82,7 @@ func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		loaded, err := flags.load(p.Env)
 		if err != nil && flags.path == "" {
-			err = fmt.Errorf("%q reads a node's configuration: pass its file with --config FILE; without it:\n%w", cmd.CommandPath(), err)
+			err = fmt.Errorf("%q requires the configuration of a node: pass the file with --config FILE; without the file:\n%w", cmd.CommandPath(), err)
 		}
 		if err != nil {
 			return cli.UsageError(err)

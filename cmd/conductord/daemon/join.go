@@ -24,7 +24,7 @@ func joinCommand(p *cli.Program) *cobra.Command {
 	var how membership.Join
 	cmd := configured(p, &cobra.Command{
 		Use:   "join --config FILE",
-		Short: "Make this machine's node a member of a cluster that works",
+		Short: "Add this machine's node to a running cluster",
 		Long: "Create the data directory of a node that joins a running cluster. The configuration lists this node and at least\n" +
 			"one member; --server names other members. Then start the node, without --init. It copies the state from the\n" +
 			"leader, and gets a vote when it has caught up. If the cluster refuses the node, nothing changes. The command is\n" +
@@ -41,7 +41,7 @@ func joinCommand(p *cli.Program) *cobra.Command {
 func replaceCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "replace OLD NEW --config FILE",
-		Short: "Make this machine's node a member of a cluster in the place of another",
+		Short: "Replace a member of a cluster with this machine's node",
 		Long: "Replace member OLD by node NEW, to which the configuration belongs. After the loss of a disk, use the same name\n" +
 			"for both. If OLD does not answer, it is removed immediately; otherwise, when NEW has its vote. Then start the\n" +
 			"node, without --init. The command is idempotent.\n" +
@@ -49,7 +49,7 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, loaded config.Config, args []string) error {
 		if loaded.Node != args[1] {
-			return cli.UsageError(fmt.Errorf("cannot replace a node: the configuration is for node %q, and not for %.64q: run this on the machine of the new node", loaded.Node, args[1]))
+			return cli.UsageError(fmt.Errorf("cannot replace a node: the configuration is for node %q, not for %.64q: run the command on the machine of the new node", loaded.Node, args[1]))
 		}
 		return join(ctx, p, loaded, membership.Join{Replaces: args[0]})
 	})
@@ -96,7 +96,7 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how members
 		return err
 	}
 	joined := JoinedNode{Node: loaded.Node, Cluster: loaded.Cluster.ID, DataDir: options.DataDir, Voter: !how.NonVoter, Replaces: how.Replaces}
-	return p.Show(joined, "node %s is a member of cluster %s: start it now, without --init", joined.Node, joined.Cluster)
+	return p.Show(joined, "node %s is a member of cluster %s: start the node, without --init", joined.Node, joined.Cluster)
 }
 
 func membersOf(list []raftboard.Member) (members []node.Member) {

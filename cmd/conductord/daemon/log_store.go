@@ -87,7 +87,7 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	return p.Show(CompactedLog(done), "the raft log had %d KiB, and has %d KiB now", done.Before>>10, done.After>>10)
+	return p.Show(CompactedLog(done), "the raft log shrank from %d KiB to %d KiB", done.Before>>10, done.After>>10)
 }
 
 // stoppedNode prepares work in the data directory of a node that is not running.
@@ -122,11 +122,11 @@ func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore
 		return p.WriteJSON(ConvertedLog{From: string(done.From), To: string(done.To), First: done.First, Last: done.Last, Kept: done.Kept})
 	}
 	if done.Kept == "" {
-		return p.WriteLines([]string{fmt.Sprintf("%s has the log store %s already", path, to)})
+		return p.WriteLines([]string{fmt.Sprintf("%s already has the log store %s", path, to)})
 	}
 	return p.WriteLines([]string{
-		fmt.Sprintf("entries %d to %d are in %s now, and were read back", done.First, done.Last, to),
+		fmt.Sprintf("entries %d to %d are copied to %s and verified", done.First, done.Last, to),
 		fmt.Sprintf("set log_store = %q in the node's configuration, and start it", to),
-		fmt.Sprintf("the old store is kept as %s until it has started well", done.Kept),
+		fmt.Sprintf("the old store stays in %s until the node has started with the new store", done.Kept),
 	})
 }

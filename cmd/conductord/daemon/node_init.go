@@ -21,7 +21,7 @@ type MadeNode struct {
 func initNodeCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "init --config FILE",
-		Short: "Make the data directory of a new node",
+		Short: "Create the data directory of a new node",
 		Long: "Create the data directory of a new node in a new cluster. Run it once, as the node's user. The service then\n" +
 			"starts the node without --init, so that a missing disk is an error. To join an existing cluster, use `cluster\n" +
 			"join`.",
@@ -37,8 +37,8 @@ func initNode(p *cli.Program, c config.Config) error {
 		return err
 	}
 	if err := node.MakeDataDir(options); err != nil {
-		return fmt.Errorf("cannot make node %q: %w", c.Node, err)
+		return fmt.Errorf("cannot initialize node %q: %w", c.Node, err)
 	}
 	made := MadeNode{Node: c.Node, Cluster: c.Cluster.ID, DataDir: options.DataDir}
-	return p.Show(made, "made node %s of cluster %s in %s: start it now, without --init", made.Node, made.Cluster, made.DataDir)
+	return p.Show(made, "initialized node %s of cluster %s in %s: start the node, without --init", made.Node, made.Cluster, made.DataDir)
 }

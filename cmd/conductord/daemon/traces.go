@@ -67,8 +67,8 @@ func newTraces(registry *prometheus.Registry, logger hclog.Logger) *traces {
 		return c
 	}
 	return &traces{
-		sent:    counter("trace_spans_sent_total", "Spans that the collector of traces has taken from this node."),
-		dropped: counter("trace_spans_dropped_total", "Spans of this node that were dropped: too many waited, or the collector did not take them."),
+		sent:    counter("trace_spans_sent_total", "Spans of this node that the trace collector accepted."),
+		dropped: counter("trace_spans_dropped_total", "Dropped spans of this node: the queue was full, or the trace collector did not accept the spans."),
 		logger:  logger.Named("traces"),
 	}
 }

@@ -116,7 +116,7 @@ func (f *workerFlags) open() (*handler.Set, []string, error) {
 	}
 	for _, name := range f.types {
 		if !slices.Contains(found, name) {
-			return nil, nil, cli.UsageError(fmt.Errorf("--types names %.64q, and there is no such handler: the types are %s%s", name, strings.Join(found, ", "), meant.Hint(name, found)))
+			return nil, nil, cli.UsageError(fmt.Errorf("--types contains %.64q, and there is no such handler: the handlers are %s%s", name, strings.Join(found, ", "), meant.Hint(name, found)))
 		}
 	}
 	if len(f.types) > 0 {

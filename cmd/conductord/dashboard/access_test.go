@@ -28,7 +28,7 @@ func TestAccessPage(t *testing.T) {
 	_, page := s.request(http.MethodGet, "admin", "/dashboard/access", nil)
 	s.holds(page, "the page of an administrator", []string{"viewer of one", "operator of all boards", "<td>hidden</td>", id, `/access/viewer/revoke"`, "conductord token revoke viewer", ">Access</a>"}, []string{s.tokens["viewer"]})
 	refused, page := s.request(http.MethodGet, "operator", "/dashboard/access", nil)
-	s.holds(page, "the page of an operator", []string{"may not"}, []string{id, ">Access</a>"})
+	s.holds(page, "the page of an operator", []string{"has no permission"}, []string{id, ">Access</a>"})
 	if refused.StatusCode != http.StatusForbidden {
 		t.Errorf("status %d", refused.StatusCode)
 	}

@@ -97,7 +97,7 @@ func openPlain(t *testing.T) string {
 		PagesPath: "/dashboard/", Pages: func(api http.Handler) http.Handler {
 			return dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()})
 		},
-		Fatal: func(err error) { t.Errorf("the node cannot go on: %v", err) },
+		Fatal: func(err error) { t.Errorf("the node cannot continue: %v", err) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func (v *visit) bulkOf() (o operation, request *v1.BulkRequest, filter jobFilter
 	}
 	filter, query, err := v.jobQuery()
 	if err == nil && filter.flags() == "" {
-		err = fmt.Errorf("%w: say which jobs: at least one filter is needed", jobs.ErrInvalid)
+		err = fmt.Errorf("%w: no jobs are selected: add at least one filter", jobs.ErrInvalid)
 	}
 	if err != nil {
 		return o, nil, filter, err
@@ -138,7 +138,7 @@ func doBulk(ctx context.Context, v *visit) (string, error) {
 		}
 	}
 	if refused > 0 {
-		return "", fmt.Errorf("it was done to %d jobs and refused for %d, first because: %w", done, refused, first)
+		return "", fmt.Errorf("the action succeeded for %d jobs and was refused for %d; the first refusal: %w", done, refused, first)
 	}
 	query := v.request.URL.Query()
 	query.Set("done", strconv.Itoa(done))

@@ -98,7 +98,7 @@ const transferTries = 4
 
 func transferLeader(ctx context.Context, v *visit) (string, error) {
 	if v.form("node") == "" {
-		return "", fmt.Errorf("%w: field node is empty: choose the node that leads then", jobs.ErrInvalid)
+		return "", fmt.Errorf("%w: field node is empty: choose the new leader", jobs.ErrInvalid)
 	}
 	var err error
 	for range transferTries {
@@ -126,7 +126,7 @@ func compareMembers(ctx context.Context, v *visit) (string, error) {
 	for _, m := range answer.GetMembers() {
 		switch {
 		case m.GetDiffers() != "":
-			return "", &statusError{http.StatusConflict, fmt.Sprintf("at entry %d, member %s differs in %s, and stops: see \"A member differs\" in docs/repair.md", answer.GetIndex(), m.GetName(), m.GetDiffers())}
+			return "", &statusError{http.StatusConflict, fmt.Sprintf("at entry %d, the state of member %s differs in %s, so the member stops: see \"A member differs\" in docs/repair.md", answer.GetIndex(), m.GetName(), m.GetDiffers())}
 		case !m.GetSame():
 			return "", &statusError{http.StatusServiceUnavailable, fmt.Sprintf("at entry %d, member %s was not compared: %s", answer.GetIndex(), m.GetName(), m.GetError())}
 		}

@@ -135,11 +135,11 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 		header.Set("Referrer-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
 		if r.TLS == nil && !d.ownHost(r.Host) && !local(r) {
-			http.Error(w, fmt.Sprintf("This node is not known as %.128q. Use its address, or a name that is in its list of members.", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("This node does not have the name %.128q. Use the address of the node, or its name in the list of members.", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		if address := r.URL.RequestURI(); len(address) > maxAddress { // pages repeat it
-			http.Error(w, fmt.Sprintf("The address has %d bytes, and an address of the dashboard has at most %d.", len(address), maxAddress), http.StatusRequestURITooLong)
+			http.Error(w, fmt.Sprintf("The address has %d bytes; the limit is %d.", len(address), maxAddress), http.StatusRequestURITooLong)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)

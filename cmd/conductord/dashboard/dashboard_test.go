@@ -75,7 +75,7 @@ func open(t *testing.T, adjust ...func(*dashboard.Options)) *site {
 			}
 			return dashboard.New(options)
 		},
-		Fatal: func(err error) { t.Errorf("the node cannot go on: %v", err) },
+		Fatal: func(err error) { t.Errorf("the node cannot continue: %v", err) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -198,10 +198,10 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 		{"viewer", "/dashboard/jobs", 200, []string{"mine"}, []string{"theirs", "<script>alert"}},
 		{"viewer", "/dashboard/jobs?id=" + one.String()[:35], 200, []string{"mine", "conductord job get " + one.String()[:35]}, []string{"theirs"}},
 		{"viewer", "/dashboard/jobs?id=" + two.String(), 200, []string{"No job matches"}, []string{"theirs"}},
-		{"viewer", "/dashboard/jobs?board=two", 403, []string{"may not read on board"}, []string{"theirs"}},
+		{"viewer", "/dashboard/jobs?board=two", 403, []string{"no permission to read on board"}, []string{"theirs"}},
 		{"viewer", "/dashboard/jobs/" + one.String(), 200, []string{"mine", escaped, "Why it does not run", "no live conductor"}, []string{"<script>alert", "method=\"post\" action=\"/dashboard/jobs"}},
 		{"viewer", "/dashboard/jobs/" + two.String(), 404, []string{"not found"}, []string{"theirs"}},
-		{"viewer", "/dashboard/bulk/cancel?board=one", 403, []string{"may not operate"}, nil},
+		{"viewer", "/dashboard/bulk/cancel?board=one", 403, []string{"no permission to operate"}, nil},
 		{"operator", "/dashboard/jobs/" + one.String(), 200, []string{"/cancel\"", "conductord job cancel " + one.String()}, []string{"/repost\""}},
 		{"operator", "/dashboard/bulk/cancel?board=one", 200, []string{"Cancel 1 job?"}, nil},
 		{"operator", "/dashboard/jobs", 200, []string{`/dashboard/bulk/cancel?board=one"`, "job list --board one"}, nil},

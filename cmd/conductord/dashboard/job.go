@@ -144,7 +144,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 		add(claim.GetSince(), stateOf(string(jobs.StateClaimed)), what, "")
 	}
 	if request := job.GetStopRequest(); request != nil {
-		add(request.GetAt(), stateOf(string(jobs.StateSuspended)), by("Asked to "+request.GetKind(), request.GetBy()), request.GetReason())
+		add(request.GetAt(), stateOf(string(jobs.StateSuspended)), by("Request to "+request.GetKind(), request.GetBy()), request.GetReason())
 	}
 	why, end := cut(failureText(job.GetReason(), job.GetFailure()), longest), stateOf(job.GetState(), job.GetOutcome())
 	if slices.ContainsFunc(story, func(h happening) bool { return h.Detail == why }) {
@@ -212,7 +212,7 @@ func changeJob(ctx context.Context, v *visit) (string, error) {
 	if text := v.form("delay"); text != "" {
 		delay, err := time.ParseDuration(text)
 		if err != nil || delay < 0 {
-			return "", fmt.Errorf("%w: field delay is %.64q, and must be a time from now such as 10m, or 0s for at once", jobs.ErrInvalid, text)
+			return "", fmt.Errorf("%w: field delay is %.64q, and must be a delay such as 10m, or 0s for no delay", jobs.ErrInvalid, text)
 		}
 		change.NotBefore = command.TimeToProto(time.Now().Add(delay)) // like the command line
 	}
@@ -236,7 +236,7 @@ func repost(ctx context.Context, v *visit) (string, error) {
 		return "", err
 	}
 	if len(answer.GetPosted()) != 1 {
-		return "", errors.New("the node has not said what became of the posting")
+		return "", errors.New("the answer of the node does not contain the result of the posting")
 	}
 	if refused := answer.GetPosted()[0].GetError(); refused != nil {
 		return "", command.ErrorFromProto(refused)

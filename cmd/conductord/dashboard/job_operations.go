@@ -117,7 +117,7 @@ func (v *visit) again(ctx context.Context, message *v1.Job) (*v1.Posting, error)
 	if !job.Flow.IsZero() {
 		got, err := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: job.Flow.String()})
 		if err != nil {
-			return nil, fmt.Errorf("its flow is gone with its book: %w", err)
+			return nil, fmt.Errorf("its flow and book were removed: %w", err)
 		}
 		detail, err := command.FlowDetailFromProto(got.GetFlow())
 		if err != nil {

@@ -52,7 +52,7 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p p
 		request: r, person: v.person(), known: time.Now(), cancel: cancel,
 	}
 	if refusal := d.begin(s); refusal != "" {
-		http.Error(w, refusal+" The page works without; reload it to see changes.", http.StatusServiceUnavailable)
+		http.Error(w, refusal+" The page works without live updates; reload the page to see changes.", http.StatusServiceUnavailable)
 		return
 	}
 	defer d.end(s)

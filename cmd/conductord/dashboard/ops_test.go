@@ -73,7 +73,7 @@ func TestOperatorPages(t *testing.T) {
 		{"viewer", "boards", 200, []string{`/boards/one"`, "5\u2009000 unfinished jobs", "conductord board list"}, []string{`>two<`}},
 		{"blind", "boards", 200, []string{`/boards/a%2Fb%20c"`, `>two<`}, nil},
 		{"viewer", "boards/one", 200, []string{"at most 5\u2009000", `state=claimable`, "conductord board show one"}, []string{`method="post" action="/dashboard/boards`, "Quota of"}},
-		{"viewer", "boards/two", 403, []string{"may not read"}, nil},
+		{"viewer", "boards/two", 403, []string{"no permission to read"}, nil},
 		{"blind", "boards/a%2Fb%20c", 200, []string{"a/b c", "conductord board show &#39;a/b c&#39;"}, nil},
 		{"blind", "boards/one", 200, []string{"Quota of o*", "at most 70", "worker 1", "claims?session=" + session, `/boards/one/pause"`, `/boards/one/ageing"`}, []string{`/boards/one/limit"`, `/boards/one/resume"`}},
 		{"admin", "boards/one", 200, []string{`/boards/one/limit"`, `value="5000"`}, []string{`/boards/one/delete"`}},
@@ -86,7 +86,7 @@ func TestOperatorPages(t *testing.T) {
 		{"blind", "workers", 200, []string{"hands of both", "<td>one, two</td>", "hands of two", "conductord worker list"}, nil},
 		{"viewer", "sessions", 200, []string{"No sessions are visible to you"}, []string{session}},
 		{"blind", "sessions", 200, []string{session, "worker 1", "1 min", "conductord session list"}, nil},
-		{"viewer", "claims?board=two", 403, []string{"may not read"}, nil},
+		{"viewer", "claims?board=two", 403, []string{"no permission to read"}, nil},
 		{"viewer", "claims?session=" + session, 200, []string{"held", "--session " + session + " --board one"}, nil},
 		{"blind", "claims?owner=worker+1", 200, []string{"held", "/dashboard/jobs/", "Claims of worker 1"}, []string{"data-live"}},
 		{"viewer", "cluster", 200, []string{"n1", "1 of 1", "conductord cluster check"}, []string{`action="/dashboard/cluster`}},
@@ -197,7 +197,7 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	if _, text := s.request(http.MethodGet, "admin", "/dashboard/conductors", nil); !strings.Contains(text, `id="drain-nobody"`) {
-		t.Errorf("the page does not show the drain of a name that nobody has:\n%s", text)
+		t.Errorf("the page does not show the drain of a name without a conductor:\n%s", text)
 	}
 }
 

@@ -149,7 +149,7 @@ func (d *Dashboard) render(v *visit, p page, content view, template string) ([]b
 	var text bytes.Buffer
 	err := d.views.of(p.name).ExecuteTemplate(&text, template, d.shown(v, p, content))
 	if err == nil && text.Len() > maxPage {
-		err = fmt.Errorf("it has %d bytes, and a page has at most %d", text.Len(), maxPage)
+		err = fmt.Errorf("it has %d bytes; the limit of a page is %d", text.Len(), maxPage)
 	}
 	return text.Bytes(), err
 }
@@ -164,7 +164,7 @@ func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, 
 func (d *Dashboard) write(w http.ResponseWriter, p page, text []byte, fault error, status int) {
 	if fault != nil {
 		d.options.Logger.Error("cannot show a page", "page", p.name, "error", fault)
-		http.Error(w, "This page cannot be shown; the node's log says why.", http.StatusInternalServerError)
+		http.Error(w, "This page cannot be shown; the reason is in the log of the node.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

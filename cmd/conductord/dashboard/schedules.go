@@ -157,5 +157,5 @@ func backfill(ctx context.Context, v *visit, board string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: the time holds more slots than one request posts; those before %s are posted", jobs.ErrLimit, request.From.AsTime().Format(dateForm))
+	return fmt.Errorf("%w: the range contains more slots than one request can post; all slots before %s are posted", jobs.ErrLimit, request.From.AsTime().Format(dateForm))
 }

@@ -38,7 +38,7 @@ const (
 	lastStep = "charge-card"
 )
 
-var errBroken = errors.New("the demo did not hold what conductord promises")
+var errBroken = errors.New("the demo found a broken guarantee of conductord")
 
 // Command is `conductord demo`.
 func Command(p *cli.Program) *cobra.Command {
@@ -189,7 +189,7 @@ func copyBinary(from, to string) (string, error) {
 		err = os.WriteFile(to, data, 0o700)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot keep a copy of this program: %w", err)
+		return "", fmt.Errorf("cannot copy this program: %w", err)
 	}
 	return to, nil
 }
@@ -236,7 +236,7 @@ func (d *demo) post(ctx context.Context) error {
 		}
 	}
 	d.story.expect(d.posted, len(document.Steps))
-	d.program.Note("posted %d jobs; %d of them are to fail at %s and be undone", count, count/failEvery, lastStep)
+	d.program.Note("posted %d jobs; %d of them will fail at %s and be reverted", count, count/failEvery, lastStep)
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (d *demo) holder(ctx context.Context, leader string) (string, error) {
 func (d *demo) tellHowToLook() {
 	server := "--server " + strings.Join(d.cluster.Endpoints(), ",")
 	binary := filepath.Join(d.dir, "conductord")
-	d.program.Note("the cluster goes on; its files are in %s. Look at it:", d.dir)
+	d.program.Note("the cluster continues; its files are in %s. To inspect the cluster:", d.dir)
 	var pids []string
 	for _, node := range d.cluster.Nodes {
 		if node.Running() {

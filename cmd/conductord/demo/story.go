@@ -73,7 +73,7 @@ func (s *story) follow(ctx context.Context) <-chan struct{} {
 		for event, err := range s.client.Watch(ctx, jobs.Watch{After: after, Flows: true}) {
 			if err != nil {
 				if ctx.Err() == nil {
-					s.program.Note("cannot hear events any more: %v", err)
+					s.program.Note("the watch of events has ended: %v", err)
 				}
 				return
 			}

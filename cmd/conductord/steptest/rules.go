@@ -119,7 +119,7 @@ func rules() []rule {
 			t.result(atom, `{"asked": 3}`)
 			asked := executed(atom).Asked
 			t.holds(len(atom.Attempts) == 1 && asked == 3,
-				"1 attempt that says \"not yet\" 3 times", "%d attempts, and the last says it %d times", len(atom.Attempts), asked)
+				"1 attempt that reports \"not yet\" 3 times", "%d attempts, and the last reports \"not yet\" %d times", len(atom.Attempts), asked)
 		}},
 		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
 		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again.", testOnce},

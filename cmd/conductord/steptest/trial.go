@@ -98,7 +98,7 @@ func (t *trial) record(job jobs.Job) *logbook.AtomDetail {
 		_, found = atom.Last(logbook.ActionExecute)
 	}
 	if !found {
-		t.check(errors.New("the step was not begun"))
+		t.check(errors.New("the step did not start"))
 	}
 	return atom
 }

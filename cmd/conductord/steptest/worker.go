@@ -135,7 +135,7 @@ func (w *worker) registered(ctx context.Context, c *cluster) (jobs.Entity, error
 			if ctx.Err() != nil {
 				return jobs.Entity{}, ctx.Err()
 			}
-			return jobs.Entity{}, fmt.Errorf("cannot test: no worker with these types of steps was seen in %s: %s; %d step workers are registered at CONDUCTORD_SERVER (%s)%s",
+			return jobs.Entity{}, fmt.Errorf("cannot test: no worker for these types of steps registered within %s: %s; %d step workers are registered at CONDUCTORD_SERVER (%s)%s",
 				registerTime, strings.Join(missing, ", "), len(entities), c.address, w.said())
 		case <-time.After(lookAgain):
 		}

@@ -115,11 +115,11 @@ func (g *Guardian) openLocked() error {
 	defer late.Stop()
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		g.closeLocked()
-		return fmt.Errorf("the guardian of handlers has ended at its start: %w", err)
+		return fmt.Errorf("the guardian of handlers ended during its start: %w", err)
 	}
 	for _, run := range g.runs {
 		if err := g.tellLocked(run); err != nil {
-			return fmt.Errorf("the guardian of handlers does not read: %w", err)
+			return fmt.Errorf("cannot write to the guardian of handlers: %w", err)
 		}
 	}
 	return nil

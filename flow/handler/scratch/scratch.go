@@ -25,7 +25,7 @@ const removeTime = time.Second
 
 // ErrUnfinished: the content of a directory is not completely removed. The next Sweep removes the
 // rest.
-var ErrUnfinished = errors.New("it has too many files, or files are still made in it; the rest is removed later")
+var ErrUnfinished = errors.New("it has too many files, or a process still creates files in it; the rest is removed later")
 
 // Dir is a directory that this process holds.
 type Dir struct {

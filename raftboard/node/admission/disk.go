@@ -109,8 +109,8 @@ func (d *Disk) MayGrow(bytes int) error {
 	defer d.mu.Unlock()
 	for name, crowded := range d.crowded {
 		if crowded {
-			return fmt.Errorf("%w: the disk of node %q is short of space (see disk_reserve): nothing new is accepted until there is more or finished jobs are removed; "+
-				"what is there goes on", jobs.ErrLimit, name)
+			return fmt.Errorf("%w: the disk of node %q has too little free space (see disk_reserve): the cluster rejects new work until the disk has more space or finished jobs are removed; "+
+				"existing jobs continue", jobs.ErrLimit, name)
 		}
 	}
 	return nil

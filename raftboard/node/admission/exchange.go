@@ -141,7 +141,7 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 func refusedUnread(r *http.Request) error {
 	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
 		if encoding := r.Header.Get(name); encoding != "" && encoding != "identity" {
-			return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%s %q is not supported: the only encoding of requests is identity; send this one uncompressed", name, encoding))
+			return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%s %q is not supported: send requests without compression (identity)", name, encoding))
 		}
 	}
 	if r.ContentLength > maxBody {
@@ -160,7 +160,7 @@ func (e *exchange) begin(isStream bool) (done func(), err error) {
 		under, noun = &e.all.streams, "streams"
 	}
 	if !under.take(e.holder, 1, 0) {
-		return func() {}, overloaded("the caller has as many " + noun + " under way as are left for others")
+		return func() {}, overloaded("the caller has as many open " + noun + " as remain for all other callers")
 	}
 	return func() { under.give(e.holder, 1) }, nil
 }
@@ -196,7 +196,7 @@ func (e *exchange) read(body *bytes.Buffer) error {
 		release(int64(body.Len()))
 		switch read := int64(body.Len()); {
 		case e.ended:
-			return overloaded(fmt.Sprintf("%d bytes of the body came in %s, which is too slow", read, time.Since(e.since).Round(time.Millisecond)))
+			return overloaded(fmt.Sprintf("only %d bytes of the body arrived in %s, which is too slow", read, time.Since(e.since).Round(time.Millisecond)))
 		case err != nil || read <= size:
 			return err
 		case size == most:
@@ -211,7 +211,7 @@ func (e *exchange) reserve(size int64) (read func(bytes int64), err error) {
 	x, began := e.all, time.Now()
 	if e.stranger {
 		if !x.strangers.take(e.holder, 1, 0) {
-			return nil, overloaded("this address sends as many bodies as it may without a caller")
+			return nil, overloaded("this address sends too many request bodies without credentials")
 		}
 		return func(int64) { x.strangers.give(e.holder, 1) }, nil
 	}
@@ -229,7 +229,7 @@ func (e *exchange) reserve(size int64) (read func(bytes int64), err error) {
 			return nil, e.request.Context().Err()
 		}
 		if time.Since(began) > refusalPause {
-			return nil, overloaded("the calls under way hold all the memory that there is for them")
+			return nil, overloaded("the current calls use all memory for calls")
 		}
 	}
 	e.body = size
@@ -293,7 +293,7 @@ func (x *exchanges) endSlow() time.Duration {
 		}
 		if waited > patience {
 			x.log.Warn(x.logger, "ended a call that waited for its client", e.request.RemoteAddr,
-				fmt.Errorf("%s waited for %s for %d bytes, and may for %s", e.request.URL.Path, waited.Round(time.Millisecond), e.bytes, patience))
+				fmt.Errorf("%s waited %s to transfer %d bytes; the limit is %s", e.request.URL.Path, waited.Round(time.Millisecond), e.bytes, patience))
 			e.ended = true
 			delete(x.waiting, e)
 			_ = e.stop(time.Unix(1, 0))
@@ -314,7 +314,7 @@ func (x *exchanges) run(ctx context.Context) {
 
 // overloaded is the error of a call that was refused to protect the node.
 func overloaded(why string) error {
-	return wire.ErrorToConnect(fmt.Errorf("%w: %s; try again, or at another node", jobs.ErrOverloaded, why))
+	return wire.ErrorToConnect(fmt.Errorf("%w: %s; try again, or call another node", jobs.ErrOverloaded, why))
 }
 
 func tooLarge(size, limit int64) error {

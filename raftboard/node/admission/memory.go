@@ -75,5 +75,5 @@ func (m *Memory) MayGrow() error {
 	if !m.short.Load() {
 		return nil
 	}
-	return fmt.Errorf("%w: memory is short: the node uses most of its %d MiB (see memory)", jobs.ErrOverloaded, m.bytes>>20)
+	return fmt.Errorf("%w: the node uses most of its memory, %d MiB (see the setting memory); try again, or call another node", jobs.ErrOverloaded, m.bytes>>20)
 }

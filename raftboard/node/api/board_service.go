@@ -220,13 +220,13 @@ func checkExecutable(commands []*conductordv1.Command) error {
 	}
 	for _, c := range commands {
 		if command.LeaderOnly(c) {
-			return fmt.Errorf("%w: %s is a command of the leader's own", jobs.ErrNotAllowed, command.Name(c))
+			return fmt.Errorf("%w: only the leader can use the command %s", jobs.ErrNotAllowed, command.Name(c))
 		}
 		if c.GetClaimNext() != nil {
-			return &logbook.InvalidError{Field: "commands", Reason: "claim_next waits, and has a call of its own"}
+			return &logbook.InvalidError{Field: "commands", Reason: "claim_next waits, and has its own call"}
 		}
 		if c.GetOpenSession() != nil {
-			return &logbook.InvalidError{Field: "commands", Reason: "open_session is counted for its client, and has a call of its own"}
+			return &logbook.InvalidError{Field: "commands", Reason: "open_session counts for its client, and has its own call"}
 		}
 	}
 	return nil
@@ -319,7 +319,7 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 	}
 	if !all && len(prefix.Digits) < ownIDDigits {
 		return nil, &logbook.InvalidError{Field: message.Noun + " id", Reason: fmt.Sprintf(
-			"%.64q is too short: give at least %d digits, since you do not read all boards", message.Prefix, ownIDDigits)}
+			"%.64q is too short: use at least %d digits, because you do not have access to all boards", message.Prefix, ownIDDigits)}
 	}
 	found, err := s.machine.FindIDs(prefix, shows)
 	answer := &conductordv1.FindIDsResponse{More: found.More && (all || len(found.IDs) == jobs.MaxIDMatches)}

@@ -94,7 +94,7 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	}
 	for _, claimed := range answer.GetClaimed() {
 		job := claimed.GetJob()
-		_, _, err := s.submit.One(context.Background(), lead.GiveBack(job.GetId(), command.TokenFromProto(job.GetToken()), 0, "its claimant may claim no more"))
+		_, _, err := s.submit.One(context.Background(), lead.GiveBack(job.GetId(), command.TokenFromProto(job.GetToken()), 0, "its owner no longer has permission to claim"))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -195,7 +195,7 @@ func (s *claimService) awaitJobs(ctx, within context.Context, current *lead.Lead
 		return next
 	case <-timeUp:
 	case <-waiter.Repeated:
-		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
+		next.err = fmt.Errorf("%w: the claim was repeated by another call", jobs.ErrUncertain)
 	case <-current.Over:
 		next.err = s.leader.Ended()
 	case <-within.Done():

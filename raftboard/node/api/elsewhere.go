@@ -196,7 +196,7 @@ func (e *Elsewhere) post(
 				got, err = e.forward(ctx, now, name, part)
 			}
 			if err == nil && len(got.Msg.Posted) != len(places) {
-				err = fmt.Errorf("%w: cluster %q gave %d answers to %d postings", jobs.ErrUncertain, name, len(got.Msg.Posted), len(places))
+				err = fmt.Errorf("%w: cluster %q returned %d results for %d postings", jobs.ErrUncertain, name, len(got.Msg.Posted), len(places))
 			}
 			for i, place := range places {
 				if err != nil {
@@ -215,19 +215,19 @@ func (e *Elsewhere) forward(
 	ctx context.Context, now *topology.Topology, name string, part *connect.Request[conductordv1.PostRequest],
 ) (*connect.Response[conductordv1.PostResponse], error) {
 	if theirs := part.Header().Get(wire.HeaderTopology); theirs != "" || part.Header().Get(wire.HeaderHops) != "" {
-		return nil, fmt.Errorf("%w: a node with topology %.64s has forwarded board %q to cluster %q, and by topology %s of this one it is in cluster %q: give both nodes the same file",
+		return nil, fmt.Errorf("%w: a node with topology %.64s forwarded board %q to cluster %q, but in topology %s of this node the board is in cluster %q: use the same file on both nodes",
 			jobs.ErrWrongCluster, cmp.Or(theirs, "of an unknown digest"), part.Msg.Postings[0].GetBoard(), e.here(now), now.Digest(), name)
 	}
 	known, _ := e.clusters.LoadOrStore(name, new(otherCluster))
 	to := known.(*otherCluster)
 	defer to.calls.Add(-1)
 	if n := to.calls.Add(1); n > maxElsewhere {
-		return nil, fmt.Errorf("%w: %d calls to cluster %q are under way, and the limit is %d; try again, or call that cluster's own servers", jobs.ErrOverloaded, n-1, name, maxElsewhere)
+		return nil, fmt.Errorf("%w: %d calls to cluster %q are in flight; the limit is %d; try again, or call that cluster's own servers", jobs.ErrOverloaded, n-1, name, maxElsewhere)
 	}
 	size := int64(proto.Size(part.Msg))
 	defer to.bytes.Add(-size)
 	if n := to.bytes.Add(size); n > maxElsewhereBytes {
-		return nil, fmt.Errorf("%w: calls to cluster %q with %d bytes are under way, this one has %d, and the limit is %d; try again, or call that cluster's own servers",
+		return nil, fmt.Errorf("%w: calls in flight to cluster %q have %d bytes, this call has %d, and the limit is %d; try again, or call that cluster's own servers",
 			jobs.ErrOverloaded, name, n-size, size, maxElsewhereBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherClusterTime)
@@ -238,7 +238,7 @@ func (e *Elsewhere) forward(
 	}
 	shown, _ := ctx.Value(shownKey{}).(string)
 	if e.enforced && shown == "" {
-		return nil, fmt.Errorf("%w: board %q is in cluster %q, and a certificate or a socket proves the caller to this node only: show a token, or call that cluster at %s",
+		return nil, fmt.Errorf("%w: board %q is in cluster %q, and a certificate or a socket identifies the caller only to this node: use a token, or call that cluster at %s",
 			jobs.ErrNotAllowed, part.Msg.Postings[0].GetBoard(), name, strings.Join(servers, ", "))
 	}
 	last := to.server.Load()
@@ -266,7 +266,7 @@ func (e *Elsewhere) send(ctx context.Context, digest, server, shown string, part
 		}
 	}
 	if shown != "" && !strings.HasPrefix(base, "https://") {
-		return nil, fmt.Errorf("%w: the caller's token would go to %s in plain text", jobs.ErrNotAllowed, server)
+		return nil, fmt.Errorf("%w: cannot send the caller's token to %s in plain text", jobs.ErrNotAllowed, server)
 	}
 	request := connect.NewRequest(part.Msg)
 	request.Header().Set(wire.HeaderTopology, digest)
@@ -292,6 +292,6 @@ func (e *Elsewhere) Refuse(board string) error {
 		return nil
 	}
 	cluster := now.Clusters[name]
-	return fmt.Errorf("%w: by topology %s board %q is in cluster %q: call it at %s", jobs.ErrWrongCluster, now.Digest(), board, name,
+	return fmt.Errorf("%w: in topology %s, board %q is in cluster %q: call that cluster at %s", jobs.ErrWrongCluster, now.Digest(), board, name,
 		cmp.Or(strings.Join(cluster.Servers, ", "), "the servers of "+cluster.SRV))
 }

@@ -76,7 +76,7 @@ func (c *flowChecks) admit(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("post the flow again in %v: %w", ((owed - checkSaved) * checkShare).Round(time.Millisecond), &logbook.LimitError{
-		Field: fmt.Sprintf("time for checks of flows of %s", access.Subject{Principal: who.Name}),
+		Field: fmt.Sprintf("the time for flow checks of %s", access.Subject{Principal: who.Name}),
 		Limit: checkSaved.Milliseconds(), Size: owed.Milliseconds(), Unit: "ms of a processor",
 	})
 }

@@ -24,7 +24,7 @@ func TestTimeOfChecksIsShared(t *testing.T) {
 				passed++
 				continue
 			}
-			if !errors.Is(err, jobs.ErrLimit) || !strings.Contains(err.Error(), `time for checks of flows of principal "greedy"`) || !strings.Contains(err.Error(), "post the flow again in") {
+			if !errors.Is(err, jobs.ErrLimit) || !strings.Contains(err.Error(), `the time for flow checks of principal "greedy"`) || !strings.Contains(err.Error(), "post the flow again in") {
 				t.Fatal(err)
 			}
 		}

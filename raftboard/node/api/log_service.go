@@ -62,7 +62,7 @@ func (s *logService) answer(ctx context.Context, row Call, request *connect.Requ
 func (s *logService) lines(ctx context.Context, row Call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.Guard
 	if p := guard.HidesValuesFrom(ctx); p != "" {
-		return nil, fmt.Errorf("%w: principal %q may not see values, and steps may write them", jobs.ErrNotAllowed, p)
+		return nil, fmt.Errorf("%w: principal %q has no permission to read values, and logs can contain values", jobs.ErrNotAllowed, p)
 	}
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *logService) lines(ctx context.Context, row Call, request *connect.Reque
 	request.Header().Set(wire.HeaderMinIndex, strconv.FormatUint(s.machine.AppliedIndex(), 10))
 	forwarded, err := Forward[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse](ctx, s.router, address, row.Name, request, hops)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask node %s, which has the lines of job %s: %w", holder, id, wire.ErrorFromConnect(err))
+		return nil, fmt.Errorf("cannot call node %s, which has the logs of job %s: %w", holder, id, wire.ErrorFromConnect(err))
 	}
 	return forwarded.Msg, nil
 }

@@ -55,7 +55,7 @@ func (p *Panics) note(call string, cause any, stack []byte) error {
 	} else {
 		kind.omitted++
 	}
-	return fmt.Errorf("%w: the node failed while it answered %s; its log has the reason", jobs.ErrUncertain, call)
+	return fmt.Errorf("%w: the call %s failed in the node; the reason is in the log of the node", jobs.ErrUncertain, call)
 }
 
 // option returns the connect option that answers calls whose handlers panic.

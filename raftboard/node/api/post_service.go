@@ -164,7 +164,7 @@ func inTurn(parts int, do func(part int) error) error {
 		err := do(part)
 		switch {
 		case errors.Is(err, jobs.ErrUnavailable) && part > 0:
-			return fmt.Errorf("%w: the first part of it has: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
+			return fmt.Errorf("%w: only the first part of the call took effect: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
 		case err != nil:
 			return err
 		}
@@ -206,7 +206,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 	}
 	for k, place := range places {
 		if !s.submit.Guard.MayShow(ctx, found[k].Board) {
-			why := fmt.Errorf("cannot post job %s: %w: the id stands for another posting", found[k].ID, jobs.ErrConflict)
+			why := fmt.Errorf("cannot post job %s: %w: the id belongs to another posting; use a new id", found[k].ID, jobs.ErrConflict)
 			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
 			continue
 		}

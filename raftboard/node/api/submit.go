@@ -32,7 +32,7 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 			err = command.Check(s.Limits, c)
 		}
 		if needs := command.Needs(c); err == nil && needs > s.Machine.Version() {
-			err = fmt.Errorf("%w: %s needs version %d of the cluster, which is %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
+			err = fmt.Errorf("%w: %s requires cluster version %d, and the cluster uses version %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
 				jobs.ErrConflict, command.Name(c), needs, s.Machine.Version())
 		}
 		if err == nil && command.VerbOf(c).Rule.GetGrows() {

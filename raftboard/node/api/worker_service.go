@@ -189,7 +189,7 @@ func (s *workerService) checkOffer(o *offers.Offer) error {
 		worker = o.Offer.Worker.String()
 	}
 	if !latest || attempt.Ended() || !attempt.Offered || attempt.Asked != work.Asked || attempt.Worker != worker {
-		return fmt.Errorf("cannot offer %s: %w: the logbook does not have it as open, and offered to worker %q", work.ID, jobs.ErrFenced, worker)
+		return fmt.Errorf("cannot offer %s: %w: in the logbook, the attempt is not open, or not offered to worker %q", work.ID, jobs.ErrFenced, worker)
 	}
 	return s.findFailed(o)
 }
@@ -219,7 +219,7 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	}
 	guard := s.router.Guard
 	if p := guard.HidesValuesFrom(ctx); p != "" {
-		return nil, 0, fmt.Errorf("%w: principal %q may not see values, and workers are given them", jobs.ErrNotAllowed, p)
+		return nil, 0, fmt.Errorf("%w: principal %q has no permission to read values, and workers receive values", jobs.ErrNotAllowed, p)
 	}
 	p, err := pullOf(message)
 	if err != nil {
@@ -425,7 +425,7 @@ func (s *workerService) checkOutcome(o *steps.Outcome) error {
 	}
 	switch {
 	case o.Done && ends != 1:
-		return &logbook.InvalidError{Field: "outcome", Reason: fmt.Sprintf("it is done, and has %d of result, failure and not_yet; it must have one", ends)}
+		return &logbook.InvalidError{Field: "outcome", Reason: fmt.Sprintf("done is set with %d of result, failure and not_yet; set exactly one", ends)}
 	case !o.Done && ends > 0:
 		return &logbook.InvalidError{Field: "outcome", Reason: "it has a result, a failure or not_yet, and is not done"}
 	case o.NotYet < 0 || o.NotYet > flow.MaxAsk:
@@ -469,9 +469,9 @@ func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *
 	case attempt.Asked == o.Asked+1 && o.NotYet > 0:
 		return true, nil
 	case attempt.Asked != o.Asked:
-		refused = fmt.Sprintf("it has been asked %d times", attempt.Asked)
+		refused = fmt.Sprintf("the attempt is at poll %d", attempt.Asked)
 	case attempt.Worker != worker.String():
-		refused = fmt.Sprintf("it was not given to session %s", worker)
+		refused = fmt.Sprintf("the attempt does not belong to session %s", worker)
 	case !attempt.Ended():
 		return false, nil
 	case o.Done && (attempt.Failure != nil) == (o.Failure != nil):

@@ -64,7 +64,7 @@ type Manifest struct {
 func (m *Manifest) check() error {
 	switch {
 	case m.Format != Format:
-		return fmt.Errorf("its format is %d, and this program knows %d: use the version of conductord that made it (%.64q)", m.Format, Format, m.Version)
+		return fmt.Errorf("its format is %d, and this program supports %d: use the version of conductord that made it (%.64q)", m.Format, Format, m.Version)
 	case m.Cluster == "" || m.Generation == 0 || m.Index == 0 || m.Term == 0:
 		return errors.New("its manifest is not complete")
 	}
@@ -75,7 +75,7 @@ func (m *Manifest) check() error {
 func Make(to io.Writer, of Manifest, snapshot *fsm.Snapshot, pause func() error) error {
 	digest, err := snapshot.Digest(pause)
 	if err != nil {
-		return fmt.Errorf("cannot make a backup: %w", err)
+		return fmt.Errorf("cannot create a backup: %w", err)
 	}
 	of.Generation, of.Index, of.Term, of.Time = snapshot.Generation, snapshot.Index, snapshot.Term, snapshot.Time
 	of.StateBytes, of.Digest = snapshot.StreamSize(), hex.EncodeToString(digest[:])
@@ -142,7 +142,7 @@ func Read(from io.Reader, state func(Manifest, io.Reader) error) (Manifest, erro
 		return manifest, err
 	}
 	if _, err := r.archive.Next(); !errors.Is(err, io.EOF) {
-		return manifest, bad("something follows after its end", err)
+		return manifest, bad("data follows after its end", err)
 	}
 	return manifest, nil
 }
@@ -159,7 +159,7 @@ func (r *reader) next(name string) (*tar.Header, error) {
 		return nil, bad("it ends before its "+name, err)
 	}
 	if header.Name != name || header.Typeflag != tar.TypeReg {
-		return nil, bad(fmt.Sprintf("it has %.64q where its %s should be", header.Name, name), nil)
+		return nil, bad(fmt.Sprintf("it contains %.64q instead of its %s", header.Name, name), nil)
 	}
 	return header, nil
 }
@@ -171,11 +171,11 @@ func (r *reader) small(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if header.Size > limit {
-		return nil, bad(fmt.Sprintf("its %s has %d bytes, and %d is the limit", name, header.Size, limit), nil)
+		return nil, bad(fmt.Sprintf("its %s has %d bytes; the limit is %d", name, header.Size, limit), nil)
 	}
 	content, err := io.ReadAll(r.archive)
 	if err != nil {
-		return nil, bad("its "+name+" is cut off", err)
+		return nil, bad("its "+name+" is truncated", err)
 	}
 	return content, nil
 }
@@ -203,7 +203,7 @@ func (r *reader) state(manifest Manifest, take func(Manifest, io.Reader) error) 
 		return err
 	}
 	if header.Size != manifest.StateBytes {
-		return bad(fmt.Sprintf("its state has %d bytes, and its manifest says %d", header.Size, manifest.StateBytes), nil)
+		return bad(fmt.Sprintf("its state has %d bytes, but its manifest contains %d", header.Size, manifest.StateBytes), nil)
 	}
 	sum := sha256.New()
 	content := &cutReader{from: io.TeeReader(r.archive, sum)}
@@ -229,7 +229,7 @@ type cutReader struct {
 func (c *cutReader) Read(into []byte) (int, error) {
 	n, err := c.from.Read(into)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = bad("its state is cut off", err)
+		err = bad("its state is truncated", err)
 		c.err = err
 	}
 	return n, err
@@ -241,7 +241,7 @@ func (r *reader) checkSums() error {
 		return err
 	}
 	if !bytes.Equal(found, r.sums.Bytes()) {
-		return bad(fmt.Sprintf("its checksums are\n%s, and it should have\n%s", r.sums.Bytes(), found), nil)
+		return bad(fmt.Sprintf("its checksums are\n%s, but its content has\n%s", r.sums.Bytes(), found), nil)
 	}
 	return nil
 }

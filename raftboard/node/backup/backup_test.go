@@ -91,13 +91,13 @@ func TestBadBackupsAreRefused(t *testing.T) {
 	}{
 		{"nothing", "", "it ends before its manifest.json"},
 		{"text", strings.Repeat("hello ", 200), "manifest.json"},
-		{"another archive", archive(t, "readme", "x"), `it has "readme" where its manifest.json should be`},
+		{"another archive", archive(t, "readme", "x"), `it contains "readme" instead of its manifest.json`},
 		{"no JSON", archive(t, "manifest.json", "x"), "its manifest cannot be read"},
-		{"a large manifest", archive(t, "manifest.json", strings.Repeat(" ", 65<<10)), "its manifest.json has 66560 bytes, and 65536 is the limit"},
-		{"a newer format", archive(t, "manifest.json", asJSON(t, newer), "state", content), "its format is 2, and this program knows 1: use the version of conductord that made it"},
+		{"a large manifest", archive(t, "manifest.json", strings.Repeat(" ", 65<<10)), "its manifest.json has 66560 bytes; the limit is 65536"},
+		{"a newer format", archive(t, "manifest.json", asJSON(t, newer), "state", content), "its format is 2, and this program supports 1: use the version of conductord that made it"},
 		{"an empty manifest", archive(t, "manifest.json", asJSON(t, empty), "state", content), "its manifest is not complete"},
 		{"no state", archive(t, "manifest.json", asJSON(t, manifest())), "it ends before its state"},
-		{"another length", archive(t, "manifest.json", asJSON(t, longer), "state", content), "its state has 28 bytes, and its manifest says 29"},
+		{"another length", archive(t, "manifest.json", asJSON(t, longer), "state", content), "its state has 28 bytes, but its manifest contains 29"},
 		{"no sums", archive(t, "manifest.json", asJSON(t, manifest()), "state", content), "it ends before its SHA256SUMS"},
 		{"other sums", archive(t, "manifest.json", asJSON(t, manifest()), "state", content, "SHA256SUMS", "0  state\n"), "its checksums are"},
 	} {

@@ -92,7 +92,7 @@ func (r *Rounds) ask(ctx context.Context) (time.Duration, error) {
 func supported(offsets []time.Duration, majority int, faults []error) (time.Duration, error) {
 	if len(offsets) < majority {
 		return 0, errors.Join(append([]error{
-			fmt.Errorf("%w: %d nodes tell their clocks, and %d are needed", jobs.ErrUnavailable, len(offsets), majority),
+			fmt.Errorf("%w: %d nodes returned their time, and %d are required", jobs.ErrUnavailable, len(offsets), majority),
 		}, faults...)...)
 	}
 	slices.Sort(offsets)

@@ -46,7 +46,7 @@ func (b Backups) Validate(dataDir string) error {
 	}
 	within, err := filepath.Rel(dataDir, b.Directory)
 	if err == nil && within != ".." && !strings.HasPrefix(within, ".."+string(filepath.Separator)) {
-		return fmt.Errorf("backup directory %s is within the data directory: backups there are lost with it", b.Directory)
+		return fmt.Errorf("backup directory %s is within the data directory: a lost data directory would include the backups", b.Directory)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *backupSchedule) look(ctx context.Context) error {
 	s.readOne(append([]madeBackup{{path, now}}, made...))
 	for _, old := range made[min(len(made), s.Keep-1):] {
 		if err := os.Remove(old.path); err != nil {
-			return fmt.Errorf("it was made, but an older one is left: %w", err)
+			return fmt.Errorf("the backup was created, but an older backup cannot be removed: %w", err)
 		}
 	}
 	return nil

@@ -79,7 +79,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return err
 	}
 	if p := s.router.Guard.HidesValuesFrom(ctx); p != "" {
-		return fmt.Errorf("%w: principal %q may not see values, and a backup has all of them", jobs.ErrNotAllowed, p)
+		return fmt.Errorf("%w: principal %q has no permission to read values, and a backup contains all values", jobs.ErrNotAllowed, p)
 	}
 	if err := s.router.RecordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
 		return err // a cluster without a leader especially needs a backup
@@ -88,7 +88,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
 	default:
-		return fmt.Errorf("%w: node %q is making another backup: wait for it, or ask another node", jobs.ErrUnavailable, s.node)
+		return fmt.Errorf("%w: node %q is creating another backup: wait, or use another node", jobs.ErrUnavailable, s.node)
 	}
 	if err := s.ready.AwaitMinIndex(ctx, header); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (s *memberService) one(ctx context.Context, do func() (func() error, error)
 	case s.changing <- struct{}{}:
 		defer func() { <-s.changing }()
 	case <-waited.Done():
-		return fmt.Errorf("%w: another change of the members is under way: try again when it has ended", jobs.ErrConflict)
+		return fmt.Errorf("%w: another change of the members is in progress: try again later", jobs.ErrConflict)
 	}
 	change, err := do()
 	if err != nil || change == nil {
@@ -87,14 +87,14 @@ func (s *memberService) carryOut(ctx context.Context, change func() error) error
 	case <-time.After(changePatience):
 		return fmt.Errorf("%w: the change of the members was not committed within %v", jobs.ErrUncertain, changePatience)
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the change of the members was not committed yet: %w", jobs.ErrUncertain, ctx.Err())
+		return fmt.Errorf("%w: it is unknown whether the change of the members was committed: %w", jobs.ErrUncertain, ctx.Err())
 	}
 }
 
 func (s *memberService) add(ctx context.Context, message *conductordv1.AddMemberRequest) (*conductordv1.AddMemberResponse, uint64, error) {
 	id := s.identity.Get()
 	if message.Cluster != id.Cluster {
-		return nil, 0, &logbook.InvalidError{Field: "cluster", Reason: fmt.Sprintf("this is cluster %q, and not %.64q", id.Cluster, message.Cluster)}
+		return nil, 0, &logbook.InvalidError{Field: "cluster", Reason: fmt.Sprintf("this is cluster %q, not %.64q", id.Cluster, message.Cluster)}
 	}
 	instance, err := uuid.Parse(message.Instance)
 	if err != nil || instance == uuid.Nil {
@@ -140,7 +140,7 @@ func (s *memberService) addition(ctx context.Context, member transport.Member, i
 		return nil, &logbook.LimitError{Field: "members", Limit: maxMembers, Size: int64(len(now)) + 1, Unit: "members"}
 	}
 	if err := s.members.Call(member); !transport.Undialled(err) {
-		return nil, fmt.Errorf("%w: another process answers at the raft address %s: a node joins before it is started", jobs.ErrConflict, member.Raft)
+		return nil, fmt.Errorf("%w: a process already answers at the raft address %s: stop it, and start the node after the join", jobs.ErrConflict, member.Raft)
 	}
 	if err := s.identity.Meet(member.ID(), instance); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (s *memberService) makeWay(ctx context.Context, member transport.Member, re
 func unused(now []membership.Listed, member transport.Member) error {
 	for _, other := range now {
 		if other.Name == member.Name {
-			return fmt.Errorf("%w: node %q is a member already: if its disk is lost, run \"conductord cluster replace %s %s\" on its machine",
+			return fmt.Errorf("%w: node %q is already a member: if its disk is lost, run \"conductord cluster replace %s %s\" on its machine",
 				jobs.ErrConflict, other.Name, other.Name, other.Name)
 		}
 		if taken := addressesInCommon(other.Member, member); taken != "" {
@@ -228,7 +228,7 @@ func (s *memberService) mayLose(ctx context.Context, member membership.Listed) e
 	if err := s.handOver(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: node %q led, and has handed over: ask the new leader", jobs.ErrUnavailable, member.Name)
+	return fmt.Errorf("%w: node %q was the leader, and has transferred the leadership: repeat the call", jobs.ErrUnavailable, member.Name)
 }
 
 // keepsMajority returns an error unless a majority of the voters among some members answers.
@@ -244,7 +244,7 @@ func (s *memberService) keepsMajority(members []membership.Listed) error {
 		}
 	}
 	if answer := voters - len(silent); answer < voters/2+1 {
-		return fmt.Errorf("%w: %d voters would be left, %d of them must answer, and %d do: %s",
+		return fmt.Errorf("%w: %d voters would remain, %d of them must answer, and only %d can be reached: %s",
 			jobs.ErrConflict, voters, voters/2+1, answer, strings.Join(silent, "; "))
 	}
 	return nil

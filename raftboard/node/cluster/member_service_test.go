@@ -17,7 +17,7 @@ func TestChangesWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := cluster.NewChanges()
 		release := changes.Hold()
-		if err := changes.Make(t.Context()); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "under way") {
+		if err := changes.Make(t.Context()); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "in progress") {
 			t.Errorf("two changes at once: %v", err)
 		}
 		time.AfterFunc(100*time.Millisecond, release)

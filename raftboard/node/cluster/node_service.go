@@ -49,16 +49,16 @@ func (s *nodeService) transferLeader(ctx context.Context, message *conductordv1.
 	select {
 	case err := <-done:
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: node %q goes on leading: %w", jobs.ErrUnavailable, self, err)
+			return nil, 0, fmt.Errorf("%w: node %q is still the leader: %w", jobs.ErrUnavailable, self, err)
 		}
 	case <-time.After(HandOverPatience):
-		return nil, 0, fmt.Errorf("%w: the leadership was not taken over within %v", jobs.ErrUncertain, HandOverPatience)
+		return nil, 0, fmt.Errorf("%w: no node took over the leadership within %v", jobs.ErrUncertain, HandOverPatience)
 	case <-ctx.Done():
 		return nil, 0, fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
 	}
 	now, err := s.Leader.Find(ctx)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: it was handed over: %w", jobs.ErrUncertain, err)
+		return nil, 0, fmt.Errorf("%w: the leadership was transferred, but no new leader is known: %w", jobs.ErrUncertain, err)
 	}
 	if now.Here {
 		now.There.Name = self // this node was elected again
@@ -77,7 +77,7 @@ func (s *nodeService) handOver(ctx context.Context) error {
 // meanwhile (hashicorp/raft#696).
 func (s *nodeService) successor(name string) (transport.Member, error) {
 	if !s.Members.HasOtherVoter() {
-		return transport.Member{}, fmt.Errorf("%w: the cluster has no other voter than %q", jobs.ErrConflict, s.Node)
+		return transport.Member{}, fmt.Errorf("%w: the only voter of the cluster is %q", jobs.ErrConflict, s.Node)
 	}
 	var silent []error
 	for _, member := range s.Members.Peers() {
@@ -166,11 +166,11 @@ func (s *nodeService) statusOf(ctx context.Context, name string, request *connec
 	case !found:
 		return nil, membership.NotAMember(name)
 	case hops >= wire.MaxHops:
-		return nil, fmt.Errorf("%w: node %q has another name now", jobs.ErrUnavailable, name)
+		return nil, fmt.Errorf("%w: the name of node %q has changed; try again", jobs.ErrUnavailable, name)
 	}
 	answer, err := api.Forward[conductordv1.StatusRequest, conductordv1.StatusResponse](ctx, s.Router, there.API, "ClusterService/Status", request, hops)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask node %q: %w", name, wire.ErrorFromConnect(err))
+		return nil, fmt.Errorf("cannot call node %q: %w", name, wire.ErrorFromConnect(err))
 	}
 	return answer, nil
 }

@@ -36,7 +36,7 @@ func (s *upgradeService) upgrade(ctx context.Context, _ *conductordv1.UpgradeReq
 		return &conductordv1.UpgradeResponse{Version: command.Version}, s.machine.AppliedIndex(), nil
 	}
 	if cannot := s.cannotRead(ctx); len(cannot) > 0 {
-		return nil, 0, fmt.Errorf("%w: not every member can read version %d: %s", jobs.ErrConflict, command.Version, strings.Join(cannot, "; "))
+		return nil, 0, fmt.Errorf("%w: not all members support version %d: %s", jobs.ErrConflict, command.Version, strings.Join(cannot, "; "))
 	}
 	raise := &conductordv1.Command{Kind: &conductordv1.Command_RaiseVersion{RaiseVersion: &conductordv1.RaiseVersionCommand{Version: command.Version}}}
 	index, _, err := s.router.Submit.One(ctx, raise)
@@ -57,7 +57,7 @@ func (s *upgradeService) cannotRead(ctx context.Context) (cannot []string) {
 		case err != nil:
 			cannot = append(cannot, fmt.Sprintf("%s does not answer (%v)", member.Name, err))
 		case answer.Msg.ProgramVersion < command.Version:
-			cannot = append(cannot, fmt.Sprintf("%s knows up to %d", member.Name, answer.Msg.ProgramVersion))
+			cannot = append(cannot, fmt.Sprintf("%s supports versions up to %d", member.Name, answer.Msg.ProgramVersion))
 		}
 	}
 	return cannot

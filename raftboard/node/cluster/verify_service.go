@@ -50,7 +50,7 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	index := request.Msg.Index
 	err := s.checks.WaitApplied(ctx, index)
 	if err != nil {
-		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; compare again when \"conductord cluster check\" shows that it has caught up", jobs.ErrUnavailable, index, err))
+		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; try again when \"conductord cluster check\" shows that the node has caught up", jobs.ErrUnavailable, index, err))
 	}
 	noted, err := s.checks.At(ctx, index)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
 	case <-bounded.Done():
-		return nil, 0, fmt.Errorf("%w: another comparison is under way: %w; compare again later", jobs.ErrUnavailable, bounded.Err())
+		return nil, 0, fmt.Errorf("%w: another comparison is in progress: %w; try again later", jobs.ErrUnavailable, bounded.Err())
 	}
 	members, told, index, err := s.sumsOfAll(bounded)
 	if err != nil {

@@ -163,7 +163,7 @@ func decided(t *rapid.T, m *modelled) {
 	select {
 	case <-m.expiring:
 	default:
-		t.Fatal("the expiry is decided, and those who wait for it were not told")
+		t.Fatal("the expiry is decided, and its waiters were not woken")
 	}
 }
 

@@ -216,7 +216,7 @@ func (g *Guard) authenticated(r *http.Request) (*admission.Caller, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), ApplyPatience)
 	defer cancel()
 	if behind := g.Applied(ctx); behind != nil {
-		return nil, fmt.Errorf("%w: this node does not know the caller, and cannot ask the leader whether it is new: %w", jobs.ErrUnavailable, behind)
+		return nil, fmt.Errorf("%w: this node does not know the caller, and cannot ask the leader for new principals: %w", jobs.ErrUnavailable, behind)
 	}
 	return g.identify(r)
 }
@@ -224,7 +224,7 @@ func (g *Guard) authenticated(r *http.Request) (*admission.Caller, error) {
 // errNotFound: this node does not know such a principal, token or member.
 var (
 	errNotFound = fmt.Errorf("%w", access.ErrUnknown)
-	errRevoked  = fmt.Errorf("%w: the token is not one of this cluster, or was revoked", errNotFound)
+	errRevoked  = fmt.Errorf("%w: the token does not belong to this cluster, or was revoked", errNotFound)
 )
 
 // identify finds the caller by, in this order: the socket of this machine, a node's certificate, an
@@ -244,9 +244,9 @@ func (g *Guard) identify(r *http.Request) (*admission.Caller, error) {
 	case err != nil:
 		return nil, err
 	case holder.Name == "":
-		return nil, fmt.Errorf("%w: give a token (--token-file) or a client certificate (--cert-file and --key-file)", access.ErrUnknown)
+		return nil, fmt.Errorf("%w: use a token (--token-file) or a client certificate (--cert-file and --key-file)", access.ErrUnknown)
 	case strings.Contains(holder.Name, "/"):
-		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, holder.Name)
+		return nil, fmt.Errorf("%w: the common name %.64q of its certificate contains a /", access.ErrUnknown, holder.Name)
 	}
 	who := &admission.Caller{Name: holder.Name}
 	_, err = g.Rights(who)
@@ -268,7 +268,7 @@ func (g *Guard) holder(r *http.Request) (credentials.Holder, error) {
 	case holder.Cluster == "":
 		return holder, nil
 	case holder.Cluster != g.Cluster:
-		return holder, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.Cluster)
+		return holder, fmt.Errorf("%w: its certificate is for %s, and this is cluster %q", access.ErrUnknown, holder, g.Cluster)
 	}
 	return holder, g.member(holder.Name)
 }
@@ -278,7 +278,7 @@ func (g *Guard) member(node string) error {
 	if node == g.Node || g.IsMember(node) {
 		return nil
 	}
-	return fmt.Errorf("%w: node %.64q is not a member of cluster %q: an administrator makes it one by \"conductord cluster join\" with a token or a client certificate",
+	return fmt.Errorf("%w: node %.64q is not a member of cluster %q: an administrator adds the node with \"conductord cluster join\", with a token or a client certificate",
 		errNotFound, node, g.Cluster)
 }
 
@@ -287,13 +287,13 @@ func (g *Guard) member(node string) error {
 func forwardedBy(node string, header http.Header) (*admission.Caller, error) {
 	name := header.Get(wire.HeaderPrincipal)
 	if name == "" && header.Get(wire.HeaderHops) != "" {
-		return nil, fmt.Errorf("%w: node %q forwards calls without asking who makes them: set access_control on all nodes", access.ErrUnknown, node)
+		return nil, fmt.Errorf("%w: node %q forwards calls without the names of their callers: set access_control on all nodes", access.ErrUnknown, node)
 	}
 	who := &admission.Caller{Name: cmp.Or(name, admission.NodeCaller+node), From: header.Get(wire.HeaderFrom)}
 	if id := header.Get(wire.HeaderToken); id != "" {
 		token, err := uuid.Parse(id)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s is no id of a token: %w", access.ErrUnknown, wire.HeaderToken, err)
+			return nil, fmt.Errorf("%w: %s is not the id of a token: %w", access.ErrUnknown, wire.HeaderToken, err)
 		}
 		who.Token.UUID = token
 	}
@@ -352,7 +352,7 @@ func (g *Guard) Rights(who *admission.Caller) (*access.Principal, error) {
 	case who.Token != access.TokenID{}:
 		return nil, errRevoked
 	}
-	return nil, fmt.Errorf("%w: there is no principal %q: an administrator makes it by \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
+	return nil, fmt.Errorf("%w: there is no principal %q: an administrator creates it with \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
 }
 
 // Page serves a page to callers that may read all boards.

@@ -31,7 +31,7 @@ func (i Issuer) Validate() error {
 		return nil
 	}
 	if i.Name == "" || i.Audience == "" || i.Keys == "" {
-		return errors.New("an issuer of JSON web tokens needs a name, an audience and keys: without an audience, tokens that were made for other systems would count")
+		return errors.New("an issuer of JSON web tokens requires a name, an audience and keys: without an audience, this cluster would accept tokens for other systems")
 	}
 	if !filepath.IsAbs(i.Keys) && !strings.HasPrefix(i.Keys, "https://") {
 		return fmt.Errorf("the keys of the issuer are at %q, which is neither an absolute path nor an https URL", i.Keys)
@@ -87,7 +87,7 @@ func (w *webTokens) verify(ctx context.Context, text string) (name string, expir
 	}
 	name, _ = claims[w.claim].(string)
 	if name == "" || strings.Contains(name, "/") {
-		return "", expires, fmt.Errorf("%w: the claim %q of its token is %.64q, and names no principal", access.ErrUnknown, w.claim, name)
+		return "", expires, fmt.Errorf("%w: the claim %q of its token is %.64q, which is not the name of a principal", access.ErrUnknown, w.claim, name)
 	}
 	return name, token.Expiry, nil
 }
@@ -109,7 +109,7 @@ func (s *seldom) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	s.mu.Unlock()
 	if since < keysPause {
-		return nil, fmt.Errorf("the issuer's keys were fetched %s ago, and this one was not among them", since.Round(time.Millisecond))
+		return nil, fmt.Errorf("the issuer's keys were fetched %s ago, and do not contain the key of this token", since.Round(time.Millisecond))
 	}
 	answer, err := s.next.RoundTrip(request)
 	if err == nil {

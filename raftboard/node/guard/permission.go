@@ -115,7 +115,7 @@ func refusal(p *access.Principal, needed command.Permission, where string, allow
 	if allowed {
 		return nil
 	}
-	return fmt.Errorf("%w: principal %q may not %s on %s; its grants are %v", jobs.ErrNotAllowed, p.Name, needed, where, p.Grants)
+	return fmt.Errorf("%w: principal %q has no permission to %s on %s; its grants are %v", jobs.ErrNotAllowed, p.Name, needed, where, p.Grants)
 }
 
 // allowSession allows the use of a session only to the principal that opened it. For other

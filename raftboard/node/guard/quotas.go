@@ -40,7 +40,7 @@ func (g *Guard) Hold(ctx context.Context, limited bool, all *admission.Budget) (
 	case release != nil:
 		return release, nil
 	case limit == 0 || over <= limit:
-		return nil, fmt.Errorf("%w: %d watches and long polls of %s wait at node %s, and others need room", jobs.ErrOverloaded, over-1, access.Subject{Principal: who.Name}, g.Node)
+		return nil, fmt.Errorf("%w: %d watches and long polls of %s are open at node %s, and the node is at its limit: close some, or use another node", jobs.ErrOverloaded, over-1, access.Subject{Principal: who.Name}, g.Node)
 	}
 	return nil, &logbook.LimitError{
 		Field: fmt.Sprintf("quota of %s: watches", access.Subject{Principal: who.Name}), Limit: int64(limit), Size: int64(over),

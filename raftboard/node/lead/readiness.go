@@ -116,9 +116,9 @@ func (r *Readiness) Check() error {
 	leader, known := r.Leader.Known()
 	switch {
 	case awaits != "":
-		return fmt.Errorf("%w: waits for %s: before the first election every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
+		return fmt.Errorf("%w: this node waits for %s: before the first election, every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known && !r.Listed():
-		return fmt.Errorf("%w: this node joins the cluster, and no leader has called it yet", jobs.ErrUnavailable)
+		return fmt.Errorf("%w: this node joins the cluster, and no leader has contacted it yet", jobs.ErrUnavailable)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
 	case leader.Name == r.Leader.node && !r.Leader.Serves():

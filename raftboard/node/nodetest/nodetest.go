@@ -46,7 +46,7 @@ type Cluster struct {
 // New starts a cluster with a number of nodes, and closes it when the test ends.
 func New(t testing.TB, nodes int) *Cluster {
 	t.Helper()
-	c, err := open(nodes, func(err error) { t.Errorf("a node cannot go on: %v", err) })
+	c, err := open(nodes, func(err error) { t.Errorf("a node cannot continue: %v", err) })
 	if err != nil {
 		t.Fatal(err)
 	}

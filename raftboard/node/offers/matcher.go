@@ -119,7 +119,7 @@ func (s *Matcher) Offer(o *Offer) error {
 		o.arrived = earlier.arrived
 		earlier.reply(steps.Answer{})
 	} else if len(s.offers) >= steps.MaxOffers {
-		return fmt.Errorf("%w: %d steps wait for workers, which is the limit", jobs.ErrOverloaded, steps.MaxOffers)
+		return fmt.Errorf("%w: %d steps wait for workers, which is the limit; try again", jobs.ErrOverloaded, steps.MaxOffers)
 	}
 	s.offers[o.Offer.Work.ID] = o
 	delete(s.promises, o.Offer.Work.ID)

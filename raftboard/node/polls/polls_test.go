@@ -98,7 +98,7 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 	late := add(p, asking(jobs.NewSessionID()))
 	p.Changed(fsm.Changes{Undrained: true})
 	if !woken(drained) || woken(late) {
-		t.Fatal("not exactly those who were set aside were woken")
+		t.Fatal("the woken waiters differ from the waiters that were set aside")
 	}
 	// The drain ended after the claim's look and before the claim was excluded.
 	p.ExcludeDrained(late)
@@ -189,7 +189,7 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 	}
 	for _, waiter := range []*polls.Waiter{first, any, second, able} {
 		if !p.Leave(waiter) || woken(waiter) {
-			t.Error("a piggybacked claim does not know, or was woken besides")
+			t.Error("a piggybacked claim has no result, or was also woken")
 		}
 	}
 	if p.Leave(looking) || p.Leave(drained) {
@@ -337,7 +337,7 @@ func waitUntil(p *polls.Polls, take func() bool, leave <-chan struct{}) bool {
 			p.Leave(waiter)
 			return false
 		case <-time.After(time.Hour):
-			panic("nobody was left to wake this claim")
+			panic("no waiter was left to wake this claim")
 		}
 	}
 }

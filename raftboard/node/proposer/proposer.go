@@ -187,14 +187,14 @@ func (p *Proposer) enqueue(one *proposal) error {
 	size := int64(one.load.Bytes)
 	if total := p.waiting.Add(size); total > p.options.MaxBytes {
 		p.waiting.Add(-size)
-		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrOverloaded, total-size)
+		return fmt.Errorf("%w: proposals of %d bytes already wait; try again", jobs.ErrOverloaded, total-size)
 	}
 	select {
 	case p.queue <- one:
 		return nil
 	default:
 		p.waiting.Add(-size)
-		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrOverloaded, MaxWaiting)
+		return fmt.Errorf("%w: %d proposals already wait; try again", jobs.ErrOverloaded, MaxWaiting)
 	}
 }
 

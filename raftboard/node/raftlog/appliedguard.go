@@ -53,5 +53,5 @@ func (a *appliedGuard) mayReplace(index uint64) error {
 
 func (a *appliedGuard) refuse(asked string, applied uint64) error {
 	return fmt.Errorf("%s told this node to %s, but entries up to %d are committed and applied here: nothing was removed; "+
-		"it is no leader of this cluster, or it has lost data: stop it before you start this node again", a.sender(), asked, applied)
+		"that node is not a leader of this cluster, or has lost data: stop that node before you start this node again", a.sender(), asked, applied)
 }

@@ -58,7 +58,7 @@ func (r *readRound) askPeers(term uint64) error {
 	agree, faults := 1, []error(nil)
 	for left := len(peers); agree < majority; left-- {
 		if left == 0 {
-			return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
+			return fmt.Errorf("%w: this leader reaches %d of %d required nodes: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
 		}
 		switch got := <-replies; {
 		case got.err != nil:

@@ -230,7 +230,7 @@ func (s *savedState) newestReadable() (good savedSnapshot, damaged []savedSnapsh
 			if meta.ID == snapshot.name && meta.Index == snapshot.index && meta.Term == snapshot.term {
 				return snapshot, s.snapshots[:i], why
 			}
-			err = fmt.Errorf("its meta.json is that of snapshot %q, which ends with entry %d", meta.ID, meta.Index)
+			err = fmt.Errorf("its meta.json belongs to snapshot %q, which ends with entry %d", meta.ID, meta.Index)
 		}
 		if why == nil {
 			why = err
@@ -269,7 +269,7 @@ func (s *savedState) checkTerm(term uint64) error {
 		newest = max(newest, entry.Term)
 	}
 	if term < newest {
-		return fmt.Errorf("the raft log in %s says that the term is %d, and this node has been in term %d: it has forgotten votes; %s",
+		return fmt.Errorf("the raft log in %s contains term %d, and this node has been in term %d, so votes are lost; %s",
 			filepath.Dir(s.dir), term, newest, logstore.StopForGood)
 	}
 	return nil
@@ -288,14 +288,14 @@ func (s *savedState) checkEntries(good savedSnapshot, damaged []savedSnapshot, w
 	}
 	switch bring := s.bringSnapshot(wanted); {
 	case s.begun && s.last == 0 && len(s.snapshots) == 0:
-		return fmt.Errorf("%s holds no snapshot and the raft log has no entry, but this node has been part of the cluster: its state is lost; %s", s.dir, logstore.StopForGood)
+		return fmt.Errorf("%s contains no snapshot and the raft log has no entry, but this node has been part of the cluster, so its state is lost; %s", s.dir, logstore.StopForGood)
 	case wanted == 0:
 		return nil
 	case len(damaged) > 0:
-		return fmt.Errorf("snapshot %s is damaged (%w), and %s does not hold what it held: %s",
+		return fmt.Errorf("snapshot %s is damaged (%w), and %s does not contain its data: %s",
 			filepath.Join(s.dir, damaged[0].name), why, s.rest(good), bring)
 	default:
-		return fmt.Errorf("a snapshot is missing in %s: %s does not hold entries %d to %d: %s", s.dir, s.rest(good), good.index+1, wanted, bring)
+		return fmt.Errorf("a snapshot is missing in %s: %s does not contain entries %d to %d: %s", s.dir, s.rest(good), good.index+1, wanted, bring)
 	}
 }
 
@@ -341,7 +341,7 @@ func (p Past) check(dataDir string, log *logstore.Log, cached raft.LogStore, sna
 	case existing && term > 0: // without a term the votes are lost, even if there is a snapshot
 		return p.SetBootstrapped()
 	case existing, p.Bootstrapped:
-		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", dataDir)
+		return fmt.Errorf("%s has lost its raft log: this node has run before and must not start again with its old identity", dataDir)
 	}
 	return nil
 }

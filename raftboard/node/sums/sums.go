@@ -54,7 +54,7 @@ func Encode(check *conductordv1.StateCheck) ([]byte, error) {
 
 func decode(data []byte) (*conductordv1.StateCheck, error) {
 	if data[1] != checkVersion {
-		return nil, fmt.Errorf("a check of the state has version %d, and this program knows %d", data[1], checkVersion)
+		return nil, fmt.Errorf("a check of the state has version %d, and this program supports %d", data[1], checkVersion)
 	}
 	check := &conductordv1.StateCheck{}
 	return check, command.DecodeMessage(data[2:], check)
@@ -153,13 +153,13 @@ func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 		select {
 		case <-noted.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: this node still computes its checksums at entry %d: %w; compare again later", jobs.ErrUnavailable, index, ctx.Err())
+			return nil, fmt.Errorf("%w: this node still computes its checksums at entry %d: %w; try again later", jobs.ErrUnavailable, index, ctx.Err())
 		}
 		if noted.sums != nil {
 			return noted.sums, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: this node has no checksums for entry %d: it has restored a snapshot, or another comparison has begun; compare again", jobs.ErrNotFound, index)
+	return nil, fmt.Errorf("%w: this node has no checksums for entry %d: it has restored a snapshot, or another comparison has started; try again", jobs.ErrNotFound, index)
 }
 
 // judge stops this node if its sums differ from the sums of the majority.
@@ -172,7 +172,7 @@ func (c *Checks) judge(check *conductordv1.StateCheck) {
 	if len(differs) == 0 {
 		return
 	}
-	c.fatal(errors.Join(fmt.Errorf("the state of this node at entry %d differs from that of a majority, in %s", check.Index, strings.Join(differs, ", ")),
+	c.fatal(errors.Join(fmt.Errorf("the state of this node at entry %d differs from the majority, in %s", check.Index, strings.Join(differs, ", ")),
 		c.keepEvidence(check, own)))
 }
 
@@ -185,7 +185,7 @@ func (c *Checks) keepEvidence(check *conductordv1.StateCheck, own []fsm.TableSum
 	var text strings.Builder
 	fmt.Fprintf(&text, "entry %d\n", check.Index)
 	for i, sum := range own {
-		fmt.Fprintf(&text, "%s: %016x here, %016x at a majority\n", sum.Table, sum.Sum, check.Sums[min(i, len(check.Sums)-1)].GetSum())
+		fmt.Fprintf(&text, "%s: %016x here, %016x at the majority\n", sum.Table, sum.Sum, check.Sums[min(i, len(check.Sums)-1)].GetSum())
 	}
 	snapshot, err := c.Machine.Snapshot()
 	if err != nil {
@@ -205,8 +205,8 @@ func RefuseEvidence(dataDir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil
 	}
-	return fmt.Errorf("the state of this node has differed from that of a majority: %s has its state and the checksums of its tables; "+
-		"keep them for those who look into it, empty the data directory, and run \"conductord cluster replace\" here", dir)
+	return fmt.Errorf("the state of this node differed from the majority: %s contains its state and the checksums of its tables; "+
+		"keep these files for an analysis, empty the data directory, and run \"conductord cluster replace\" on this machine", dir)
 }
 
 // Differing returns the names of the tables whose sums differ.

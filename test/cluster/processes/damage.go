@@ -36,7 +36,7 @@ var crashed = regexp.MustCompile(`(?m)^(panic:|fatal error:|unexpected fault add
 // Damage does nothing.
 func (p *Processes) Damage(i int, seed uint64) error {
 	if slices.ContainsFunc(p.damages, func(d *damage) bool { return d != nil }) {
-		return nil // a majority of sound disks is what promises rest on
+		return nil // the guarantees require a majority of intact disks
 	}
 	p.Kill(i)
 	node, draw := p.nodes.Nodes[i], rand.New(rand.NewPCG(seed, 0))

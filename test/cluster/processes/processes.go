@@ -23,7 +23,7 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// stopTime is how long a node may take to stop on SIGTERM: drain, hand over,
+// stopTime is the limit of the time in which a node stops after SIGTERM: drain, hand over,
 // close, on a machine that is four times slower.
 const stopTime = 40 * time.Second
 
@@ -249,7 +249,7 @@ func (p *Processes) Close() error {
 			continue
 		}
 		if status, err := node.Wait(ctx); err != nil || status != 0 {
-			wrong = append(wrong, fmt.Errorf("%s was told to stop and ended with status %d: %w", node.Name, status, err))
+			wrong = append(wrong, fmt.Errorf("%s ended with status %d after a request to stop: %w", node.Name, status, err))
 		}
 	}
 	p.nodes.Close()

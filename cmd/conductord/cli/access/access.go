@@ -139,7 +139,7 @@ func whoAmICommand(p *cli.Program) *cobra.Command {
 				Quota: command.QuotaToProto(who.Quota),
 			}
 			if !who.Enforced {
-				return p.Show(cli.Part{Message: answer}, "anybody: this cluster does not ask its callers who they are")
+				return p.Show(cli.Part{Message: answer}, "everyone: access control is off, so this cluster does not identify its callers")
 			}
 			return p.Show(cli.Part{Message: answer}, "%s: %s%s", cli.Quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
 		}),

@@ -181,7 +181,7 @@ func ValueKeyCommand(p *cli.Program) *cobra.Command {
 			return keys, cli.Because(err, "add a value key")
 		}, &cobra.Command{
 			Use:   "add FILE ID",
-			Short: "Make a key and add it to a file, which is made if it does not exist",
+			Short: "Create a key and add it to a file; create the file if necessary",
 			Long: "Create a key and add it to a file. The first key of a new file is the current key, which encrypts. Additional\n" +
 				"keys only decrypt. Copy the file to every conductor and reader before you make a key current with value-key use.",
 			Args: cobra.ExactArgs(2),
@@ -189,7 +189,7 @@ func ValueKeyCommand(p *cli.Program) *cobra.Command {
 		verb(func(args []string) (*valuekeys.Keys, error) {
 			keys, err := valuekeys.Use(args[0], args[1])
 			return keys, cli.Because(err, "use value key %s", args[1])
-		}, &cobra.Command{Use: "use FILE ID", Short: "Make a key of a file the current key, which encrypts", Args: cobra.ExactArgs(2)}),
+		}, &cobra.Command{Use: "use FILE ID", Short: "Select the current key of a file, which encrypts values", Args: cobra.ExactArgs(2)}),
 		verb(func(args []string) (*valuekeys.Keys, error) { return valuekeys.Open(args[0]) },
 			&cobra.Command{Use: "list FILE", Short: "List the ids of the keys in a file, and mark the current key", Args: cobra.ExactArgs(1)}))
 }

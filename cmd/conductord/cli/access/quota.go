@@ -28,7 +28,7 @@ func quotaSaveCommand(p *cli.Program) *cobra.Command {
 	var quota access.Quota
 	cmd := &cobra.Command{
 		Use:   "save {--principal NAME | --boards BOARDS} LIMITS",
-		Short: "Make a quota, or replace its limits",
+		Short: "Create a quota, or replace its limits",
 		Long: "Create a quota, or replace all its limits. An omitted limit, or 0, means unlimited. The cluster refuses calls\n" +
 			"that would exceed a limit. Existing jobs and sessions stay. A posting must satisfy all matching quotas and the\n" +
 			"limits of its board.",

@@ -21,8 +21,8 @@ func TestValueKeys(t *testing.T) {
 	}{
 		{"add PATH 2026-11", "KEY USE\n2026-11 encrypts and decrypts\n", "", 0},
 		{"add PATH 2026-12", "KEY USE\n2026-11 encrypts and decrypts\n2026-12 decrypts\n", "", 0},
-		{"add PATH 2026-12", "", "has a key 2026-12 already", cli.ExitConflict},
-		{"add PATH a:b", "", "is not 1 to 32 of", cli.ExitUsage},
+		{"add PATH 2026-12", "", "already has a key 2026-12", cli.ExitConflict},
+		{"add PATH a:b", "", "must have 1 to 32 of", cli.ExitUsage},
 		{"use PATH 2026-12", "KEY USE\n2026-12 encrypts and decrypts\n2026-11 decrypts\n", "", 0},
 		{"use PATH none", "", `has no key "none"`, cli.ExitNotFound},
 		{"list PATH", "KEY USE\n2026-12 encrypts and decrypts\n2026-11 decrypts\n", "", 0},

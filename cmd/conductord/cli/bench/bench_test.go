@@ -177,7 +177,7 @@ func TestBenchTakeover(t *testing.T) {
 			t.Errorf("three takeovers: %v, %s%s", err, got.Out, got.Err)
 		}
 		none := clitest.Run(t, unclaimable{cluster}, "bench", "takeover", "--clients", "1", "--rounds", "1")
-		if none.Code != cli.ExitUnavailable || !strings.Contains(none.Err, "not given to another") {
+		if none.Code != cli.ExitUnavailable || !strings.Contains(none.Err, "no other owner claimed") {
 			t.Errorf("no takeover: %+v", none)
 		}
 		open := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)

@@ -73,7 +73,7 @@ func ageingText(p *cli.Program, ageing jobs.BoardAgeing) string {
 	case ageing == jobs.BoardAgeing{}:
 		return ""
 	case ageing.Step == 0:
-		return "off since " + p.TimeText(ageing.Since) + "; what waits keeps what it has reached"
+		return "off since " + p.TimeText(ageing.Since) + "; waiting jobs keep their current priority"
 	}
 	return "a step of priority for each " + cli.DurationText(ageing.Step) + " of waiting, since " + p.TimeText(ageing.Since)
 }
@@ -243,7 +243,7 @@ func ageingCommand(p *cli.Program) *cobra.Command {
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
-					return cli.Because(err, "have the jobs of board %s age", args[0])
+					return cli.Because(err, "set the ageing of board %s", args[0])
 				}
 				return showBoard(ctx, p, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + cli.OrDash(ageingText(p, b.Ageing)) })
 			})

@@ -37,13 +37,13 @@ func TestBoardCommands(t *testing.T) {
 		{"board show night", 0, "1 claimable"},
 		{"-o json board show night", 0, `"kind": "k"`},
 		{"board resume night", 0, "night open"},
-		{"board delete night", cli.ExitConflict, "1 unfinished jobs"},
+		{"board delete night", cli.ExitConflict, "1 unfinished and 0 finished jobs"},
 		{"board ageing night 1m", 0, "night, ageing: a step of priority for each 1m0s of waiting, since"},
 		{"-o json board show night", 0, `"step": "60s"`},
 		{"board ageing night off", 0, "ageing: off since"},
-		{"board show night", 0, "what waits keeps what it has reached"},
+		{"board show night", 0, "waiting jobs keep their current priority"},
 		{"board ageing night soon", cli.ExitUsage, `"soon" is neither "off" nor a duration such as 1m`},
-		{"board ageing night 1ms", cli.ExitUsage, "a step of priority is 0"},
+		{"board ageing night 1ms", cli.ExitUsage, "the interval must be 0"},
 		{"board ageing day 1m", cli.ExitNotFound, "not found"},
 		{"board delete default", cli.ExitConflict, "always exists"},
 	} {
@@ -92,7 +92,7 @@ func TestBoardWait(t *testing.T) {
 			{"board wait night --kind other", 0, "night has 0 unfinished"},
 			{"board wait night --tag eu --timeout 1ms", cli.ExitTimeout, "board night has "},
 			{"board wait night --state lost", cli.ExitUsage, "--state must be one of"},
-			{"board wait night --state completed", cli.ExitUsage, "completed jobs stay so"},
+			{"board wait night --state completed", cli.ExitUsage, "completed is a final state"},
 			{"-o json board wait empty", 0, `"left": 0`},
 		} {
 			if got := clitest.Run(t, cluster, strings.Fields(row.args)...); got.Code != row.code || !strings.Contains(got.Out+got.Err, row.want) {

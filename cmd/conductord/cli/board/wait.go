@@ -23,7 +23,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 		Use:   "wait BOARD",
 		Short: "Wait until a board has no unfinished job, or none in some states",
 		Long: "Wait until a board has no unfinished jobs. With --state, wait until no job is in any of these states; with\n" +
-			"--some, until at least one job is. --kind, --key and --tag select jobs. Exit code: 0 however the jobs ended, 5\n" +
+			"--some, until at least one job is. --kind, --key and --tag select jobs. Exit code: 0 for every outcome of the jobs, 5\n" +
 			"after --timeout. `conductord job wait --board BOARD` also reports failures in its exit code.\n\n" +
 			"Held, parked and suspended jobs need an operator. When no other job is unfinished, the command names them\n" +
 			"on stderr and exits 1.",

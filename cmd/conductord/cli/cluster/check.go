@@ -117,7 +117,7 @@ func (h *Health) compare(ctx context.Context, cluster checked) error {
 	for _, m := range comparison.Members {
 		message.Members = append(message.Members, &v1.MemberCheck{Name: m.Name, Same: m.Same, Differs: m.Differs, Error: m.Error})
 		if m.Differs != "" {
-			h.problem("%s differs from the majority, and stops: see \"A member differs\" in docs/repair.md", m.Name)
+			h.problem("the state of %s differs from the majority, so the node stops: see \"A member differs\" in docs/repair.md", m.Name)
 		}
 	}
 	h.States, h.comparison = &cli.Part{Message: message}, &comparison
@@ -222,7 +222,7 @@ func assess(nodes []raftboard.NodeStatus) (Health, error) {
 		health.Notes = append(health.Notes, "the nodes run different versions: "+strings.Join(versions, ", "))
 	}
 	if voters%2 == 0 {
-		health.Notes = append(health.Notes, fmt.Sprintf("an even number of voters (%d) survives no more losses than one voter less", voters))
+		health.Notes = append(health.Notes, fmt.Sprintf("an even number of voters (%d) tolerates no more failures than one voter less", voters))
 	}
 	health.Survives = answering - (voters/2 + 1)
 	health.Healthy = len(health.Problems) == 0
@@ -240,7 +240,7 @@ func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
 		problems = append(problems, fmt.Sprintf("the clock of %s is off by %s: check its time service", s.Node, offsetText(s.ClockOffset)))
 	}
 	if s.BackupInterval > 0 && s.BackupAge > usualBackup*s.BackupInterval {
-		problems = append(problems, fmt.Sprintf("the newest scheduled backup of %s is overdue: none for %s, and one is due every %s: see its log",
+		problems = append(problems, fmt.Sprintf("scheduled backups of %s are overdue: the newest is %s old, and the interval is %s: see the log of the node",
 			s.Node, s.BackupAge.Round(time.Second), s.BackupInterval))
 	}
 	if len(s.Backups) > 0 && s.Backups[0].Fault != "" {
@@ -309,6 +309,6 @@ func testDisk(ctx context.Context, cluster checked) (TestedCluster, error) {
 	median, slow := took[len(took)/2], took[len(took)*99/100]
 	return TestedCluster{
 		Test: "disk", Passed: slow <= goodCommit,
-		Verdict: fmt.Sprintf("median write %v, slowest in a hundred %v (limit %v)", median.Round(10*time.Microsecond), slow.Round(10*time.Microsecond), goodCommit),
+		Verdict: fmt.Sprintf("median write %v, 99th percentile %v (limit %v)", median.Round(10*time.Microsecond), slow.Round(10*time.Microsecond), goodCommit),
 	}, nil
 }

@@ -167,7 +167,7 @@ func compactable(nodes []raftboard.NodeStatus) (lines []string) {
 	for i := range nodes {
 		s := &nodes[i].Status
 		if s.LogFreeBytes >= worthBytes && s.LogFreeBytes*worthShare >= s.LogBytes {
-			lines = append(lines, fmt.Sprintf("%d of %d MiB of %s's raft log are free; to shrink it, stop the node: conductord log-store compact --data-dir DIR",
+			lines = append(lines, fmt.Sprintf("%d of %d MiB of %s's raft log are free; to shrink the log, stop the node and run `conductord log-store compact --data-dir DIR`",
 				s.LogFreeBytes>>20, s.LogBytes>>20, s.Node))
 		}
 	}

@@ -33,7 +33,7 @@ func TestClusterStatus(t *testing.T) {
 	}{
 		{"led", []raftboard.NodeStatus{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer\nb:1 does not answer: connection refused\n"},
 		{"a log that is mostly free", []raftboard.NodeStatus{free}, 0, header + "d:1 n4 c leader n4 0 0 0 - - - yes\n" +
-			"300 of 600 MiB of n4's raft log are free; to shrink it, stop the node: conductord log-store compact --data-dir DIR\n"},
+			"300 of 600 MiB of n4's raft log are free; to shrink the log, stop the node and run `conductord log-store compact --data-dir DIR`\n"},
 		{"a log in use", []raftboard.NodeStatus{busy}, 0, header + "e:1 n5 c leader n5 0 0 0 - - - yes\n"},
 		{"not led", []raftboard.NodeStatus{lone}, cli.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - - no: no leader\n"},
 	} {
@@ -128,10 +128,10 @@ func TestClusterCheck(t *testing.T) {
 		{"an old backup", func(n []raftboard.NodeStatus) {
 			n[1].Status.BackupInterval, n[1].Status.BackupAge = 24*time.Hour, 24*time.Hour
 			n[2].Status.BackupInterval, n[2].Status.BackupAge = time.Hour, 3*time.Hour
-			n[2].Status.Backups = []raftboard.ScheduledBackup{{File: "c-n3.tar", Fault: "it is cut off"}}
+			n[2].Status.Backups = []raftboard.ScheduledBackup{{File: "c-n3.tar", Fault: "it is truncated"}}
 		}, clitest.Said{
-			Out: "1 more voter can be lost\n", Err: "conductord: the cluster needs attention: the newest scheduled backup of n3 is overdue: none for 3h0m0s, and one is due every 1h0m0s: see its log; " +
-				"the newest scheduled backup of n3 cannot be used: it is cut off\n", Code: cli.ExitFailed}},
+			Out: "1 more voter can be lost\n", Err: "conductord: the cluster needs attention: scheduled backups of n3 are overdue: the newest is 3h0m0s old, and the interval is 1h0m0s: see the log of the node; " +
+				"the newest scheduled backup of n3 cannot be used: it is truncated\n", Code: cli.ExitFailed}},
 		{"notes", func(n []raftboard.NodeStatus) { n[2].Status.Version, n[2].Status.MembersDiffer = "v2", "they differ" }, clitest.Said{
 			Out: "1 more voter can be lost\nnote: the file of n3 is out of date: they differ\nnote: the nodes run different versions: v1, v2\n", Err: "", Code: 0}},
 	} {
@@ -161,10 +161,10 @@ func TestClusterJoin(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	got := clitest.Run(t, cluster, "cluster", "replace", "n2", "n2", "--config", file)
-	if got != (clitest.Said{Out: "node n2 is a member of cluster test: start it now, without --init\n", Err: "", Code: 0}) {
+	if got != (clitest.Said{Out: "node n2 is a member of cluster test: start the node, without --init\n", Err: "", Code: 0}) {
 		t.Errorf("replaced: %+v", got)
 	}
-	if got := clitest.Run(t, cluster, "cluster", "replace", "n2", "n2", "--config", file); got.Code != cli.ExitFailed || !strings.Contains(got.Err, "it holds a node") {
+	if got := clitest.Run(t, cluster, "cluster", "replace", "n2", "n2", "--config", file); got.Code != cli.ExitFailed || !strings.Contains(got.Err, "it contains a node") {
 		t.Errorf("again: %+v", got)
 	}
 	if got := clitest.Run(t, cluster, "cluster", "replace", "n2", "n7", "--config", file); got.Code != cli.ExitUsage {
@@ -184,7 +184,7 @@ func TestClusterCheckTests(t *testing.T) {
 	}
 	cluster.Compared[1] = raftboard.MemberCheck{Name: "n2", Differs: "table job"}
 	want = clitest.Said{Out: "no further voter can be lost\nNODE  ENTRY  STATE\nn1    42     same\nn2    42     differs in table job\n",
-		Err: "conductord: the cluster needs attention: n2 differs from the majority, and stops: see \"A member differs\" in docs/repair.md\n", Code: cli.ExitFailed}
+		Err: "conductord: the cluster needs attention: the state of n2 differs from the majority, so the node stops: see \"A member differs\" in docs/repair.md\n", Code: cli.ExitFailed}
 	if got := clitest.Run(t, cluster, "cluster", "check", "--states"); got != want {
 		t.Errorf("one differs: %+v", got)
 	}

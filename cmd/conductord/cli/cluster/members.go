@@ -107,7 +107,7 @@ func demoteCommand(p *cli.Program) *cobra.Command {
 
 func moveMemberCommand(p *cli.Program) *cobra.Command {
 	var raftAddress, apiAddress string
-	cmd := memberChange(p, "move", "Tell the cluster the new addresses of a member",
+	cmd := memberChange(p, "move", "Change the addresses of a member that moved",
 		"Change the addresses of a member that moved. First stop the node, move its data directory, and start it with the\n"+
 			"new addresses in its configuration. The node keeps its name and id.",
 		"move the member", func(ctx context.Context, cluster cli.Members, name string) ([]raftboard.Member, error) {

@@ -55,7 +55,7 @@ func TestConductors(t *testing.T) {
 		{"drain who is absent", "conductor drain c2 --absent --reason broken", 0, "", `no live conductor is named "c2"; a new one is drained since`},
 		{"who is absent is noted", "conductor list", 0, "c1", "broken"},
 		{"undrain who is absent", "conductor undrain c2", 0, "", "no longer drained"},
-		{"undrain nobody", "conductor undrain c2", cli.ExitNotFound, "", "none of that name is drained or lives"},
+		{"undrain nobody", "conductor undrain c2", cli.ExitNotFound, "", "no drained or live conductor has this name"},
 		{"finish", "conductor drain c1 --finish --reason kernel", 0, "finishing", ""},
 		{"why", "conductor get c1", 0, "to finish what it holds: kernel", ""},
 		{"hand over", "conductor drain c1", 0, "handing over", ""},
@@ -69,7 +69,7 @@ func TestConductors(t *testing.T) {
 		})
 	}
 	if got := clitest.Run(t, cluster, "conductor", "drain", "c1"); got.Code != 0 || strings.Contains(got.Out, held) {
-		t.Errorf("a drain tells more than what it has done: %+v", got)
+		t.Errorf("the output of a drain contains more than its effect: %+v", got)
 	}
 	waited := make(chan clitest.Said, 1)
 	go func() { waited <- clitest.Run(t, cluster, "-o", "json", "conductor", "drain", "c1", "--wait") }()

@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Attempts is what flow show --attempts lists.
+// Attempts is the output of flow show --attempts.
 func Attempts(detail *logbook.FlowDetail) string {
 	var out bytes.Buffer
 	p := &cli.Program{Out: &out}

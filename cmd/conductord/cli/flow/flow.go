@@ -81,7 +81,7 @@ func writeCheckedFlows(p *cli.Program, checked []CheckedFlow) error {
 	return p.WriteLines(lines)
 }
 
-// Plan is what flow plan gives as JSON.
+// Plan is the JSON output of flow plan.
 type Plan struct {
 	Name   string   `json:"name"`
 	Inputs []string `json:"inputs"` // with or without a default

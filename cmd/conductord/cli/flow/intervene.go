@@ -160,7 +160,7 @@ func rerunCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// intervened is what these commands show.
+// intervened is the output of these commands.
 type intervened struct {
 	Intervention logbook.Intervention
 	Flow         logbook.FlowID
@@ -256,7 +256,7 @@ func writeConsequence(p *cli.Program, c *tree.Consequence) error {
 func tellIntervened(ctx context.Context, p *cli.Program, cluster jobcmd.Work, f *interveneFlags, id jobs.JobID, back bool) error {
 	detail, err := cluster.FlowDetail(ctx, f.word.Flow)
 	if err != nil {
-		return cli.Because(err, "read flow %s, in which this is recorded", f.word.Flow)
+		return cli.Because(err, "read flow %s (the intervention is recorded)", f.word.Flow)
 	}
 	told := intervened{Intervention: f.word, Flow: detail.ID, FlowState: detail.State, backwards: back, pending: len(detail.Pending()) > 0}
 	for i := range detail.Interventions {
@@ -267,7 +267,7 @@ func tellIntervened(ctx context.Context, p *cli.Program, cluster jobcmd.Work, f 
 	var job jobs.Job
 	if !id.IsZero() {
 		if job, err = cluster.Job(ctx, id); err != nil {
-			return cli.Because(err, "read job %s, which carries this out", id)
+			return cli.Because(err, "read job %s, which performs the intervention", id)
 		}
 		told.Job = &job
 	}
@@ -290,7 +290,7 @@ func tellIntervened(ctx context.Context, p *cli.Program, cluster jobcmd.Work, f 
 	return followIntervened(ctx, p, cluster, &told)
 }
 
-// followIntervened waits for the end that a person has wanted.
+// followIntervened waits for the end that the operator requested.
 func followIntervened(ctx context.Context, p *cli.Program, cluster cli.FlowReader, told *intervened) error {
 	finished, err := tree.Follow(ctx, p, cluster, *told.Job)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// RevertPlan is what flow plan --revert gives as JSON.
+// RevertPlan is the JSON output of flow plan --revert.
 type RevertPlan struct {
 	Flow  string       `json:"flow"`
 	State string       `json:"state"`

@@ -47,7 +47,7 @@ func retryNow(ctx context.Context, p *cli.Program, cluster impatient, request jo
 	}
 	job, err := cluster.Job(ctx, request.Job)
 	if err != nil {
-		return cli.Because(err, "read job %s after the change, which was made", request.Job)
+		return cli.Because(err, "read job %s (the change was made)", request.Job)
 	}
 	if p.JSON() {
 		return p.WriteJSON(command.JobToProto(&job))

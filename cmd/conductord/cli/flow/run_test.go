@@ -28,7 +28,7 @@ func TestFlowRun(t *testing.T) {
 	write(`{id = "order.id"}`)
 	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
 	write(`["order.id"]`)
-	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is no argument") {
+	if listed := clitest.Run(t, cluster, "flow", "run", paths); listed.Code != cli.ExitUsage || !strings.Contains(listed.Err, "is not an argument") {
 		t.Errorf("a path in the list form: %+v", listed)
 	}
 	write(`{id = "order.id"}` + "\nwhen = {any = [{input = \"order.id\", is = \"equals\", value = \"o1\"}, {not = {input = \"order.id\", is = \"exists\"}}]}")
@@ -69,8 +69,8 @@ func TestPostedFailurePolicy(t *testing.T) {
 		{"job post --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
 		{"schedule set daily --rule @daily --flow " + document + " --set guest=Ann --on-step-failure hold", 0, ""},
 		{"schedule run daily", 0, ""},
-		{"schedule set other --rule @daily --flow " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
-		{"flow run " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is none of [revert hold]"},
+		{"schedule set other --rule @daily --flow " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is not one of [revert hold]"},
+		{"flow run " + document + " --set guest=Ann --on-step-failure park", cli.ExitUsage, "flow on_failure is invalid: \"park\" is not one of [revert hold]"},
 		{"job post --kind k --on-step-failure hold", cli.ExitUsage, "--on-step-failure needs --flow"},
 	} {
 		if got := clitest.Run(t, cluster, strings.Fields(row.args)...); got.Code != row.code || !strings.Contains(got.Err, row.says) {

@@ -58,7 +58,7 @@ func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) stri
 func showCorrected(ctx context.Context, p *cli.Program, cluster jobReader, id jobs.JobID, more string) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
-		return cli.Because(err, "read job %s after the change, which was made", id)
+		return cli.Because(err, "read job %s (the change was made)", id)
 	}
 	if p.JSON() {
 		return p.WriteJSONLine(command.JobToProto(&job))
@@ -96,7 +96,7 @@ func repost(ctx context.Context, p *cli.Program, cluster reposter, id jobs.JobID
 	case err != nil:
 		return err
 	case !job.State.Finished():
-		return fmt.Errorf("%w: job is %s, and its work is unfinished", jobs.ErrConflict, job.State)
+		return fmt.Errorf("%w: the job is %s; wait until it is finished, or cancel it", jobs.ErrConflict, job.State)
 	}
 	var flow *logbook.FlowDetail
 	if !job.Flow.IsZero() {

@@ -52,7 +52,7 @@ func TestJobRetry(t *testing.T) {
 func TestJobRepost(t *testing.T) {
 	cluster := clitest.Open(t)
 	plain := clitest.Post(t, cluster, "--kind", "k", "--details", `{"n": 1}`, "--set", "x=2", "--tag", "red")
-	if got := clitest.Run(t, cluster, "job", "repost", plain.String()); got.Code != cli.ExitConflict || !strings.Contains(got.Err, "its work is unfinished") {
+	if got := clitest.Run(t, cluster, "job", "repost", plain.String()); got.Code != cli.ExitConflict || !strings.Contains(got.Err, "wait until it is finished") {
 		t.Errorf("an unfinished job: %+v", got)
 	}
 	clitest.Run(t, cluster, "job", "consume", plain.String())

@@ -52,7 +52,7 @@ func bulkVerb(p *cli.Program, action jobs.Action, short, long string) *cobra.Com
 				return err
 			}
 			if !filter.given(cmd) {
-				return cli.UsageError(errors.New("select jobs: at least one filter is required"))
+				return cli.UsageError(errors.New("no jobs are selected: add at least one filter"))
 			}
 			bulk.By = cli.OperatorName()
 			if _, err := bulk.Narrowed(); err != nil {

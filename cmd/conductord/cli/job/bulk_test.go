@@ -21,7 +21,7 @@ func TestBulk(t *testing.T) {
 		want string // part of the output
 		not  string
 	}{
-		{"bulk suspend", cli.ExitUsage, "at least one filter is required", "\x00"},
+		{"bulk suspend", cli.ExitUsage, "add at least one filter", "\x00"},
 		{"bulk suspend --tag hard", cli.ExitUsage, "suspend 3 jobs? Add --yes", "\x00"},
 		{"bulk suspend --tag hard --dry-run", 0, "3 jobs matched\n", "\x00"},
 		{"job list --state suspended", 0, "POSTED\n", "dig"},
@@ -33,7 +33,7 @@ func TestBulk(t *testing.T) {
 		{"job list --outcome cancelled --finished-until -1h", 0, "POSTED\n", "dig"},
 		{"job list --outcome nice", cli.ExitUsage, "--outcome must be", "\x00"},
 		{"job list --finished-since soon", cli.ExitUsage, "--finished-since must be", "\x00"},
-		{"bulk cancel --state completed -y", cli.ExitUsage, "means nothing", "\x00"},
+		{"bulk cancel --state completed -y", cli.ExitUsage, "has no effect", "\x00"},
 		{"bulk retry --kind k -y", 0, "0 jobs matched\n", "\x00"},
 		{"bulk purge --tag hard --dry-run", 0, "3 jobs matched\n", "\x00"},
 		{"bulk purge --tag hard -y", 0, "3 jobs: 3 done, 0 refused\n", "\x00"},

@@ -63,7 +63,7 @@ func moveCommand(p *cli.Program) *cobra.Command {
 	var change jobs.Change
 	cmd := &cobra.Command{
 		Use:   "move ID… BOARD",
-		Short: "Move unfinished jobs that nobody has claimed to another board",
+		Short: "Move unclaimed, unfinished jobs to another board",
 		Long: "Move unclaimed, unfinished jobs to another board, which must exist and be within its limits. The jobs keep their\n" +
 			"priority and posting order; ageing restarts. The command is idempotent.",
 		Args: cobra.MinimumNArgs(2),

@@ -119,7 +119,7 @@ func TestJobMove(t *testing.T) {
 		{[]string{"job", "move", first.String(), "night"}, 0, "ID claimable, board night\n", ""},
 		{[]string{"job", "move", first.String(), "default"}, 0, "ID claimable, board default\n", ""},
 		{[]string{"job", "move", first.String(), "nihgt"}, cli.ExitNotFound, "",
-			"job ID: board \"nihgt\": not found\nconductord: the first posting to a board makes it, or `conductord board create nihgt`\n"},
+			"job ID: board \"nihgt\": not found\nconductord: the first posting creates a board, or run `conductord board create nihgt`\n"},
 		{[]string{"job", "move", "01890000-0000-7000-8000-000000000001", "night"}, cli.ExitNotFound, "", ": not found\n"},
 		{[]string{"job", "move", held.String(), "night"}, cli.ExitConflict, "", "conductord job suspend ID"},
 		{[]string{"job", "move", "night"}, cli.ExitUsage, "", ""},

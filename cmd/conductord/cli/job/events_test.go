@@ -48,12 +48,12 @@ func TestEventsAreSelected(t *testing.T) {
 			}
 		}
 		if got := following(t, cluster, "events", "--after", "0-0", "--event", "session_opened"); !strings.Contains(got.Out, "owner=w1") {
-			t.Errorf("a session is told as %+v", got)
+			t.Errorf("the event of a session is %+v", got)
 		}
 		clitest.Run(t, cluster, "board", "pause", "night", "--reason", "stocktaking")
 		if got := following(t, cluster, "events", "--after", "0-0", "--event", "board_paused"); !strings.Contains(got.Out, ` board_paused board="night" request=suspend by=`) ||
 			!strings.Contains(got.Out, ` reason="stocktaking"`) {
-			t.Errorf("a pause is told as %+v", got)
+			t.Errorf("the event of a pause is %+v", got)
 		}
 		for _, row := range []struct{ args, err string }{
 			{"events --event exploded", "watch kinds"},
@@ -76,7 +76,7 @@ func TestEventsThatAreGone(t *testing.T) {
 			clitest.Post(t, cluster, "--kind", "k")
 		}
 		got := clitest.Run(t, cluster, "events", "--after", "3-1")
-		if got.Code != cli.ExitConflict || !strings.Contains(got.Err, "--after 4-1 tells all that is kept") {
+		if got.Code != cli.ExitConflict || !strings.Contains(got.Err, "--after 4-1 shows all events that are kept") {
 			t.Errorf("got %+v", got)
 		}
 		got = following(t, cluster, "events", "--after", "0-0")

@@ -166,7 +166,7 @@ func readJob(ctx context.Context, p *cli.Program, cluster Work, id jobs.JobID) e
 func showChanged(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID, line func(*jobs.Job) string) error {
 	job, err := reader.Job(ctx, id)
 	if err != nil {
-		return cli.Because(err, "read job %s after the change, which was made", id)
+		return cli.Because(err, "read job %s (the change was made)", id)
 	}
 	return p.Show(command.JobToProto(&job), "%s %s", job.ID, line(&job))
 }

@@ -319,13 +319,13 @@ func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting j
 	}
 	if err != nil {
 		if mayHaveHappened(err) {
-			p.Note("job %s may have been posted: see `conductord job get %s`, or repeat the command with --id %s", posting.ID, posting.ID, posting.ID)
+			p.Note("it is unknown whether job %s was posted: see `conductord job get %s`, or repeat the command with --id %s", posting.ID, posting.ID, posting.ID)
 		}
 		return jobs.Job{}, cli.Because(err, "post job %s", posting.ID)
 	}
 	switch {
 	case posted[0].Existed && posted[0].Job.ID != posting.ID:
-		p.Note("job %s has the key %q and is not finished: there is no second one; its priority is now %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
+		p.Note("job %s has the key %q and is not finished, so no second job was posted; its priority is %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:
 		p.Note("job %s was already posted: nothing changed", posting.ID)
 	}
@@ -401,9 +401,9 @@ func RetryText(p *jobs.RetryPolicy) string {
 		}
 	}
 	add(true, "after %s", cmp.Or(p.Delay, jobs.DefaultRetryDelay))
-	add(p.BackoffPercent > 100, "each further delay %d %% of the one before", p.BackoffPercent)
+	add(p.BackoffPercent > 100, "each delay %d %% of the previous delay", p.BackoffPercent)
 	add(p.MaxDelay != 0, "at most %s", p.MaxDelay)
-	add(p.JitterPercent != 0, "%d %% of it by chance", p.JitterPercent)
+	add(p.JitterPercent != 0, "%d %% of it random", p.JitterPercent)
 	add(p.PriorityStep != 0, "priority %+d each time", int(p.PriorityStep))
 	parts = append(parts, p.RetryFilter.Notes()...)
 	add(p.OnFailure != "", "then %s", p.OnFailure)

@@ -50,7 +50,7 @@ func postLines(ctx context.Context, p *cli.Program, cluster poster, postings []l
 		}
 		posted, err := cluster.Post(ctx, batch...)
 		if err != nil {
-			return errors.Join(writeVerdicts(p, verdicts), cli.Because(err, "post lines %d to %d; those before are posted", now[0].line, now[len(now)-1].line))
+			return errors.Join(writeVerdicts(p, verdicts), cli.Because(err, "post lines %d to %d (all earlier lines are posted)", now[0].line, now[len(now)-1].line))
 		}
 		for i, answer := range posted {
 			job := command.JobToProto(&answer.Job)
@@ -131,10 +131,10 @@ func readPostings(p *cli.Program, path string, defaults map[string]json.RawMessa
 		postings = append(postings, linePosting{number, posting, handlers})
 	}
 	if err := lines.Err(); err != nil {
-		return nil, cli.UsageError(fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLineBytes, err))
+		return nil, cli.UsageError(fmt.Errorf("cannot read %s, line %d (the limit is %d bytes): %w", path, number+1, maxLineBytes, err))
 	}
 	if len(postings) == 0 {
-		return nil, cli.UsageError(fmt.Errorf("%s has no postings", path))
+		return nil, cli.UsageError(fmt.Errorf("%s contains no postings", path))
 	}
 	return postings, nil
 }

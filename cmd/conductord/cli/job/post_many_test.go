@@ -44,7 +44,7 @@ func TestJobPostFrom(t *testing.T) {
 		t.Errorf("refused as JSON: %+v", got)
 	}
 	for lines, want := range map[string]string{
-		"":                                   "has no postings",
+		"":                                   "contains no postings",
 		`{"name": "c", "kind": "k"}` + "\n{": "line 2",
 		`{"nam": "c"}`:                       "line 1",
 		`{"name": "c", "id": "7"}`:           "line 1",
@@ -80,7 +80,7 @@ func TestJobPostFlowsFrom(t *testing.T) {
 		{"a wrong key", []string{line(strings.Replace(hello, `"requires"`, `"requirs"`, 1), "")}, cli.ExitUsage, `did you mean "requires"`},
 		{"a missing value", []string{line(hello, ""), line(needy, "")}, cli.ExitUsage, "line 2: "},
 		{"a flow and a kind", []string{line(hello, `, "kind": "k"`)}, cli.ExitUsage, "line 1: flow is invalid: a document stands beside kind"},
-		{"a line that is too long", []string{line(hello, ""), `{"name": "` + strings.Repeat("x", 4<<20) + `"}`}, cli.ExitUsage, "line 2, which may have 4194304 bytes"},
+		{"a line that is too long", []string{line(hello, ""), `{"name": "` + strings.Repeat("x", 4<<20) + `"}`}, cli.ExitUsage, "line 2 (the limit is 4194304 bytes)"},
 		{"too many lines", []string{strings.Repeat("{\"name\": \"a\", \"kind\": \"k\"}\n", 100_001)}, cli.ExitUsage, "line 100001: file is too large"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

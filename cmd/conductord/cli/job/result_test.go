@@ -110,7 +110,7 @@ func TestResultsAreShown(t *testing.T) {
 		t.Errorf("a failure is %+v", second)
 	}
 	unread := clitest.Run(t, forgetful{cluster}, "-o", "json", "job", "wait", id)
-	if !strings.Contains(unread.Out, `"results": {}`) || !strings.Contains(unread.Err, "its definition was too long to be kept") {
+	if !strings.Contains(unread.Out, `"results": {}`) || !strings.Contains(unread.Err, "its definition was too long to store") {
 		t.Errorf("without its definition: %+v", unread)
 	}
 }

@@ -56,7 +56,7 @@ func trashShowCommand(p *cli.Program) *cobra.Command {
 func trashPurgeCommand(p *cli.Program) *cobra.Command {
 	return correctionCommand(p, &cobra.Command{
 		Use:   "purge ID…",
-		Short: "Remove finished jobs with their books for ever",
+		Short: "Remove finished jobs with their books permanently",
 		Long:  "Remove finished jobs permanently, with books that no other job uses, before retention does.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
 		if err := cluster.Purge(ctx, request); err != nil {

@@ -54,7 +54,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 	flags.StringVar(&waiting.Board, "board", "", "wait for jobs on this board")
 	flags.StringVar(&waiting.Kind, "kind", "", "wait for jobs of this kind")
 	flags.StringVar(&waiting.Key, "key", "", "wait for jobs with this key")
-	flags.StringSliceVar(&waiting.Tags, "tag", nil, "wait for jobs with this tag; with all of them, if it is given several times")
+	flags.StringSliceVar(&waiting.Tags, "tag", nil, "wait for jobs with all of these tags; repeatable")
 	return cmd
 }
 

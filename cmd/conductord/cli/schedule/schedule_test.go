@@ -49,7 +49,7 @@ updated: TIME
 		{"run yearly", 0, "", ""},
 		{"backfill yearly --since 2020-06-01T00:00:00Z --until 2021-06-01T00:00:00Z", 0, "", ""},
 		{"backfill yearly", cli.ExitUsage, "", "the start of the range is required: --since"},
-		{"backfill yearly --since 2020-06-01T00:00:00Z --until 2020-07-01T00:00:00Z", cli.ExitUsage, "", "no slot between"},
+		{"backfill yearly --since 2020-06-01T00:00:00Z --until 2020-07-01T00:00:00Z", cli.ExitUsage, "", "no past slot between"},
 		{"set yearly --kind k", cli.ExitUsage, "", "the rule is required: --rule"},
 		{"set yearly --rule soon --kind k", cli.ExitUsage, "", "schedule rule is invalid"},
 		{"set yearly --rule @daily", cli.ExitUsage, "", "name the work of the job"},

@@ -82,13 +82,13 @@ func checkBolt(path string) error {
 			return err
 		}
 		if !pages[i].whole() {
-			return fmt.Errorf("meta page %d of %s is damaged, and the last write may be gone with it, be it an entry or a vote: %s", i, path, StopForGood)
+			return fmt.Errorf("meta page %d of %s is damaged, so the last write (an entry or a vote) can be lost: %s", i, path, StopForGood)
 		}
 		pageSize = uint64(binary.NativeEndian.Uint32(pages[0][boltPageSizeAt:]))
 	}
 	first, second := pages[0].number(boltTxAt), pages[1].number(boltTxAt)
 	if max(first, second)-min(first, second) != 1 {
-		return fmt.Errorf("the meta pages of %s are of writes %d and %d, and not of the last two: %s", path, first, second, StopForGood)
+		return fmt.Errorf("the meta pages of %s are from the writes %d and %d, which do not follow each other: %s", path, first, second, StopForGood)
 	}
 	newest := pages[0]
 	if second > first {

@@ -78,7 +78,7 @@ type Compaction struct{ Before, After int64 }
 // any point, the old store or the new store is in place. raft-wal removes its files by itself.
 func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	if c.From != Bolt {
-		return done, fmt.Errorf("the log store %s gives back its space by itself", c.From)
+		return done, fmt.Errorf("the log store %s needs no compaction: it releases free space automatically", c.From)
 	}
 	c.Step("settle")
 	if err := Settle(c.DataDir, c.From); err != nil {
@@ -110,13 +110,13 @@ func Settle(dataDir string, inUse Kind) error {
 	for _, kind := range Kinds {
 		path := Path(dataDir, kind)
 		if err := os.RemoveAll(path + newSuffix); err != nil {
-			return fmt.Errorf("cannot remove what is left of a conversion: %w", err)
+			return fmt.Errorf("cannot remove the files of an interrupted conversion: %w", err)
 		}
 		if kind == inUse {
 			continue
 		}
 		if err := replace(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot set the old log store aside: %w", err)
+			return fmt.Errorf("cannot rename the old log store: %w", err)
 		}
 	}
 	return nil
@@ -241,7 +241,7 @@ func compareLogs(ctx context.Context, source, copied *Log) (first, last uint64, 
 	}
 	hasFirst, hasLast, err := Bounds(copied)
 	if err == nil && (hasFirst != first || hasLast != last) {
-		err = fmt.Errorf("the copy has entries %d to %d, and should have %d to %d", hasFirst, hasLast, first, last)
+		err = fmt.Errorf("the copy has entries %d to %d instead of %d to %d", hasFirst, hasLast, first, last)
 	}
 	if err != nil {
 		return 0, 0, err
@@ -249,7 +249,7 @@ func compareLogs(ctx context.Context, source, copied *Log) (first, last uint64, 
 	want, err := source.engine.Get(termsKey)
 	has, copyErr := copied.engine.Get(termsKey)
 	if err := errors.Join(err, copyErr); err != nil || !bytes.Equal(has, want) {
-		return 0, 0, errors.Join(err, fmt.Errorf("the copy has term and vote %q, and should have %q", has, want))
+		return 0, 0, errors.Join(err, fmt.Errorf("the copy has term and vote %q instead of %q", has, want))
 	}
 	return first, last, eachEntry(ctx, source, func(entry *raft.Log) error {
 		var other raft.Log
@@ -257,7 +257,7 @@ func compareLogs(ctx context.Context, source, copied *Log) (first, last uint64, 
 			return fmt.Errorf("entry %d of the copy: %w", entry.Index, err)
 		}
 		if other.Term != entry.Term || other.Type != entry.Type || !bytes.Equal(other.Data, entry.Data) {
-			return fmt.Errorf("entry %d of the copy is another", entry.Index)
+			return fmt.Errorf("entry %d of the copy differs", entry.Index)
 		}
 		return nil
 	})

@@ -42,7 +42,7 @@ const (
 var Kinds = []Kind{Bolt, WAL}
 
 // StopForGood ends every report of a log that is damaged on disk.
-const StopForGood = "stop this node for good: the others go on without it (see \"A disk is lost\" in docs/repair.md)"
+const StopForGood = "stop this node permanently; the other nodes continue without it (see \"A disk is lost\" in docs/repair.md)"
 
 // lockTimeout limits the wait for the lock on a file. A second daemon on the same directory would
 // hold the lock without limit.
@@ -124,7 +124,7 @@ func openEngine(kind Kind, path string, logger hclog.Logger) (Engine, error) {
 }
 
 func cutShort(path string, has, wants int64) error {
-	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, StopForGood)
+	return fmt.Errorf("%s has %d bytes instead of %d: %s", path, has, wants, StopForGood)
 }
 
 // CatchDamage turns the panics of a read of the log's files into an error: they mean that the

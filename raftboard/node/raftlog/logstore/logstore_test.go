@@ -435,7 +435,7 @@ func TestWALMissesNoEntrySilently(t *testing.T) {
 				writeFile(t, segmentOf(t, dir), data)
 				found, why := intactEntries(dir)
 				switch {
-				case why != nil && !strings.Contains(why.Error(), "stop this node for good"):
+				case why != nil && !strings.Contains(why.Error(), "stop this node permanently"):
 					t.Errorf("byte %d: %v", at, why)
 				case why == nil && found < entries && (at < row.silent || found < entries-1):
 					t.Errorf("byte %d: %d of %d entries, and nothing is said", at, found, entries)
@@ -566,13 +566,13 @@ func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 		damage func(t *testing.T, path string)
 		reason string
 	}{
-		{"bolt, cut short", logstore.Bolt, "raft.db", true, halve, "bytes and should have"},
-		{"wal, its meta data cut short", logstore.WAL, "raft-wal/wal-meta.db", true, halve, "bytes and should have"},
-		{"wal, a closed segment cut short", logstore.WAL, "raft-wal/*.wal", false, shorten(16), "bytes and should have"},
+		{"bolt, cut short", logstore.Bolt, "raft.db", true, halve, "bytes instead of"},
+		{"wal, its meta data cut short", logstore.WAL, "raft-wal/wal-meta.db", true, halve, "bytes instead of"},
+		{"wal, a closed segment cut short", logstore.WAL, "raft-wal/*.wal", false, shorten(16), "bytes instead of"},
 		{"wal, a closed segment missing", logstore.WAL, "raft-wal/*.wal", false, remove, "is missing"},
-		{"wal, the last segment cut short", logstore.WAL, "raft-wal/*.wal", true, shorten(8), "bytes and should have"},
-		{"wal, the last segment cut to nothing", logstore.WAL, "raft-wal/*.wal", true, shorten(smallSegment), "and has had entry 9"},
-		{"wal, the last segment missing", logstore.WAL, "raft-wal/*.wal", true, remove, "and has had entry 9"},
+		{"wal, the last segment cut short", logstore.WAL, "raft-wal/*.wal", true, shorten(8), "bytes instead of"},
+		{"wal, the last segment cut to nothing", logstore.WAL, "raft-wal/*.wal", true, shorten(smallSegment), "but has contained entry 9"},
+		{"wal, the last segment missing", logstore.WAL, "raft-wal/*.wal", true, remove, "but has contained entry 9"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -600,7 +600,7 @@ func TestLogWithoutAllOfItIsRefused(t *testing.T) {
 			if err == nil {
 				_ = log.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), row.reason) || !strings.Contains(err.Error(), "stop this node for good") {
+			if err == nil || !strings.Contains(err.Error(), row.reason) || !strings.Contains(err.Error(), "stop this node permanently") {
 				t.Errorf("got %v, want %q", err, row.reason)
 			}
 		})

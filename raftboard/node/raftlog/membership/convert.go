@@ -21,7 +21,7 @@ import (
 func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger, step func(string)) (done logstore.Converted, err error) {
 	err = withStopped(dataDir, func(store *IdentityStore) error {
 		if !slices.Contains(logstore.Kinds, to) {
-			return fmt.Errorf("there is no log store %.64q, but %v", to, logstore.Kinds)
+			return fmt.Errorf("there is no log store %.64q; the log stores are %v", to, logstore.Kinds)
 		}
 		done, err = logstore.Conversion{
 			DataDir: dataDir, From: store.id.LogStore, To: to, Logger: logger, Step: step,
@@ -30,7 +30,7 @@ func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hc
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("cannot change the log store of %s over to %s: %w", dataDir, to, err)
+		err = fmt.Errorf("cannot convert the log store of %s to %s: %w", dataDir, to, err)
 	}
 	return done, err
 }

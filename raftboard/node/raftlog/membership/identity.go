@@ -167,7 +167,7 @@ func readIdentity(dataDir string) (*IdentityStore, error) {
 	store.id = stored.Identity
 	sum, err := store.id.checksum()
 	if err == nil && sum != stored.Checksum {
-		err = fmt.Errorf("%s is damaged, or was changed by hand: it says checksum %.64q, and its fields have %q", store.path, stored.Checksum, sum)
+		err = fmt.Errorf("%s is damaged, or was changed by hand: it contains the checksum %.64q, and its fields have %q", store.path, stored.Checksum, sum)
 	}
 	return store, errors.Join(err, store.complete())
 }
@@ -184,7 +184,7 @@ func MakeDataDir(options Options) (err error) {
 	store, err := readIdentity(options.DataDir)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s holds node %q of cluster %q already: start it", options.DataDir, store.id.Name, store.id.Cluster)
+		return fmt.Errorf("%s already contains node %q of cluster %q: start this node", options.DataDir, store.id.Name, store.id.Cluster)
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -193,8 +193,8 @@ func MakeDataDir(options Options) (err error) {
 
 func (s *IdentityStore) create(o Options) error {
 	if !o.Init {
-		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init, or make it with conductord node init; "+
-			"if it has run before, its disk is missing and must not be replaced by an empty one", o.DataDir, o.Name)
+		return fmt.Errorf("%s contains no node: for the first start of node %q, use --init, or run conductord node init; "+
+			"if the node has run before, its disk is missing: do not replace it with an empty disk", o.DataDir, o.Name)
 	}
 	if err := checkEmpty(o.DataDir); err != nil {
 		return err
@@ -213,16 +213,16 @@ func checkEmpty(dataDir string) error {
 		return fmt.Errorf("cannot read the data directory: %w", err)
 	}
 	if slices.ContainsFunc(found, func(file fs.DirEntry) bool { return file.Name() == restoringFile }) {
-		return fmt.Errorf("the restore of a backup into %s was cut off: do it again", dataDir)
+		return fmt.Errorf("the restore of a backup into %s was interrupted: restore it again", dataDir)
 	}
 	if slices.ContainsFunc(found, func(file fs.DirEntry) bool { return file.Name() == joiningFile }) {
-		return fmt.Errorf("the join of a node with the data directory %s was cut off: do it again", dataDir)
+		return fmt.Errorf("the join of a node with the data directory %s was interrupted: join again", dataDir)
 	}
 	for _, file := range found {
 		// A file system's own directory, and the remains of an interrupted first start, are not
 		// data.
 		if name := file.Name(); name != lostAndFound && name != lockFile && name != identityFile+temporarySuffix {
-			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", dataDir, identityFile, name)
+			return fmt.Errorf("cannot initialize a node in %s: the directory is not empty and has no %s (found %q)", dataDir, identityFile, name)
 		}
 	}
 	return nil
@@ -233,10 +233,10 @@ func (s *IdentityStore) matches(o Options) error {
 		return fmt.Errorf("%s is the data directory of node %q, and this is node %q", o.DataDir, s.id.Name, o.Name)
 	}
 	if s.id.Cluster != o.Cluster {
-		return fmt.Errorf("%s belongs to cluster %q, and the configuration says %q", o.DataDir, s.id.Cluster, o.Cluster)
+		return fmt.Errorf("%s belongs to cluster %q, and the configuration has cluster %q", o.DataDir, s.id.Cluster, o.Cluster)
 	}
 	if s.id.LogStore != o.LogStore {
-		return fmt.Errorf("%s keeps its raft log in %s, and the configuration says log_store = %q: either change that, or change the stopped node over with "+
+		return fmt.Errorf("%s keeps its raft log in %s, and the configuration has log_store = %q: change the configuration, or stop the node and run "+
 			"\"conductord log-store convert --to %s --data-dir %s\"", o.DataDir, s.id.LogStore, o.LogStore, o.LogStore, o.DataDir)
 	}
 	return nil
@@ -253,18 +253,18 @@ func (s *IdentityStore) keepsItsWord(o Options) error {
 		s.id.Members = now
 		return nil
 	}
-	return fmt.Errorf("node %q has agreed with %q on the members %v, and its configuration now lists %v: set cluster.members back; "+
-		"or, if this cluster has never worked, empty the data directories of all its nodes and start each with --init",
+	return fmt.Errorf("node %q has agreed with %q on the members %v, and its configuration now lists %v: restore cluster.members; "+
+		"or, if this cluster has never worked, empty the data directories of all its nodes, and start each node with --init",
 		s.id.Name, slices.Sorted(maps.Keys(s.id.Peers)), s.id.Members, now)
 }
 
 // complete refuses an identity that an editor or a newer program has changed.
 func (s *IdentityStore) complete() error {
 	if s.id.Incarnation == "" || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
-		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
+		return fmt.Errorf("%s is not complete: a node requires its incarnation, generation and instance", s.path)
 	}
 	if !slices.Contains(logstore.Kinds, s.id.LogStore) {
-		return fmt.Errorf("%s names the log store %.64q, which this program does not know", s.path, s.id.LogStore)
+		return fmt.Errorf("%s contains the log store %.64q, which this program does not support", s.path, s.id.LogStore)
 	}
 	if s.id.Peers == nil {
 		s.id.Peers = map[raft.ServerID]uuid.UUID{}
@@ -307,8 +307,8 @@ func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	defer s.mu.Unlock()
 	known, met := s.id.Peers[peer]
 	if met && known != instance {
-		return fmt.Errorf("node %q has lost its disk and was made anew, or another node uses its name: "+
-			"node %q remembers it as %s, and it is now %s: to replace a node whose disk is lost, run \"conductord cluster replace\" there",
+		return fmt.Errorf("node %q has lost its disk and was initialized again, or another node uses its name: "+
+			"node %q knows the instance %s, and the current instance is %s: to replace a node with a lost disk, run \"conductord cluster replace\" on its machine",
 			peer, s.id.Name, known, instance)
 	}
 	if met {

@@ -86,7 +86,7 @@ func joinCluster(options Options, how Join, ask func(self transport.Member, inst
 func drawInstance(dataDir string) (instance uuid.UUID, again bool, err error) {
 	path := filepath.Join(dataDir, joiningFile)
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err == nil {
-		return uuid.Nil, false, errors.New("it holds a node: start that, or join with an empty directory")
+		return uuid.Nil, false, errors.New("it contains a node: start this node, or join with an empty directory")
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -207,7 +207,7 @@ func (m *Members) Now() []Listed {
 	for _, server := range servers {
 		member, err := transport.ParseAddress(server.Address)
 		if err != nil { // not written by our program
-			m.fatal(fmt.Errorf("raft's configuration cannot be used: %w", err))
+			m.fatal(fmt.Errorf("cannot use raft's configuration: %w", err))
 			continue
 		}
 		members = append(members, Listed{member, server.Suffrage == raft.Voter})
@@ -280,12 +280,12 @@ func (m *Members) Admit(other transport.Hello) error {
 		return m.identity.Meet(other.ID(), other.Instance)
 	}
 	if was {
-		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
+		return fmt.Errorf("node %q is no longer a member of the cluster: %w", other.ID(), transport.ErrRemoved)
 	}
 	if !id.Fresh() && !m.group.Follows(other.ID()) && m.vouched(other.ID()) {
 		return nil
 	}
-	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
+	return fmt.Errorf("node %q is not a member of the cluster: to add the node, run \"conductord cluster join\" on its machine", other.ID())
 }
 
 // SetPort sets the raft port; call it before Probe.

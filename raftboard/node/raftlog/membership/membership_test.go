@@ -17,10 +17,10 @@ func TestNodeThatStartsAdmitsWhomItHasMet(t *testing.T) {
 	unknown, wiped := joined, joined
 	unknown.Incarnation, wiped.Instance = "4567cdef", uuid.New()
 	if err := membership.AdmitAtStart(joined, joined); err != nil {
-		t.Errorf("one that it has met: %v", err)
+		t.Errorf("a known node: %v", err)
 	}
 	if err := membership.AdmitAtStart(joined, unknown); err != nil {
-		t.Errorf("one that it has never met: %v", err)
+		t.Errorf("an unknown node: %v", err)
 	}
 	if err := membership.AdmitAtStart(joined, wiped); err == nil || !strings.Contains(err.Error(), "lost its disk") {
 		t.Errorf("one with another disk: %v", err)

@@ -117,7 +117,7 @@ func (r *restoration) run(from io.Reader) (err error) {
 // restore.
 func (r *restoration) claimDirectory() error {
 	if _, err := os.Stat(r.path(identityFile)); err == nil {
-		return errors.New("it holds a node: restore into an empty directory")
+		return errors.New("it contains a node: restore into an empty directory")
 	}
 	if _, err := os.Stat(r.path(restoringFile)); err == nil {
 		if err := r.clear(); err != nil {
@@ -172,7 +172,7 @@ func (r *restoration) restore(from io.Reader) (origin string, err error) {
 		return "", err
 	}
 	if machine.AppliedIndex() != r.done.Manifest.Index || machine.Generation() != r.done.Generation {
-		return "", fmt.Errorf("%w: its manifest says index %d, and its state %d", backup.ErrBad, r.done.Manifest.Index, machine.AppliedIndex())
+		return "", fmt.Errorf("%w: its manifest has index %d, and its state has index %d", backup.ErrBad, r.done.Manifest.Index, machine.AppliedIndex())
 	}
 	if err := r.settle(machine); err != nil {
 		return "", err
@@ -195,11 +195,11 @@ func restoreState(machine *fsm.Machine, state io.Reader) error {
 // accept checks a manifest before the state is read.
 func (r *restoration) accept(manifest backup.Manifest) error {
 	if expected := cmp.Or(r.how.FromCluster, r.options.Cluster); manifest.Cluster != expected {
-		return fmt.Errorf("the backup is of cluster %q, and not of %q: if that is meant, name it with --from-cluster", manifest.Cluster, expected)
+		return fmt.Errorf("the backup is from cluster %q, not from %q: to restore it anyway, use --from-cluster", manifest.Cluster, expected)
 	}
 	r.done.Generation = cmp.Or(r.how.Generation, manifest.Generation+1)
 	if r.done.Generation <= manifest.Generation {
-		return fmt.Errorf("generation %d is not higher than that of the backup, which is %d", r.done.Generation, manifest.Generation)
+		return fmt.Errorf("generation %d is not higher than the generation of the backup, %d", r.done.Generation, manifest.Generation)
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err
 		return manifest, err
 	}
 	if found := hex.EncodeToString(digest[:]); found != manifest.Digest || machine.AppliedIndex() != manifest.Index || machine.Generation() != manifest.Generation {
-		return manifest, fmt.Errorf("%w: the digest of its state at index %d is %s, and its manifest says %s at index %d",
+		return manifest, fmt.Errorf("%w: the digest of its state at index %d is %s, and its manifest has %s at index %d",
 			backup.ErrBad, machine.AppliedIndex(), found, manifest.Digest, manifest.Index)
 	}
 	return manifest, nil

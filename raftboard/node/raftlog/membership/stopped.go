@@ -55,7 +55,7 @@ func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
 func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) error {
 	_, err := readStopped(dataDir, scratch, func(s *stopped) error {
 		if answers, voters := s.answering(); !force && len(answers) > voters/2 {
-			return fmt.Errorf("a majority of the cluster answers (%s): make a backup of that instead, or say --force", strings.Join(answers, ", "))
+			return fmt.Errorf("a majority of the cluster answers (%s): create a backup of the running cluster instead, or use --force", strings.Join(answers, ", "))
 		}
 		snapshot, err := s.machine.Snapshot()
 		if err != nil {
@@ -65,7 +65,7 @@ func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) e
 		return errors.Join(backup.Make(to, of, snapshot, func() error { return nil }), snapshot.Close())
 	})
 	if err != nil {
-		return fmt.Errorf("cannot make a backup from %s: %w", dataDir, err)
+		return fmt.Errorf("cannot create a backup from %s: %w", dataDir, err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ type stopped struct {
 
 func readStopped(dataDir, scratch string, use func(*stopped) error) (found StoppedNode, err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
-		return found, fmt.Errorf("it holds no node: %w", err)
+		return found, fmt.Errorf("it contains no node: %w", err)
 	}
 	lock, err := LockDataDir(dataDir)
 	if err != nil {

@@ -80,7 +80,7 @@ type RefusedError struct {
 	Removed bool      // the reason is ErrRemoved
 }
 
-func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
+func (e *RefusedError) Error() string { return fmt.Sprintf("refused by node %q: %s", e.peer, e.reason) }
 
 // Identity keeps this node's identity durably. Its methods may be called concurrently.
 type Identity interface {
@@ -155,7 +155,7 @@ func (p *Port) introduce(conn net.Conn, peer Member, what Purpose, timeout time.
 		return reply.Hello, &RefusedError{peer: peer.Name, reason: reply.Refusal, From: reply.Instance, Removed: reply.Removed}
 	}
 	if reply.ID() != peer.ID() {
-		return reply.Hello, fmt.Errorf("the address of node %q is that of node %q", peer.ID(), reply.ID())
+		return reply.Hello, fmt.Errorf("the address of node %q belongs to node %q", peer.ID(), reply.ID())
 	}
 	if err := p.judge(reply.Hello); err != nil {
 		p.reportLists(reply.Hello, err)
@@ -190,15 +190,15 @@ func (p *Port) judge(other Hello) error {
 	own := p.options.Identity.Self()
 	switch {
 	case other.ID() == own.ID() && other.Instance != own.Instance:
-		return fmt.Errorf("another node is named %q too", own.Name)
+		return fmt.Errorf("another node also has the name %q", own.Name)
 	case other.ID() == own.ID() && other.Run != p.options.Run:
-		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Start)
+		return fmt.Errorf("node %q already runs, from this data directory or a copy of it: start %d runs in parallel to start %d", own.Name, other.Start, own.Start)
 	case other.ID() == own.ID():
 		return nil // raft can dial its own address
 	}
 	for id, instance := range other.Peers {
 		if known, met := own.Peers[id]; met && known != instance {
-			return fmt.Errorf("two nodes use the name %q, or it was made anew: node %q has met %s, and node %q has met %s", id, other.Name, instance, own.Name, known)
+			return fmt.Errorf("two nodes use the name %q, or the node was initialized again: node %q knows instance %s, and node %q knows instance %s", id, other.Name, instance, own.Name, known)
 		}
 	}
 	if err := p.options.Admit(other); err != nil {
@@ -214,14 +214,14 @@ func (p *Port) sameCluster(other Hello) error {
 	case other.Cluster != own.Cluster:
 		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
 	case other.Generation != own.Generation:
-		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
+		return fmt.Errorf("node %q has generation %d of the cluster, and node %q has generation %d", other.Name, other.Generation, own.Name, own.Generation)
 	case other.Origin != own.Origin:
-		return fmt.Errorf("node %q and node %q were not restored from the same backup with the same flags: the one began with state %.12s, the other with %.12s: "+
-			"restore one file on all nodes", other.Name, own.Name, other.Origin, own.Origin)
+		return fmt.Errorf("node %q and node %q were not restored from the same backup with the same flags: the first started with state %.12s, the second with %.12s: "+
+			"restore the same file on all nodes", other.Name, own.Name, other.Origin, own.Origin)
 	case maps.Equal(other.Members, p.options.Roster):
 		return nil
 	}
-	return &listsError{fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike at the first start of a cluster",
+	return &listsError{fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be equal at the first start of a cluster",
 		other.Name, own.Name, own.Cluster, other.Members, p.options.Roster)}
 }
 
@@ -257,7 +257,7 @@ func writeFrame(w io.Writer, head []byte, message any) error {
 		return err
 	}
 	if len(body) > maxHandshake {
-		return fmt.Errorf("handshake of %d bytes is over the limit of %d", len(body), maxHandshake)
+		return fmt.Errorf("the handshake has %d bytes; the limit is %d", len(body), maxHandshake)
 	}
 	frame := binary.BigEndian.AppendUint16(head, uint16(len(body)))
 	_, err = w.Write(append(frame, body...))
@@ -271,14 +271,14 @@ func readFrame(r io.Reader, message any) error {
 	}
 	length := binary.BigEndian.Uint16(size[:])
 	if length > maxHandshake {
-		return fmt.Errorf("handshake of %d bytes is over the limit of %d", length, maxHandshake)
+		return fmt.Errorf("the handshake has %d bytes; the limit is %d", length, maxHandshake)
 	}
 	body := make([]byte, length)
 	if _, err := io.ReadFull(r, body); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, message); err != nil {
-		return errors.New("the handshake is not what a node says")
+		return errors.New("the handshake is not from a conductord node")
 	}
 	return nil
 }

@@ -23,10 +23,10 @@ func TestHandshakeSurvivesGarbage(t *testing.T) {
 		{"zeros", strings.Repeat("\x00", 100), "not a conductord node"},
 		{"half a magic", "CD", "no handshake"},
 		{"no length", magic, "bad handshake"},
-		{"a huge length", magic + "\xff\xff" + strings.Repeat("x", 70_000), "over the limit"},
-		{"one byte over the limit", magic + "\x40\x01" + strings.Repeat("x", 20_000), "over the limit"},
+		{"a huge length", magic + "\xff\xff" + strings.Repeat("x", 70_000), "the limit is 16384"},
+		{"one byte over the limit", magic + "\x40\x01" + strings.Repeat("x", 20_000), "the limit is 16384"},
 		{"half a hello", magic + "\x00\x10{", "bad handshake"},
-		{"no JSON", magic + "\x00\x04oops", "not what a node says"},
+		{"no JSON", magic + "\x00\x04oops", "not from a conductord node"},
 		{"null", magic + "\x00\x04null", "belongs to cluster"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

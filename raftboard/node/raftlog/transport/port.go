@@ -207,7 +207,7 @@ func (p *Port) greet(conn *trackedConn, taken *place) {
 	what, other, err := p.answer(conn)
 	p.places.leave(taken)
 	if taken.lost.Load() {
-		err = fmt.Errorf("a newer connection has its place: %d have not completed the handshake yet", MaxHandshaking)
+		err = fmt.Errorf("a newer connection has replaced it: %d have not completed the handshake yet", MaxHandshaking)
 	}
 	if err != nil {
 		p.options.Refused(conn.RemoteAddr(), err)
@@ -301,7 +301,7 @@ func (c *trackedConn) Read(into []byte) (int, error) {
 
 // errMute refuses raft's messages while the disk hangs, because followers that hear them would not
 // elect another leader.
-var errMute = errors.New("the disk of this node hangs: it sends nothing that keeps it the leader")
+var errMute = errors.New("the disk of this node hangs, so the node sends no messages that keep it the leader")
 
 // Write writes, except raft's messages while the node is mute.
 func (c *trackedConn) Write(from []byte) (int, error) {

@@ -56,7 +56,7 @@ func AnswerQuestions(conn net.Conn, hear func(told int64), stand func() Standing
 }
 
 // ErrOvertaken is the answer to a question that a later one has replaced.
-var ErrOvertaken = errors.New("a later question has taken the place of this one")
+var ErrOvertaken = errors.New("a later request has replaced this request")
 
 // Peer is another member, with its Asker.
 type Peer struct {
@@ -182,7 +182,7 @@ func (a *Asker) exchange(conn net.Conn) (Standing, error) {
 		return Standing{}, err
 	}
 	if got := binary.BigEndian.Uint64(answer[:]); got != a.number {
-		return Standing{}, fmt.Errorf("the answer is to question %d, and not to %d", got, a.number)
+		return Standing{}, fmt.Errorf("the answer is for request %d, not for request %d", got, a.number)
 	}
 	return Standing{
 		Term:    binary.BigEndian.Uint64(answer[numberSize:]),

@@ -85,10 +85,10 @@ func (t *takeovers) await(ctx context.Context, own string, job jobs.JobID, began
 	case err != nil:
 		return 0, err
 	case len(claimed) == 0:
-		return 0, fmt.Errorf("%w: job %s was not given to another in %s after its owner fell silent", jobs.ErrUnavailable, job, took.Round(time.Second))
+		return 0, fmt.Errorf("%w: no other owner claimed job %s within %s after its owner became silent", jobs.ErrUnavailable, job, took.Round(time.Second))
 	}
 	if claimed[0].Job.ID != job {
-		return 0, fmt.Errorf("%w: job %s came instead of %s", jobs.ErrConflict, claimed[0].Job.ID, job)
+		return 0, fmt.Errorf("%w: the claim returned job %s instead of %s", jobs.ErrConflict, claimed[0].Job.ID, job)
 	}
 	return took, t.Consume(ctx, jobs.Ending{Job: job, Token: claimed[0].Job.Token, Outcome: jobs.OutcomeSuccess})
 }
