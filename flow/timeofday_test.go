@@ -51,7 +51,7 @@ func TestEarlierDeadline(t *testing.T) {
 func TestWrongTimeLimits(t *testing.T) {
 	for text, want := range map[string]string{
 		"24:00": "is not a time of day", "8:00": "is not a time of day", "18:00:00": "is not a time of day", "": "is not a time of day",
-		"18:00 Europe/Atlantis": "is no name of the IANA time zone database",
+		"18:00 Europe/Atlantis": "is not in the IANA time zone database",
 	} {
 		if _, err := flow.Compile(flow.NewStep("a", idle{}, flow.DeadlineAt(text))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

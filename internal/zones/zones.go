@@ -35,7 +35,7 @@ func Load(name string) (*time.Location, error) {
 	}
 	data, err := fs.ReadFile(files(), name)
 	if err != nil {
-		return nil, fmt.Errorf("%.64q is no name of the IANA time zone database (release %s), such as Europe/Berlin", name, Release)
+		return nil, fmt.Errorf("%.64q is not in the IANA time zone database (release %s); use a name such as Europe/Berlin", name, Release)
 	}
 	return time.LoadLocationFromTZData(name, data)
 }
