@@ -7509,7 +7509,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\xc7\x16\n" +
+	"workerName2\x9a\x17\n" +
 	"\fBoardService\x12G\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
@@ -7532,7 +7532,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\bTransfer\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0e\xea\x9d&\n" +
 	"\x12\btransfer\x12L\n" +
 	"\tUnreserve\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tunreserve\x12K\n" +
-	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12B\n" +
+	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12Q\n" +
+	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12B\n" +
 	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06change\x12Y\n" +
 	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\"\x0f\xea\x9d&\v\x12\tintervene\x12D\n" +
 	"\x05Retry\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05retry\x12D\n" +
@@ -7783,26 +7784,28 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ExtendClaimCommand)(nil),       // 148: conductord.v1.ExtendClaimCommand
 	(*Ending)(nil),                   // 149: conductord.v1.Ending
 	(*JobCommand)(nil),               // 150: conductord.v1.JobCommand
-	(*Change)(nil),                   // 151: conductord.v1.Change
-	(*Intervention)(nil),             // 152: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 153: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 154: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 155: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 156: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 157: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 158: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 159: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 160: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 161: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 162: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 163: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 164: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 165: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 166: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 167: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 168: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 169: conductord.v1.Done
-	(*InterveneResult)(nil),          // 170: conductord.v1.InterveneResult
+	(*SignalCommand)(nil),            // 151: conductord.v1.SignalCommand
+	(*Change)(nil),                   // 152: conductord.v1.Change
+	(*Intervention)(nil),             // 153: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 154: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 155: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 156: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 157: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 158: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 159: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 160: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 161: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 162: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 163: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 164: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 165: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 166: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 167: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 168: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 169: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 170: conductord.v1.Done
+	(*SignalResult)(nil),             // 171: conductord.v1.SignalResult
+	(*InterveneResult)(nil),          // 172: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
 	115, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
@@ -7927,164 +7930,166 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	150, // 119: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
 	150, // 120: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
 	150, // 121: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	151, // 122: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	152, // 123: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	150, // 124: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	150, // 125: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 126: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 127: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 128: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 129: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	153, // 130: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 131: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 132: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	154, // 133: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	155, // 134: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	153, // 135: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	153, // 136: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	153, // 137: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 138: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 139: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	156, // 140: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	157, // 141: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 142: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 143: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	158, // 144: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	158, // 145: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 146: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	133, // 147: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 148: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 149: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 150: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 151: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	159, // 152: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 153: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	160, // 154: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 155: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 156: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	161, // 157: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 158: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 159: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 160: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	162, // 161: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	163, // 162: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	164, // 163: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	165, // 164: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	166, // 165: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 166: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	167, // 167: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	168, // 168: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 169: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 170: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 171: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	140, // 172: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 173: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 174: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	100, // 175: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	98,  // 176: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	96,  // 177: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	81,  // 178: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	78,  // 179: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	83,  // 180: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	86,  // 181: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	88,  // 182: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	90,  // 183: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	92,  // 184: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	94,  // 185: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	107, // 186: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	110, // 187: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	112, // 188: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	104, // 189: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 190: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 191: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 192: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 193: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 194: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 195: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 196: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 197: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 198: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	169, // 199: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 200: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	169, // 201: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	169, // 202: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	169, // 203: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	169, // 204: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	169, // 205: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	169, // 206: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	169, // 207: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	169, // 208: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	169, // 209: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	169, // 210: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	170, // 211: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	169, // 212: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	169, // 213: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 214: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 215: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 216: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 217: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	169, // 218: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 219: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 220: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	169, // 221: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	169, // 222: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	169, // 223: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	169, // 224: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	169, // 225: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 226: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	169, // 227: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	169, // 228: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	169, // 229: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 230: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 231: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	169, // 232: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	169, // 233: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 234: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	169, // 235: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 236: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 237: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 238: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 239: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	169, // 240: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 241: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	169, // 242: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 243: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 244: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	169, // 245: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	169, // 246: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 247: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 248: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	169, // 249: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	169, // 250: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	169, // 251: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	169, // 252: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	169, // 253: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 254: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	169, // 255: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	169, // 256: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 257: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 258: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 259: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	169, // 260: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 261: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 262: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	101, // 263: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	99,  // 264: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	97,  // 265: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	82,  // 266: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	79,  // 267: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	84,  // 268: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	87,  // 269: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	89,  // 270: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	91,  // 271: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	93,  // 272: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	95,  // 273: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	109, // 274: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	111, // 275: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	113, // 276: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	105, // 277: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	190, // [190:278] is the sub-list for method output_type
-	102, // [102:190] is the sub-list for method input_type
+	151, // 122: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	152, // 123: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	153, // 124: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	150, // 125: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	150, // 126: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 127: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 128: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 129: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 130: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	154, // 131: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 132: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 133: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	155, // 134: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	156, // 135: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	154, // 136: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	154, // 137: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	154, // 138: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 139: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 140: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	157, // 141: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	158, // 142: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 143: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 144: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	159, // 145: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	159, // 146: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 147: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	133, // 148: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 149: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 150: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 151: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 152: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	160, // 153: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 154: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	161, // 155: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 156: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 157: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	162, // 158: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 159: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 160: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 161: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	163, // 162: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	164, // 163: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	165, // 164: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	166, // 165: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	167, // 166: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 167: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	168, // 168: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	169, // 169: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 170: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 171: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 172: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	140, // 173: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 174: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 175: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	100, // 176: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	98,  // 177: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	96,  // 178: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	81,  // 179: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	78,  // 180: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	83,  // 181: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	86,  // 182: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	88,  // 183: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	90,  // 184: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	92,  // 185: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	94,  // 186: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	107, // 187: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	110, // 188: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	112, // 189: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	104, // 190: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 191: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 192: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 193: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 194: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 195: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 196: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 197: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 198: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 199: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	170, // 200: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 201: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	170, // 202: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	170, // 203: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	170, // 204: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	170, // 205: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	170, // 206: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	170, // 207: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	170, // 208: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	170, // 209: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	170, // 210: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	171, // 211: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	170, // 212: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	172, // 213: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	170, // 214: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	170, // 215: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 216: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 217: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 218: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 219: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	170, // 220: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 221: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 222: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	170, // 223: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	170, // 224: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	170, // 225: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	170, // 226: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	170, // 227: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 228: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	170, // 229: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	170, // 230: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	170, // 231: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 232: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 233: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	170, // 234: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	170, // 235: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 236: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	170, // 237: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 238: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 239: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 240: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 241: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	170, // 242: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 243: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	170, // 244: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 245: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 246: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	170, // 247: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	170, // 248: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 249: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 250: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	170, // 251: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	170, // 252: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	170, // 253: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	170, // 254: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	170, // 255: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 256: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	170, // 257: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	170, // 258: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 259: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 260: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 261: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	170, // 262: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 263: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 264: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	101, // 265: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	99,  // 266: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	97,  // 267: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	82,  // 268: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	79,  // 269: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	84,  // 270: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	87,  // 271: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	89,  // 272: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	91,  // 273: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	93,  // 274: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	95,  // 275: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	109, // 276: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	111, // 277: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	113, // 278: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	105, // 279: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	191, // [191:280] is the sub-list for method output_type
+	102, // [102:191] is the sub-list for method input_type
 	102, // [102:102] is the sub-list for extension type_name
 	102, // [102:102] is the sub-list for extension extendee
 	0,   // [0:102] is the sub-list for field type_name

@@ -1655,6 +1655,7 @@ type Attempt struct {
 	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // session of the worker that has the attempt; empty: none yet
 	WorkerName    string `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
 	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // the attempt ended before its function or handler was called
+	Wait          *Wait  `protobuf:"bytes,30,opt,name=wait,proto3" json:"wait,omitempty"`        // the step waits, or has waited, for a signal or a time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1809,176 @@ func (x *Attempt) GetUnbegun() bool {
 	return false
 }
 
+func (x *Attempt) GetWait() *Wait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// Signal is a signal that a job has received.
+type Signal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Data          *Value                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Reject        string                 `protobuf:"bytes,4,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection; empty: no rejection
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`         // the sender
+	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Signal) Reset() {
+	*x = Signal{}
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Signal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Signal) ProtoMessage() {}
+
+func (x *Signal) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
+func (*Signal) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Signal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Signal) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Signal) GetData() *Value {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Signal) GetReject() string {
+	if x != nil {
+		return x.Reject
+	}
+	return ""
+}
+
+func (x *Signal) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Signal) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Wait is the wait of an execution for a signal or a time.
+type Wait struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Signals []string               `protobuf:"bytes,1,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: the step sleeps
+	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Until   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// The log index at which the wait began, set by the cluster. The wait with the smallest number takes a signal first.
+	Number        uint64  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Signal        *Signal `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"` // the taken signal; without its data in an attempt that has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Wait) GetSignals() []string {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *Wait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Wait) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Wait) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Wait) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
 // StepAttempt names one attempt at a step.
 type StepAttempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1822,7 +1993,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2005,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2018,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -1913,7 +2084,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2096,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2109,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2072,7 +2243,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2255,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2268,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2139,7 +2310,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2322,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2335,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2241,7 +2412,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2424,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2437,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Update) GetFlow() string {
@@ -2341,7 +2512,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2524,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2537,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2455,7 +2626,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2638,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2651,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Posting) GetId() string {
@@ -2648,7 +2819,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2831,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2844,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2791,13 +2962,14 @@ type Job struct {
 	// Only in GetJob, for an unfinished job of a board that ages jobs or once did: the
 	// current priority with ageing.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
+	UnreadSignals     uint32 `protobuf:"varint,70,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // signals that no wait has taken
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2981,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +2994,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Job) GetId() string {
@@ -3161,6 +3333,13 @@ func (x *Job) GetEffectivePriority() int32 {
 	return 0
 }
 
+func (x *Job) GetUnreadSignals() uint32 {
+	if x != nil {
+		return x.UnreadSignals
+	}
+	return 0
+}
+
 // JobError is a failed attempt at a job.
 type JobError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3184,7 +3363,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3375,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3388,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3330,7 +3509,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3521,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3534,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Change) GetJob() string {
@@ -3454,7 +3633,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3645,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3658,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3556,7 +3735,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3568,7 +3747,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3581,7 +3760,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3613,7 +3792,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3804,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3817,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claim) GetSession() string {
@@ -3707,7 +3886,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3898,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3911,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3805,7 +3984,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3996,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4009,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3878,7 +4057,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4069,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3903,7 +4082,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Ending) GetJob() string {
@@ -3975,7 +4154,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4166,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4179,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Opening) GetId() string {
@@ -4054,7 +4233,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4245,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4258,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Session) GetId() string {
@@ -4158,7 +4337,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4170,7 +4349,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4183,7 +4362,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Entity) GetKind() string {
@@ -4284,7 +4463,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4475,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4488,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4357,7 +4536,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4548,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4561,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4419,16 +4598,18 @@ type Event struct {
 	EntityKind    string                 `protobuf:"bytes,16,opt,name=entity_kind,json=entityKind,proto3" json:"entity_kind,omitempty"`
 	Entity        string                 `protobuf:"bytes,17,opt,name=entity,proto3" json:"entity,omitempty"`
 	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
-	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`   // of the job
-	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"` // of the job
-	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`     // the principal whose command caused the event; empty without access control
+	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`                                           // of the job
+	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"`                                         // of the job
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`                                             // the principal whose command caused the event; empty without access control
+	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // only of signalled: the name of the signal
+	UnreadSignals uint32                 `protobuf:"varint,31,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // only of the end of a job: signals that no wait has taken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4440,7 +4621,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4453,7 +4634,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4603,6 +4784,20 @@ func (x *Event) GetBy() string {
 	return ""
 }
 
+func (x *Event) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Event) GetUnreadSignals() uint32 {
+	if x != nil {
+		return x.UnreadSignals
+	}
+	return 0
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4613,7 +4808,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4625,7 +4820,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4638,7 +4833,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4690,7 +4885,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4702,7 +4897,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4715,7 +4910,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4904,7 +5099,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5111,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5124,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4974,7 +5169,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5181,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5194,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5092,7 +5287,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +5299,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +5312,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5164,7 +5359,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5371,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5384,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Error) GetCode() string {
@@ -5257,7 +5452,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5464,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5477,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Board) GetName() string {
@@ -5339,7 +5534,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5546,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5559,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5400,7 +5595,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5607,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5620,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5461,7 +5656,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5473,7 +5668,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5486,7 +5681,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5528,7 +5723,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5540,7 +5735,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5553,7 +5748,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5638,7 +5833,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5650,7 +5845,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5663,7 +5858,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5697,7 +5892,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5709,7 +5904,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5722,7 +5917,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5751,7 +5946,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5763,7 +5958,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5776,7 +5971,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5961,7 +6156,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x9f\x05\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc8\x05\n" +
 	"\aAttempt\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -5982,7 +6177,21 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06worker\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x06worker\x12%\n" +
 	"\vworker_name\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"workerName\x12\x18\n" +
-	"\aunbegun\x18\x11 \x01(\bR\aunbegun:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\x8f\x01\n" +
+	"\aunbegun\x18\x11 \x01(\bR\aunbegun\x12'\n" +
+	"\x04wait\x18\x1e \x01(\v2\x13.conductord.v1.WaitR\x04wait:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\xcc\x01\n" +
+	"\x06Signal\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12(\n" +
+	"\x04data\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
+	"\x06reject\x18\x04 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x14\n" +
+	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12*\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\xd7\x01\n" +
+	"\x04Wait\x12\x1e\n" +
+	"\asignals\x18\x01 \x03(\tB\x04\xe8\x9d&\x01R\asignals\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x04R\x06number\x12-\n" +
+	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal:\x04\xf8\x9d&\x01\"\x8f\x01\n" +
 	"\vStepAttempt\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
@@ -6080,7 +6289,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
 	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x18\n" +
-	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xe8\x0e\n" +
+	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\x8f\x0f\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6136,7 +6345,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x12#\n" +
 	"\n" +
 	"last_owner\x18: \x01(\tB\x04\xe8\x9d&\x01R\tlastOwner\x122\n" +
-	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01\x12%\n" +
+	"\x0eunread_signals\x18F \x01(\rR\runreadSignals:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
 	"\x13_effective_priority\"\xd7\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x16\n" +
@@ -6252,7 +6462,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\":\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\xd9\x05\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\x9e\x06\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12.\n" +
@@ -6277,7 +6487,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bjob_kind\x18\x12 \x01(\tB\x04\xe8\x9d&\x01R\ajobKind\x12\x16\n" +
 	"\x03key\x18\x13 \x01(\tB\x04\xe8\x9d&\x01R\x03key\x12\x18\n" +
 	"\x04tags\x18\x14 \x03(\tB\x04\xe8\x9d&\x01R\x04tags\x12\x14\n" +
-	"\x02by\x18\x15 \x01(\tB\x04\xe8\x9d&\x01R\x02by:\x04\xf8\x9d&\x01\"A\n" +
+	"\x02by\x18\x15 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06signal\x18\x1e \x01(\tB\x04\xe8\x9d&\x01R\x06signal\x12%\n" +
+	"\x0eunread_signals\x18\x1f \x01(\rR\runreadSignals:\x04\xf8\x9d&\x01\"A\n" +
 	"\tStepEvent\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
 	"\x05state\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05state\"\xba\a\n" +
@@ -6405,7 +6617,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6427,76 +6639,78 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Folded)(nil),                // 17: conductord.v1.Folded
 	(*Progress)(nil),              // 18: conductord.v1.Progress
 	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*StepAttempt)(nil),           // 20: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 21: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 22: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 23: conductord.v1.StepOutcome
-	(*Update)(nil),                // 24: conductord.v1.Update
-	(*AtomChange)(nil),            // 25: conductord.v1.AtomChange
-	(*Posting)(nil),               // 26: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 27: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 28: conductord.v1.Job
-	(*JobError)(nil),              // 29: conductord.v1.JobError
-	(*Change)(nil),                // 30: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 31: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 32: conductord.v1.Reservation
-	(*Claim)(nil),                 // 33: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 34: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 35: conductord.v1.Claimed
-	(*Ending)(nil),                // 36: conductord.v1.Ending
-	(*Opening)(nil),               // 37: conductord.v1.Opening
-	(*Session)(nil),               // 38: conductord.v1.Session
-	(*Entity)(nil),                // 39: conductord.v1.Entity
-	(*Drain)(nil),                 // 40: conductord.v1.Drain
-	(*Position)(nil),              // 41: conductord.v1.Position
-	(*Event)(nil),                 // 42: conductord.v1.Event
-	(*StepEvent)(nil),             // 43: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 44: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 45: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 46: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 47: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 48: conductord.v1.Error
-	(*Board)(nil),                 // 49: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 50: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 51: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 52: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 53: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 54: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 55: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 56: conductord.v1.BoardHolder
-	nil,                           // 57: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 58: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*Signal)(nil),                // 20: conductord.v1.Signal
+	(*Wait)(nil),                  // 21: conductord.v1.Wait
+	(*StepAttempt)(nil),           // 22: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 23: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 24: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 25: conductord.v1.StepOutcome
+	(*Update)(nil),                // 26: conductord.v1.Update
+	(*AtomChange)(nil),            // 27: conductord.v1.AtomChange
+	(*Posting)(nil),               // 28: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 29: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 30: conductord.v1.Job
+	(*JobError)(nil),              // 31: conductord.v1.JobError
+	(*Change)(nil),                // 32: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 33: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 34: conductord.v1.Reservation
+	(*Claim)(nil),                 // 35: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 36: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 37: conductord.v1.Claimed
+	(*Ending)(nil),                // 38: conductord.v1.Ending
+	(*Opening)(nil),               // 39: conductord.v1.Opening
+	(*Session)(nil),               // 40: conductord.v1.Session
+	(*Entity)(nil),                // 41: conductord.v1.Entity
+	(*Drain)(nil),                 // 42: conductord.v1.Drain
+	(*Position)(nil),              // 43: conductord.v1.Position
+	(*Event)(nil),                 // 44: conductord.v1.Event
+	(*StepEvent)(nil),             // 45: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 46: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 47: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 48: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 49: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 50: conductord.v1.Error
+	(*Board)(nil),                 // 51: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 52: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 53: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 54: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 55: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 56: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 57: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 58: conductord.v1.BoardHolder
+	nil,                           // 59: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 60: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	59,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	59,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	59,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	41,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	59,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	59,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	59,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	59,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	61,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	43,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	61,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	61,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	61,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	61,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	59,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6504,139 +6718,145 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	59,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	61,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	59,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	61,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	59,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	61,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	59,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	59,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	61,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	61,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	20,  // 48: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 49: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 50: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 51: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 52: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 53: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	60,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 55: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	22,  // 56: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	20,  // 57: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 58: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 59: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	60,  // 60: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 61: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 62: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 63: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	25,  // 64: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 65: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	59,  // 66: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 67: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 68: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 69: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 70: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 71: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	59,  // 72: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 73: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	27,  // 74: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	60,  // 75: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	60,  // 76: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	60,  // 77: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 78: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 79: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	59,  // 80: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 81: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	59,  // 82: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	59,  // 83: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	59,  // 84: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	33,  // 85: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 86: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 87: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	31,  // 88: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	59,  // 89: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	59,  // 90: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	59,  // 91: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	59,  // 92: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	27,  // 93: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	60,  // 94: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	32,  // 95: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	41,  // 96: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	59,  // 97: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 98: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 99: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	59,  // 100: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 101: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	59,  // 102: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	60,  // 103: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	60,  // 104: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	59,  // 105: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 106: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	59,  // 107: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	60,  // 108: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	33,  // 109: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	60,  // 110: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	60,  // 111: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	28,  // 112: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 113: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 114: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 115: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	24,  // 116: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 117: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	60,  // 118: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	60,  // 119: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	60,  // 120: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	59,  // 121: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 122: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	59,  // 123: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	59,  // 124: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	41,  // 125: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	59,  // 126: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 127: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	43,  // 128: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	31,  // 129: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	26,  // 130: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	60,  // 131: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	59,  // 132: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	59,  // 133: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	59,  // 134: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 135: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	59,  // 136: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	59,  // 137: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	45,  // 138: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	59,  // 139: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	59,  // 140: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	59,  // 141: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	59,  // 142: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	59,  // 143: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	59,  // 144: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	41,  // 145: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	59,  // 146: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	51,  // 147: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	52,  // 148: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	53,  // 149: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	50,  // 150: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	60,  // 151: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	59,  // 152: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	59,  // 153: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	57,  // 154: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	59,  // 155: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	59,  // 156: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	54,  // 157: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	54,  // 158: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	55,  // 159: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	56,  // 160: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	58,  // 161: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	162, // [162:162] is the sub-list for method output_type
-	162, // [162:162] is the sub-list for method input_type
-	162, // [162:162] is the sub-list for extension type_name
-	162, // [162:162] is the sub-list for extension extendee
-	0,   // [0:162] is the sub-list for field type_name
+	21,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
+	0,   // 49: conductord.v1.Signal.data:type_name -> conductord.v1.Value
+	61,  // 50: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	61,  // 51: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	61,  // 52: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	20,  // 53: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
+	22,  // 54: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 55: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 56: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 57: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 58: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 59: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	62,  // 60: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 61: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	24,  // 62: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	22,  // 63: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 64: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 65: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	62,  // 66: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 67: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 68: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 69: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	27,  // 70: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 71: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	61,  // 72: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 73: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 74: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 75: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 76: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 77: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	61,  // 78: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 79: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	29,  // 80: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 81: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	62,  // 82: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	62,  // 83: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 84: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 85: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	61,  // 86: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 87: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	61,  // 88: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	61,  // 89: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	61,  // 90: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	35,  // 91: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 92: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 93: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	33,  // 94: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	61,  // 95: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	61,  // 96: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	61,  // 97: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	61,  // 98: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	29,  // 99: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 100: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	34,  // 101: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	43,  // 102: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	61,  // 103: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 104: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 105: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	61,  // 106: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 107: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	61,  // 108: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	62,  // 109: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	62,  // 110: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	61,  // 111: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 112: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	61,  // 113: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	62,  // 114: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	35,  // 115: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	62,  // 116: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	62,  // 117: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	30,  // 118: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 119: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 120: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 121: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	26,  // 122: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 123: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	62,  // 124: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	62,  // 125: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	62,  // 126: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	61,  // 127: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 128: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	61,  // 129: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	61,  // 130: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	43,  // 131: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	61,  // 132: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 133: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	45,  // 134: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	33,  // 135: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	28,  // 136: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	62,  // 137: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	61,  // 138: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	61,  // 139: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	61,  // 140: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 141: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 142: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	61,  // 143: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	47,  // 144: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	61,  // 145: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	61,  // 146: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	61,  // 147: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	61,  // 148: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	61,  // 149: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	61,  // 150: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	43,  // 151: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	61,  // 152: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 153: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	54,  // 154: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	55,  // 155: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 156: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	62,  // 157: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	61,  // 158: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	61,  // 159: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	59,  // 160: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	61,  // 161: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	61,  // 162: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	56,  // 163: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	56,  // 164: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	57,  // 165: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	58,  // 166: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	60,  // 167: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	168, // [168:168] is the sub-list for method output_type
+	168, // [168:168] is the sub-list for method input_type
+	168, // [168:168] is the sub-list for extension type_name
+	168, // [168:168] is the sub-list for extension extendee
+	0,   // [0:168] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6645,15 +6865,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[28].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[30].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
