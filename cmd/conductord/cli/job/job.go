@@ -33,7 +33,7 @@ func Command(p *cli.Program) *cobra.Command {
 	for _, how := range stopCommands() {
 		commands = append(commands, orderCommand(p, how))
 	}
-	commands = append(commands, explainCommand(p), logsCommand(p), errorsCommand(p), releaseCommand(p), alterCommand(p), moveCommand(p))
+	commands = append(commands, signalCommand(p), explainCommand(p), logsCommand(p), errorsCommand(p), releaseCommand(p), alterCommand(p), moveCommand(p))
 	return cli.Noun("job", "Post, show, control and end jobs", commands...)
 }
 
