@@ -160,6 +160,18 @@ func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
 	return key, step
 }
 
+// awaited returns a signal for which the oldest wait of a job waits; empty if none waits.
+func (v *view) awaited(j *jobRecord) (signal string) {
+	if j.Flow.IsZero() {
+		return ""
+	}
+	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
+		signal = decodeMessage(value, &v1.WaitRow{}).GetSignals()[0]
+		return false
+	})
+	return signal
+}
+
 // forgetRunning removes the cached atom of a flow, because the caller changes atoms of the flow.
 func (t *txn) forgetRunning(flow logbook.FlowID) {
 	if known := t.flows[flow]; known != nil {
