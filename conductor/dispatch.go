@@ -283,13 +283,22 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Board: r.claimed.Job.Board, Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
-		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, Signals: r.signals, RevertCause: r.revertCause, Gate: r.session.admit,
+		TimeUp: r.timeUp(plan), Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, Signals: r.signals, RevertCause: r.revertCause, Gate: r.session.admit,
 		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)
 	}
 	return end, err
+}
+
+// timeUp is when the run of a flow with a timeout must have finished; zero: never. The time counts from the
+// first claim of the job's attempt, so a later owner continues it.
+func (r *run) timeUp(plan *flow.Plan) time.Time {
+	if plan.Timeout() == 0 {
+		return time.Time{}
+	}
+	return r.claimed.Job.StartedAt.Add(plan.Timeout())
 }
 
 // secret returns a secret for a step of the job.

@@ -104,10 +104,13 @@ type compiler struct {
 	instanceOf []int32    // by vertex
 	turns      []placedTurns
 	closings   []closing         // of openings that gather
+	groups     []placedGroup     // flows whose members may fail
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
 	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
+	openFinal  []int32           // the gates of flows with final steps that are being placed
+	finals     []placedFinal     // inner ones first
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
@@ -174,8 +177,9 @@ func (c *compiler) survey(node Node, path []Node) {
 	case *Step:
 		c.surveyStep(n)
 		c.checkInstanceName(n, path)
-		c.checkPoint(n, path)
+		c.checkMember(n, path)
 	case *Flow:
+		c.checkTimeout(n, len(path) > 0)
 		path = append(path, n)
 		c.surveyRetries(n, path)
 		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {
@@ -187,9 +191,11 @@ func (c *compiler) survey(node Node, path []Node) {
 		if n.each != nil {
 			c.surveyEach(n, path)
 		}
+		c.surveyEnough(n, path)
 		for _, child := range n.children {
 			c.survey(child, path)
 		}
+		c.surveyFinals(n, path)
 	}
 }
 
@@ -284,8 +290,14 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	takeover, failure := c.takeover, c.failure
 	c.takeover, c.failure = cmp.Or(flow.onTakeover, takeover), cmp.Or(flow.onFailure, failure)
 	defer func() { c.takeover, c.failure = takeover, failure }()
-	before = c.enter(flow, before)
-	defer c.leave(flow)
+	before = c.enter(flow, c.openFinals(flow, before))
+	ends := c.placeBody(flow, before)
+	c.leave(flow)
+	return c.closeFinals(flow, ends)
+}
+
+// placeBody places the children of a flow, and returns the vertices at their end.
+func (c *compiler) placeBody(flow *Flow, before []int32) []int32 {
 	switch flow.pattern {
 	case PatternLinear:
 		for _, child := range flow.children {
@@ -313,11 +325,13 @@ func (c *compiler) placeUnordered(flow *Flow, before []int32) []int32 {
 	if len(flow.children) > 1 {
 		before = c.gate(before)
 	}
-	ends := make([][]int32, len(flow.children))
+	ends, places := make([][]int32, len(flow.children)), make([]span, len(flow.children))
 	for i, child := range flow.children {
+		places[i].from = len(c.vertices)
 		ends[i] = c.place(child, before)
+		places[i].end = len(c.vertices)
 	}
-	return union(ends)
+	return c.placeGroup(flow, places, union(ends))
 }
 
 func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
@@ -336,6 +350,9 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 	for _, child := range order {
 		behind := before
 		if previous := wiring.previous[child]; len(previous) > 0 {
+			if flow.selects {
+				c.fault(ErrInvalid, "%s has enough, and its member %q waits for member %q; members run in parallel: put both into one member", quoted(flow), flow.children[child].Name(), flow.children[previous[0]].Name())
+			}
 			sets := make([][]int32, len(previous))
 			for i, earlier := range previous {
 				sets[i] = ends[earlier]
@@ -362,7 +379,7 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 	if len(deciding) > 0 {
 		c.graphs = append(c.graphs, placedGraph{flow: flow, at: c.at, instance: c.instance, deciding: deciding, next: wiring.next, gates: gates, places: places})
 	}
-	return union(last)
+	return c.placeGroup(flow, places, union(last))
 }
 
 // gate puts one vertex behind several, so that many can wait for many with
@@ -447,8 +464,10 @@ func (c *compiler) number() {
 	}
 	c.numberScopes(numbers)
 	c.numberInstances(numbers)
+	c.numberGroups(numbers)
 	c.numberTurns(numbers)
 	c.numberChoices(numbers)
+	c.numberFinals(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))
 	for v, edges := range c.edges {

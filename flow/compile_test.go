@@ -256,7 +256,8 @@ func TestDrawings(t *testing.T) {
   1. a: provides x
   u (unordered)
     2. b: x ← a.x
-    3. <c> & #: can be undone; timeout 1s; up to 3 attempts, 1s apart
+    2. <c> & #: can be undone; timeout 1s; up to 3 attempts, 1s apart
+steps with the same number do not wait for each other
 `},
 		{"graphviz", plan.Graphviz(), `digraph flow {
   rankdir=LR;

@@ -69,15 +69,15 @@ func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reache
 // Steps are the steps of a node, with numbers from First to End-1.
 type Steps struct{ First, End int }
 
-func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
-
-// described names the steps in a note at the first of them.
-func (s Steps) described() string {
-	if n := s.End - s.First; n > 1 {
-		return fmt.Sprintf("this and %d more", n-1)
+// all are the numbers of the steps.
+func (s Steps) all() (steps []int) {
+	for step := s.First; step < s.End; step++ {
+		steps = append(steps, step)
 	}
-	return "this"
+	return steps
 }
+
+func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
 
 // Choice is a gate before a node that has deciders.
 type Choice struct {
@@ -150,15 +150,6 @@ type LinkDecider struct {
 	outside  []int // steps outside the graph that the question asks
 }
 
-// described names the deciders of a choice.
-func (c *Choice) described() string {
-	names := make([]string, len(c.Deciders))
-	for i := range c.Deciders {
-		names[i] = fmt.Sprintf("%s (else %s)", c.Deciders[i].Name, c.Deciders[i].Depth)
-	}
-	return strings.Join(names, " and ")
-}
-
 // Ask calls the decider.
 func (v *LinkDecider) Ask(found Found) (yes bool, err error) {
 	defer CatchPanic(&err)
@@ -198,7 +189,7 @@ func (p *Plan) reached(choice int, depth Depth) []int {
 	c := &p.choices[choice]
 	if depth == DepthAll {
 		_, vertices := p.behind(c)
-		return vertices[:sort.SearchInts(vertices, p.Len())]
+		return p.withoutFinals(vertices[:sort.SearchInts(vertices, p.Len())])
 	}
 	var steps []int
 	for _, child := range append([]int{c.child}, c.reached(depth)...) {
@@ -208,7 +199,7 @@ func (p *Plan) reached(choice int, depth Depth) []int {
 		}
 	}
 	slices.Sort(steps)
-	return steps
+	return p.withoutFinals(steps)
 }
 
 // reached are the other children of the graph that a no reaches which is not DepthAll.

@@ -71,7 +71,7 @@ func TestDecidersAreDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if outline := plan.Outline(); !strings.Contains(outline, "2. b: this and 1 more only if cheap (else flow)") {
+	if outline := plan.Outline(); !strings.Contains(outline, "  l (linear): after a; only if cheap\n    2. b\n    3. c\n") {
 		t.Errorf("the outline is:\n%s", outline)
 	}
 	if drawn := plan.Mermaid(); !strings.Contains(drawn, `n0 -->|"if cheap"| n1`) {
@@ -87,7 +87,7 @@ func TestAlternativesAreDrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if outline := plan.Outline(); !strings.Contains(outline, ". c: this only if not (cheap) (else atom)") {
+	if outline := plan.Outline(); !strings.Contains(outline, "  2. c: after a; only if not (cheap)\n") {
 		t.Errorf("the outline is:\n%s", outline)
 	}
 	if drawn := plan.Mermaid(); !strings.Contains(drawn, `n0 -->|"if not (cheap)"| n`) {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -48,7 +49,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
 		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
-		steps[i].NoReturn = step.noReturn
+		steps[i].NoReturn, steps[i].Finally = step.noReturn, step.final
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}
@@ -64,6 +65,9 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 	for i := range gates {
 		gate := p.Len() + i
 		gates[i] = p.awaited(gate, names, gates)
+		if group, ok := p.GroupAt(gate); ok {
+			gates[i] += fingerprint("enough", p.groups[group].Name, strconv.Itoa(p.groups[group].Enough))
+		}
 		choice, ok := p.ChoiceAt(gate)
 		if !ok {
 			continue
@@ -124,6 +128,9 @@ func (s *Step) ports() string {
 	}
 	if s.atMostOnce {
 		sum += fingerprint("at most once")
+	}
+	if s.final {
+		sum += fingerprint("finally")
 	}
 	if s.ignoresFailure {
 		sum += fingerprint("ignores its failure", string(s.defaultResult))

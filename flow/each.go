@@ -71,6 +71,7 @@ type each struct {
 	atOnce  int // 0: all
 	gathers []gather
 	ignores tolerance
+	enough  int    // see Flow.Enough
 	told    string // the symbol of the list of failures; empty: none
 	faults  []error
 }
@@ -128,6 +129,14 @@ func (e *each) fingerprint() uint64 {
 // IsEach reports whether the step is the opening of an Each in a plan. Such a step has no task:
 // its result is the list, which the engine takes.
 func (s *Step) IsEach() bool { return s.opens != nil }
+
+// Enough is how many instances must succeed, for the opening of an Each with Flow.Enough; else 0.
+func (s *Step) Enough() int {
+	if s.opens == nil {
+		return 0
+	}
+	return s.opens.enough
+}
 
 // base is the name of the step in the flow as it was written.
 func (s *Step) base() string { return strings.TrimSuffix(s.name, s.at) }
@@ -227,7 +236,8 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	ends, instances := make([][]int32, count), make([]int32, count)
 	outer, at := c.instance, c.at
 	number := len(c.turns)
-	limited := e.atOnce > 1 && count > e.atOnce
+	// With Enough, an instance never waits for another, which can be undone alone.
+	limited := (e.atOnce > 1 || e.atOnce == 1 && c.isSelecting(flow)) && count > e.atOnce
 	if limited {
 		c.turns = append(c.turns, placedTurns{opener: opener, atOnce: e.atOnce, elements: make([]span, count)})
 	}
@@ -255,6 +265,9 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	end := start
 	if count > 0 {
 		end = union(ends)
+	}
+	if e.ignores.given || c.isSelecting(flow) {
+		end = c.placeEachGroup(flow, opener, instances, end)
 	}
 	if (len(e.gathers) > 0 || e.told != "") && (c.template == nil || c.template.gathering[e.opener.name]) {
 		end = []int32{c.vertex(nil, end)}
@@ -298,7 +311,6 @@ func (c *compiler) numberInstances(numbers []int32) {
 	}
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
 	depths := make([]int, len(c.instances))
-	c.numberElements(numbers)
 	for i := 1; i < len(c.instances); i++ {
 		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
 		depths[i] = depths[c.instances[i].parent] + 1

@@ -89,5 +89,5 @@ func ExampleDecide() {
 	// Output:
 	// checkout (graph)
 	//   1. sum: provides total
-	//   2. discount: this only if large order (else atom); total ← sum.total
+	//   2. discount: only if large order; total ← sum.total
 }

@@ -77,6 +77,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Node is a part of a flow: a *Step or a *Flow.
@@ -106,9 +107,13 @@ type Flow struct {
 	links    []link
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
+	finals   []*Step    // see Finally
+	enough   int        // members that must succeed, if selects
+	selects  bool       // Enough was called
 
 	onTakeover TakeoverPolicy // empty: that of the flow around it
 	onFailure  FailurePolicy  // the same
+	timeout    time.Duration  // see Timeout
 }
 
 type link struct {

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -255,6 +256,16 @@ func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	if retry := flow.Retrier(); retry != nil {
 		value = c.stepInterface(retry.step)
 	}
+	for _, step := range flow.finals {
+		final := c.stepInterface(step)
+		for symbol := range final.requires {
+			whole.requires[symbol] = whole.requires[symbol] || !whole.provides[symbol]
+		}
+		for symbol := range final.provides {
+			whole.provides[symbol] = true
+		}
+	}
+	maps.DeleteFunc(whole.requires, func(_ string, required bool) bool { return !required })
 	// A retry runs before the rest of its flow. Values that it provides are not required from
 	// outside; values that it requires are.
 	for symbol := range value.provides {

@@ -31,7 +31,7 @@ func (p *Plan) spread(choice int, depth Depth, ignored func(step int) bool) []in
 			steps = append(steps, step)
 		}
 	}
-	return steps
+	return p.withoutFinals(steps)
 }
 
 // spread is what a no ignores.
@@ -162,7 +162,7 @@ func (s *spread) count(wire *Wire, part *Scope) (lost, left bool) {
 // noes are the steps that each no of the plan reaches: one set for each choice and each depth of
 // its deciders.
 type noes struct {
-	sets []int    // the choice of each set
+	sets []Steps  // what each set decides about
 	of   []bitset // by step: the sets that it is in; nil: none
 }
 
@@ -175,8 +175,15 @@ func (p *Plan) noes(reached func(choice int, depth Depth) []int) *noes {
 		for i := range p.choices[choice].Deciders {
 			if depth := p.choices[choice].Deciders[i].Depth; !slices.Contains(depths, depth) {
 				depths = append(depths, depth)
-				n.sets, steps = append(n.sets, choice), append(steps, reached(choice, depth))
+				n.sets, steps = append(n.sets, p.choices[choice].Target), append(steps, reached(choice, depth))
 			}
+		}
+	}
+	for i := range p.elements { // a member of a flow with Enough can be dropped
+		bounds := &p.elements[i].Bounds
+		if group := &p.groups[p.elements[i].Group]; group.Enough > 0 && group.Opening < 0 {
+			member := Steps{First: bounds.Retry, End: bounds.End}
+			n.sets, steps = append(n.sets, member), append(steps, member.all())
 		}
 	}
 	for set := range steps {
@@ -198,12 +205,17 @@ func (r *resolver) separates(vertex, one, other int) bool {
 			word &^= r.noes.of[other][i]
 		}
 		for bit := 0; word != 0; bit, word = bit+1, word>>1 {
-			if choice := r.noes.sets; word&1 != 0 && !r.compiler.plan.choices[choice[i*64+bit]].Target.holds(vertex) {
+			if word&1 != 0 && !r.noes.sets[i*64+bit].holds(vertex) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// skips reports whether steps of the plan can be skipped, so that a value needs several providers.
+func (r *resolver) skips() bool {
+	return len(r.compiler.plan.choices) > 0 || len(r.compiler.plan.groupAt) > 0
 }
 
 // know collects the noes of the plan, at the first use.
@@ -247,7 +259,7 @@ func (r *resolver) sources(vertex int, at source) (found []*provider, rival int)
 	if nearest == nil {
 		return nil, -1
 	}
-	if found = []*provider{nearest}; len(r.compiler.plan.choices) == 0 || len(r.providers[at]) == 1 {
+	if found = []*provider{nearest}; !r.skips() || len(r.providers[at]) == 1 {
 		return found, rival
 	}
 	r.know()
@@ -261,7 +273,7 @@ func (r *resolver) sources(vertex int, at source) (found []*provider, rival int)
 // instances around it, and the store.
 func (r *resolver) outer(step int, instance int32, symbol string, found []*provider) (all []*provider, stored bool) {
 	c := r.compiler
-	if len(c.plan.choices) == 0 {
+	if !r.skips() {
 		return found, false
 	}
 	for instance = c.instances[instance].parent; instance >= 0; instance = c.instances[instance].parent {
@@ -280,8 +292,8 @@ func (r *resolver) outer(step int, instance int32, symbol string, found []*provi
 
 // skippable reports whether a no ignores a provider and does not decide about the step.
 func (r *resolver) skippable(step, provider int) bool {
-	for set, choice := range r.noes.sets {
-		if r.noes.of[provider].has(set) && !r.compiler.plan.choices[choice].Target.holds(step) {
+	for set, target := range r.noes.sets {
+		if r.noes.of[provider].has(set) && !target.holds(step) {
 			return true
 		}
 	}
@@ -329,14 +341,18 @@ func (r *resolver) join(step int, found []*provider) {
 // providers are skipped by one no, and the step is not.
 func (r *resolver) checkSkips() {
 	p := r.compiler.plan
-	if len(p.choices) == 0 {
+	if !r.skips() {
 		return
 	}
+	r.checkMembers()
 	noes := p.noes(p.Ignored)
 	for step := range p.steps {
 		for _, wires := range [][]Wire{p.wires[step], p.reverts[step]} {
 			for i := range wires {
-				if !wires[i].Optional && noes.take(step, &wires[i]) {
+				if group, yes := r.dropped(step, &wires[i]); yes && !wires[i].Optional {
+					r.compiler.fault(ErrMissing, "step %q requires %s, which can be absent because flow %q continues when %d of its members have succeeded (%s): provide it in every member, add a default, or make it optional",
+						p.steps[step].name, described(wires[i].Argument), group.Name, group.Enough, p.Source(wires[i]))
+				} else if !wires[i].Optional && noes.take(step, &wires[i]) {
 					r.compiler.fault(ErrMissing, "step %q requires %s, which only skippable steps provide (%s), and is not skipped along with them: add a provider or make it optional",
 						p.steps[step].name, described(wires[i].Argument), p.Source(wires[i]))
 				}

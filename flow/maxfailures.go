@@ -60,66 +60,23 @@ func (c *compiler) surveyMaxFailures(flow *Flow, path []Node) {
 	if slices.ContainsFunc(e.gathers, func(g gather) bool { return g.as == e.told }) {
 		c.fault(ErrInvalid, "%s gathers %q, and lists its failures under that name", quoted(flow), e.told)
 	}
-	for _, around := range path[:len(path)-1] {
-		if outer, ok := around.(*Flow); ok && outer.each != nil && outer.each.ignores.given && e.ignores.given {
-			c.fault(ErrInvalid, "%s ignores failures, and stands in %s, which does too", quoted(flow), quoted(outer))
-		}
-	}
 }
 
-// checkPoint reports a point of no return in an each that ignores failures.
-func (c *compiler) checkPoint(step *Step, path []Node) {
-	for _, around := range path {
-		if e, ok := around.(*Flow); ok && step.noReturn && e.each != nil && e.each.ignores.given {
-			c.fault(ErrInvalid, "step %q is a point of no return in %s, which ignores failures; an unknown outcome could hide that the flow has passed it", step.name, quoted(e))
-		}
-	}
-}
-
-// Element is an instance of an each with MaxFailures.
+// Element is a member of a Group: an instance of an each, or a part of a flow with Enough.
 type Element struct {
-	Each   int // the number of its opening
-	Index  int // in the list
-	Most   int // elements of the each that may fail
+	Group  int // in Groups
+	Index  int // of the instance in the list, or of the part in the flow
 	Bounds Scope
 }
 
-// ElementOf is the index in Elements of the instance that contains a step; false: there is none.
-func (p *Plan) ElementOf(step int) (int, bool) {
-	if len(p.elements) == 0 || p.elementOf[step] < 0 {
+// ElementOf is the index in TolerantElements of the member that contains a vertex; false: there is none.
+func (p *Plan) ElementOf(vertex int) (int, bool) {
+	if len(p.elements) == 0 || p.elementOf[vertex] < 0 {
 		return 0, false
 	}
-	return int(p.elementOf[step]), true
+	return int(p.elementOf[vertex]), true
 }
 
-// TolerantElements are the instances of all each with MaxFailures. Those of one each follow each other. The
-// slice belongs to the plan: do not write to it.
+// TolerantElements are the members of all Groups. Those of one group follow each other. The slice belongs to
+// the plan: do not write to it.
 func (p *Plan) TolerantElements() []Element { return p.elements }
-
-// numberElements records in the plan which steps are in which instance of an each with MaxFailures.
-func (c *compiler) numberElements(numbers []int32) {
-	p := c.plan
-	counts := make(map[int32]int) // by opener: its instances
-	for i := 1; i < len(c.instances); i++ {
-		counts[c.instances[i].opener]++
-	}
-	of := make([]int32, len(c.instances)) // by instance: the index of its element
-	for i := range c.instances {
-		r := &c.instances[i]
-		if of[i] = -1; i > 0 {
-			of[i] = of[r.parent]
-		}
-		if r.each == nil || !r.each.ignores.given || r.span.from == r.span.end { // without steps, it is pruned
-			continue
-		}
-		of[i] = int32(len(p.elements))
-		p.elements = append(p.elements, Element{Each: int(numbers[r.opener]), Index: r.index, Most: r.each.ignores.of(counts[r.opener]),
-			Bounds: boundsOf(r.span, numbers, p.Len())})
-	}
-	p.elementOf = make([]int32, p.Len())
-	for v, step := range c.vertices {
-		if step != nil {
-			p.elementOf[numbers[v]] = of[c.instanceOf[v]]
-		}
-	}
-}

@@ -35,13 +35,18 @@ type Plan struct {
 	instances []Scope                        // the instances of each; the first is unused
 	turns     []Turns                        // of each that limits its instances
 	turnAt    map[int]TurnPlace              // by gate
-	elements  []Element                      // of each with MaxFailures
-	elementOf []int32                        // by step: the index in elements; -1: none
+	groups    []Group                        // flows whose members may fail
+	groupAt   map[int]int                    // by gate: the group with Enough that ends there
+	selecting map[*Flow]bool                 // of a template: the flows with Enough whose gate is left
+	elements  []Element                      // the members of the groups
+	elementOf []int32                        // by vertex: the index in elements; -1: none
 	depths    []int                          // by step: the number of each flows around it
 	grows     bool                           // there is an each
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	holds     map[string]bool                // steps whose policy is HoldOnFailure, by name
 	noReturn  bool                           // some step is a point of no return
+	finals    []Final                        // of flows with final steps
+	finalOf   map[int]int                    // by final step, and by the gate Start
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step
@@ -79,6 +84,9 @@ type Wire struct {
 	// Others are the sources to use if the step in From was skipped: the first one that was not
 	// skipped supplies the value. The last one can be FromStore.
 	Others []Wire
+	// Late is set in the wires of a final step, which also takes the results of steps that were undone. If the
+	// step in From has no result, Others apply.
+	Late bool
 }
 
 // Sources are all sources of the argument, the preferred one first.

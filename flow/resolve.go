@@ -276,6 +276,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 			r.compiler.fault(ErrMissing, "step %q requires %s%s, which nothing before it provides and the store does not hold",
 				p.steps[step].name, described(argument), purpose)
 		}
+		r.lateSource(step, instance, &wire)
 		list = append(list, wire)
 	}
 	return list

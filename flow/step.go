@@ -42,12 +42,14 @@ type Step struct {
 	provides        []Provision
 	timeout         time.Duration
 	deadline        time.Duration
+	deadlineAt      *timeOfDay // see DeadlineAt
 	retry           Backoff
 	filter          logbook.RetryFilter
 	atMostOnce      bool
 	uninterruptible bool
 	repeatable      bool
 	noReturn        bool
+	final           bool
 	ignoresFailure  bool
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
@@ -328,9 +330,6 @@ func (s *Step) Provides() []Provision { return slices.Clone(s.provides) }
 
 // Timeout is the limit of one execution or revert; 0: none.
 func (s *Step) Timeout() time.Duration { return s.timeout }
-
-// Deadline is the limit of all executions together; 0: none.
-func (s *Step) Deadline() time.Duration { return s.deadline }
 
 // Retry is the step's retry policy.
 func (s *Step) Retry() Backoff { return s.retry }

@@ -44,6 +44,8 @@ func (c *compiler) prune() {
 	c.pruneVertices(kept, rank)
 	c.pruneSpans(kept, rank)
 	c.pruneInstances(kept, rank)
+	c.pruneFinals(kept, rank)
+	c.pruneGroups(kept, rank)
 	for i := range c.graphs {
 		graph := &c.graphs[i]
 		for child, gate := range graph.gates {
@@ -90,6 +92,7 @@ func (c *compiler) needed() []bool {
 	for v := len(c.vertices) - 1; v >= 0; v-- {
 		kept[v] = kept[v] || slices.ContainsFunc(c.edges[v], func(next int32) bool { return kept[next] })
 	}
+	c.keepFinals(kept)
 	return kept
 }
 

@@ -135,7 +135,7 @@ func TestChoicesOfTargets(t *testing.T) {
 	if plan, err := whole.Targeted("first"); err != nil || len(plan.Choices()) != 0 {
 		t.Errorf("before all choices there are %d: %v", len(plan.Choices()), err)
 	}
-	if outline := plan.Outline(); strings.Contains(outline, "last") || !strings.Contains(outline, "    l (linear)\n      3. b: this only if yes") {
+	if outline := plan.Outline(); strings.Contains(outline, "last") || !strings.Contains(outline, "    l (linear): after a; only if yes\n      3. b") {
 		t.Errorf("the outline is:\n%s", outline)
 	}
 	if drawn := plan.Mermaid(); strings.Contains(drawn, "last") || !strings.Contains(drawn, `n1 -->|"if yes"| n2`) {

@@ -71,6 +71,8 @@ type Call struct {
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure
 	Cause        logbook.RevertCause
+	// Final is set for a step of Flow.Finally, together with Cause: the zero cause after a success.
+	Final bool
 
 	stderr          string
 	stderrTruncated bool

@@ -51,6 +51,9 @@ func (p *Plan) tree(node Node, only map[int]string) *Tree {
 	for _, child := range flow.children {
 		add(child)
 	}
+	for _, step := range flow.finals {
+		add(step)
+	}
 	if len(t.Parts) == 0 && len(p.how.Targets) > 0 {
 		return nil
 	}

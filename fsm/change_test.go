@@ -41,7 +41,7 @@ func TestJobsAreChanged(t *testing.T) {
 		{jobs.StateHeld, "claimable", "held", "held", "held"},
 		{jobs.StateDelayed, same, "delayed", "claimable", "delayed"},
 		{jobs.StateClaimable, same, "claimable", "claimable", "delayed"},
-		{jobs.StateCooling, same, "cooling", "cooling", "delayed"},
+		{jobs.StateCooling, refused, "cooling", refused, "delayed"},
 		{jobs.StateClaimed, same, "claimed", "claimed", "claimed"},
 		{jobs.StateSuspended, same, "suspended", "suspended", "suspended"},
 		{jobs.StateCompleted, same, refused, refused, refused},

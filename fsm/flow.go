@@ -302,10 +302,12 @@ func (t *txn) flowEvent(plan *flowUpdate, j *jobRecord) {
 	extra := jobs.Event{Steps: t.memory.steps[:0]}
 	if plan.moved {
 		extra.FlowState = string(plan.flow.State)
+		t.changes.Steps = append(t.changes.Steps, StepChange{Flow: plan.flow.ID})
 	}
 	for _, atom := range plan.atoms {
 		if atom.detail.State != atom.before {
 			extra.Steps = append(extra.Steps, jobs.StepEvent{Name: atom.detail.Name, State: string(atom.detail.State)})
+			t.changes.Steps = append(t.changes.Steps, StepChange{Flow: plan.flow.ID, Step: atom.detail.Name})
 		}
 	}
 	if plan.moved || len(extra.Steps) > 0 {

@@ -80,6 +80,7 @@ func (t *txn) placeJob(j *jobRecord) {
 	}
 	if j.State.NeedsOperator() && !j.before().State.NeedsOperator() {
 		t.changes.Stopped = append(t.changes.Stopped, j.ID)
+		t.changes.Steps = append(t.changes.Steps, StepChange{Flow: j.Flow})
 	}
 	switch {
 	case j.State != jobs.StateClaimable:
@@ -106,6 +107,7 @@ func (t *txn) noteFinish(j *jobRecord) {
 	j.FinishedAt, j.finish, j.watched = t.now, t.Finishes, false
 	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
 	t.changes.Finished = append(t.changes.Finished, j.ID)
+	t.changes.Steps = append(t.changes.Steps, StepChange{Flow: j.Flow})
 	if j.final == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted {
 		t.changes.Failed++
 	}

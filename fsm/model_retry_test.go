@@ -40,7 +40,7 @@ func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.On
 // tryAgain lets a job wait for its next attempt, or parks it.
 func (m *model) tryAgain(j *modelJob, flow *modelFlow, outcome string, next jobs.OnFailure, due time.Time) {
 	m.letGo(j, "consumed"+outcome)
-	j.Attempts, j.Attempted, j.Reason = j.Attempts+1, jobs.Outcome(outcome), "failed"
+	j.Attempts, j.Attempted, j.Reason, j.StartedAt = j.Attempts+1, jobs.Outcome(outcome), "failed", time.Time{}
 	j.cooled = time.Time{}
 	if next == jobs.FailureParks {
 		j.Held, j.Parked = true, true
@@ -90,6 +90,8 @@ func (m *model) retry(c *v1.JobCommand) error {
 	switch {
 	case waits && j.Flow.IsZero():
 		return m.change(&v1.Change{Job: c.Job, Release: true})
+	case j.State == jobs.StateCooling:
+		return jobs.ErrConflict
 	case !waits && !j.State.Finished():
 		return nil
 	case j.State == jobs.StateTrashed, undone && j.Flow.IsZero():

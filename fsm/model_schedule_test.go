@@ -489,3 +489,16 @@ func (w *walker) scheduleLines() (lines []string) {
 	}
 	return lines
 }
+
+// deadlineOf is the deadline of a posted job.
+func (m *model) deadlineOf(p *jobs.Posting) time.Time {
+	switch {
+	case p.DeadlineAfter == 0:
+		return p.Deadline
+	case m.slotOf != "" && m.now.Sub(m.slot) <= schedules.SlotGrace:
+		return m.slot.Add(p.DeadlineAfter)
+	case p.NotBefore.After(m.now):
+		return p.NotBefore.Add(p.DeadlineAfter)
+	}
+	return m.now.Add(p.DeadlineAfter)
+}

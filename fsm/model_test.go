@@ -251,11 +251,12 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		return p.Id, false, err
 	}
 	m.sequence++
+	posting.Deadline = m.deadlineOf(&posting)
 	j := &modelJob{posting: p, watched: !posting.Deadline.IsZero(), Job: jobs.Job{
 		ID: posting.ID, Board: posting.Board, Name: posting.Name, Kind: posting.Kind, Priority: posting.Priority,
 		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
 		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
-		PostedAt: m.now, PostedBy: m.by, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention,
+		PostedAt: m.now, PostedBy: m.by, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention, DeadlineAfter: posting.DeadlineAfter,
 		Schedule: m.slotOf, Slot: m.slot,
 	}}
 	if posting.Front {

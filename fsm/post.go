@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -129,7 +131,8 @@ func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 	if !p.Deadline.IsZero() && !p.Deadline.After(t.now) {
 		return nil, &logbook.InvalidError{Field: "posting deadline", Reason: "has passed"}
 	}
-	j.Deadline, j.watched, j.Retry, j.Retention = p.Deadline, !p.Deadline.IsZero(), p.Retry, p.Retention
+	j.Deadline, j.DeadlineAfter, j.Retry, j.Retention = t.deadlineOf(p), p.DeadlineAfter, p.Retry, p.Retention
+	j.watched = !j.Deadline.IsZero()
 	j.Held, j.Key, j.Tags, j.MaxCrashes = p.Hold, p.Key, p.Tags, p.MaxCrashes
 	if len(p.Labels) > 0 {
 		j.Labels = slices.Sorted(slices.Values(p.Labels))
@@ -141,6 +144,19 @@ func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 		return nil, &logbook.LimitError{Field: "posting board, kind, key or labels", Limit: maxKeyName, Size: int64(size), Unit: "bytes"}
 	}
 	return j, nil
+}
+
+// deadlineOf is the deadline of a posted job; zero: none. A relative deadline counts from the earliest time at which
+// the job can start. The slot of a late job is past, so that its deadline could be past too: it counts from the posting.
+func (t *txn) deadlineOf(p *jobs.Posting) time.Time {
+	if p.DeadlineAfter == 0 {
+		return p.Deadline
+	}
+	from := later(t.now, p.NotBefore)
+	if slot := t.from.slot; !slot.IsZero() && t.now.Sub(slot) <= schedules.SlotGrace {
+		from = slot
+	}
+	return from.Add(p.DeadlineAfter)
 }
 
 // work is the planned work of a job. Nothing of it is written until the posting is accepted.

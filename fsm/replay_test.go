@@ -115,6 +115,9 @@ func (a *author) post() *v1.Command {
 		if a.draw("deadline", 3) == 0 {
 			p.Deadline = timestamppb.New(a.now.Add(time.Duration(1+a.draw("until", 3)) * 900 * time.Millisecond))
 		}
+		if p.Deadline == nil && a.draw("deadline after", 3) == 0 {
+			p.DeadlineAfter = lasting(time.Duration(1+a.draw("time until", 3)) * time.Second)
+		}
 		p.Labels = [][]string{nil, nil, {"big"}, {"red", "big"}}[a.draw("labels", 3)]
 		p.MaxCrashes = uint32(a.draw("max crashes", 1))
 		if a.draw("with a retention", 3) == 0 {

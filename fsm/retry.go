@@ -23,6 +23,8 @@ func (t *txn) retry(c *v1.JobCommand) error {
 	case j.isParked() && j.Flow.IsZero():
 		return t.change(&v1.Change{Job: c.GetJob(), Release: true, By: c.GetBy(), Reason: c.GetReason()})
 	case j.isParked():
+	case j.State == jobs.StateCooling:
+		return fmt.Errorf("cannot retry job %s: %w", j.ID, stillCooling(j))
 	case !j.State.Finished():
 		return nil
 	case j.State == jobs.StateTrashed, failed && j.Flow.IsZero():
@@ -35,6 +37,14 @@ func (t *txn) retry(c *v1.JobCommand) error {
 	}
 	_, err = t.intervene(command.InterventionToProto(t.rerun(j, cmp.Or(request.By, "somebody"), request.Reason)))
 	return err
+}
+
+// stillCooling refuses a command that cannot start a cooling job. It names the call that can.
+func stillCooling(j *jobRecord) error {
+	if j.end == endLost {
+		return fmt.Errorf("%w: it is cooling, because its owner was lost; it starts again at %s without a command", jobs.ErrConflict, timeText(j.DueAt))
+	}
+	return fmt.Errorf("%w: it is cooling, and waits until %s for its next try; RetryNow starts it now (`conductord flow retry-now %s`)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 }
 
 // restore puts a finished job back on its board.

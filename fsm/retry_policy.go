@@ -95,7 +95,7 @@ func (t *txn) goOn(p *parting, s *sequel) {
 	}
 	p.Reason = s.reason
 	t.part(p, endAttempted)
-	j.Attempts, j.Attempted = s.failed, s.outcome
+	j.Attempts, j.Attempted, j.StartedAt = s.failed, s.outcome, time.Time{}
 	kind, delay := jobs.EventRetried, s.due
 	if s.parks {
 		kind, delay = jobs.EventParked, 0

@@ -142,7 +142,7 @@ func TestNotTriedAgain(t *testing.T) {
 		{"a kind that the policy names", func(p *v1.Posting) { p.Retry.Never = []string{"storm", "weather"} }, nil, "reverted", "held reverted"},
 		{"the kind of a cause", func(p *v1.Posting) { p.Retry.Never = []string{"winter"} }, func(_ *rig, e *v1.Ending) {
 			e.Failure.Causes = []*v1.Failure{{Kind: "winter"}}
-		}, "reverted", "held reverted"},
+		}, "reverted", "cooling reverted"},
 		{"an exit status that the policy names", func(p *v1.Posting) { p.Retry.Never = []string{"17"} }, func(_ *rig, e *v1.Ending) { e.Failure.Code = 17 }, "reverted", "held reverted"},
 		{"a kind that the policy does not name", func(p *v1.Posting) { p.Retry.Only = []string{"winter", "75"} }, nil, "reverted", "held reverted"},
 		{"the flow's cause, where the owner says nothing", func(p *v1.Posting) { p.Retry.Never = []string{"weather"} }, func(_ *rig, e *v1.Ending) {

@@ -25,12 +25,19 @@ type Changes struct {
 	Failed    int              // number of Finished jobs that were trashed, failed or reverted
 	Retried   int              // number of failed attempts after which the job continues by its policy
 	Skipped   uint64           // number of skipped slots of schedules
+	Steps     []StepChange     // changes of state of jobs' steps, flows and jobs that can end a wait for a step, in order
 	Worked    []logbook.FlowID // flows whose attempts of step workers have changed, in order
 	Undrained bool             // some conductors can claim again after a drain
 	NextDue   time.Time        // current result of Machine.NextDue
 	NextSlot  time.Time        // current result of Machine.NextSlot
 	Events    bool             // there are new events
 	Restored  bool             // everything may have changed
+}
+
+// StepChange names a step whose state changed.
+type StepChange struct {
+	Flow logbook.FlowID
+	Step string // empty: the state of the flow changed, or its job ended or needs an operator
 }
 
 // ClaimTimer is a claim with its own TTL.

@@ -61,6 +61,17 @@ type Reader interface {
 	// deadline. ErrNotFound.
 	Wait(ctx context.Context, id JobID) (Job, error)
 
+	// Step reads a step of a job's flow; see Step. Name an instance of a step in an each with its index, such as
+	// send[2]. ErrNotFound if the job or its flow has no such step; ErrInvalid for a step that only has
+	// instances.
+	Step(ctx context.Context, job JobID, step string) (Step, error)
+
+	// WaitStep waits, without polling, until a step has ended, or until only an operator can continue the job
+	// (Step.Settled), and returns the step. It returns at once if the step has ended in the current record.
+	// It waits for a step that the flow does not have yet. When the flow's definition shows that there is no such
+	// step, or the flow ends without the instance: ErrNotFound.
+	WaitStep(ctx context.Context, job JobID, step string) (Step, error)
+
 	// Explain returns why a job does not run now, and a remedy. ErrNotFound.
 	Explain(ctx context.Context, id JobID) (Explanation, error)
 

@@ -151,7 +151,7 @@ func (r *OperatorRequest) Interrupts() bool {
 //	held       delayed or claimable  set                set
 //	delayed    nothing to do         set                delayed, or claimable if it is due
 //	claimable  nothing to do         moves to its place delayed, or claimable if it is due
-//	cooling    nothing to do         set                delayed if that is longer, otherwise as it is
+//	cooling    ErrConflict           set                delayed if that is longer, otherwise ErrConflict: see RetryNow
 //	claimed    nothing to do         set                set, and counts after the release
 //	suspended  held no longer        set                set, and counts after the resumption
 //	completed  nothing to do         ErrConflict        ErrConflict

@@ -18,6 +18,7 @@ import (
 //	completed  reverted or failed: restored if it has no flow,    removed
 //	           otherwise its flow runs again; else ErrConflict
 //	parked     released, or its flow runs again                   ErrConflict
+//	cooling    ErrConflict: see Controller.RetryNow               ErrConflict
 //	any other  nothing to do                                      ErrConflict
 type Historian interface {
 	// Retry starts a job again, according to its state; see the table. ErrNotFound.

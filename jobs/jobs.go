@@ -149,16 +149,6 @@ var States = []State{
 	StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended, StateHeld,
 }
 
-// ParseState reads the name of a state.
-func ParseState(text string) (State, error) {
-	for _, state := range States {
-		if string(state) == text {
-			return state, nil
-		}
-	}
-	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
-}
-
 // Finished reports whether the state is final. Only an operator changes a finished job, by
 // Controller.Intervene or Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
@@ -216,6 +206,10 @@ type Posting struct {
 	// an unfinished job and has its flow undone, as by an operator's request with Revert; see
 	// ByDeadline. After the deadline, the job can be claimed only to undo its flow.
 	Deadline time.Time
+	// DeadlineAfter sets the deadline relative to the posting, or to a later NotBefore. For the
+	// job of a schedule it counts from the slot; if the job is posted later than SlotGrace after
+	// the slot, it counts from the posting. 0: none. Not together with Deadline.
+	DeadlineAfter time.Duration
 	// Retry decides what happens when the work of the job fails. Nil: the job is completed.
 	Retry *RetryPolicy
 	// Retention is how long the finished job is kept, however it ended, together with its
@@ -269,10 +263,11 @@ type Job struct {
 	MaxCrashes int
 	Labels     []string // sorted
 
-	Deadline  time.Time
-	Retry     *RetryPolicy
-	Retention time.Duration // see Posting
-	Size      uint64        // bytes of the posting, which count against the limits of its board
+	Deadline      time.Time
+	DeadlineAfter time.Duration // see Posting
+	Retry         *RetryPolicy
+	Retention     time.Duration // see Posting
+	Size          uint64        // bytes of the posting, which count against the limits of its board
 
 	// Schedule and Slot are the schedule that posted the job, by name, and the slot. They are
 	// unset for other jobs, including jobs posted with Again.
@@ -283,8 +278,9 @@ type Job struct {
 	Traceparent string // see Posting
 	PostedAt    time.Time
 	ModifiedAt  time.Time
-	// StartedAt is the time of the first claim since the job was posted, or reopened by an
-	// operator. A later owner does not change it. Zero: never claimed.
+	// StartedAt is the time of the first claim since the job was posted, was retried by its
+	// policy, or was reopened by an operator. A later owner does not change it. Zero: not claimed
+	// since then.
 	StartedAt  time.Time
 	FinishedAt time.Time
 	// ClaimableAt is when a claimable job became claimable. Zero in other states.

@@ -42,6 +42,10 @@ const (
 	// needs time to read the finished job. Records of years belong elsewhere.
 	MinRetention = time.Second
 	MaxRetention = 365 * 24 * time.Hour
+	// MinDeadlineAfter and MaxDeadlineAfter bound Posting.DeadlineAfter. A shorter time is over before a conductor can
+	// claim the job. A deadline of years is a mistake.
+	MinDeadlineAfter = time.Second
+	MaxDeadlineAfter = 365 * 24 * time.Hour
 	// MaxDelay bounds Ending.Delay.
 	MaxDelay = logbook.MaxDelay
 )
@@ -73,6 +77,12 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	switch {
 	case !p.Deadline.IsZero() && !p.Deadline.After(p.NotBefore):
 		return &logbook.InvalidError{Field: "posting deadline", Reason: "is not after not_before"}
+	case !p.Deadline.IsZero() && p.DeadlineAfter != 0:
+		return &logbook.InvalidError{Field: "posting deadline_after", Reason: "set beside deadline; give one of the two"}
+	case p.DeadlineAfter != 0 && (p.DeadlineAfter < MinDeadlineAfter || p.DeadlineAfter > MaxDeadlineAfter):
+		return &logbook.InvalidError{
+			Field: "posting deadline_after", Reason: fmt.Sprintf("%s is not between %s and %s", p.DeadlineAfter, MinDeadlineAfter, MaxDeadlineAfter),
+		}
 	case p.Retention != 0 && (p.Retention < MinRetention || p.Retention > MaxRetention):
 		return &logbook.InvalidError{
 			Field: "posting retention", Reason: fmt.Sprintf("%s is not between %s and %s", p.Retention, MinRetention, MaxRetention),

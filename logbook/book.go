@@ -123,7 +123,8 @@ func (f *FlowDetail) Passed() string {
 	return ""
 }
 
-// IsPoint reports whether a step, or the step of which it is an instance, is among the points of no return.
+// IsPoint reports whether a step, or the step of which it is an instance, is among the names that
+// Definition.Points or Definition.Finals returns.
 func IsPoint(points map[string]bool, step string) bool {
 	for ok := true; ok; step, ok = CutInstance(step) {
 		if points[step] {
@@ -386,6 +387,10 @@ func (a *AtomDetail) Result() (json.RawMessage, bool) {
 func (a *AtomDetail) FailureIgnored() bool {
 	return a.State == AtomFailure && a.Intention == IntendIgnore
 }
+
+// IsDropped reports whether the step is undone, or to be undone, because enough other members of its flow have
+// succeeded.
+func (a *AtomDetail) IsDropped() bool { return a.Intention == IntendDrop }
 
 // lacksResult reports whether the step has no result because it was skipped, or because its failure is
 // ignored without a default.

@@ -75,6 +75,8 @@ type DefinedStep struct {
 	Place string `json:"w,omitempty"`
 	// NoReturn: the step is a point of no return. A change of it alone is always adopted.
 	NoReturn bool `json:"r,omitempty"`
+	// Finally: the step is a finally step. Ports covers it.
+	Finally bool `json:"y,omitempty"`
 	// Provides are the values that the step provides to the flow: see FlowDetail.Values.
 	Provides []DefinedValue `json:"o,omitempty"`
 }
@@ -175,20 +177,29 @@ func (d *Definition) Steps() ([]DefinedStep, error) {
 // Points returns the names of the points of no return; nil if there are none, or if there is no definition
 // with steps that can be read.
 func (d *Definition) Points() map[string]bool {
+	return d.names(func(step *DefinedStep) bool { return step.NoReturn })
+}
+
+// Finals returns the names of the finally steps, like Points.
+func (d *Definition) Finals() map[string]bool {
+	return d.names(func(step *DefinedStep) bool { return step.Finally })
+}
+
+// names returns the names of some steps; nil: none.
+func (d *Definition) names(wanted func(step *DefinedStep) bool) (names map[string]bool) {
 	if d == nil {
 		return nil
 	}
 	steps, _ := d.Steps()
-	var points map[string]bool
 	for i := range steps {
-		if steps[i].NoReturn {
-			if points == nil {
-				points = make(map[string]bool)
+		if wanted(&steps[i]) {
+			if names == nil {
+				names = make(map[string]bool)
 			}
-			points[steps[i].Name] = true
+			names[steps[i].Name] = true
 		}
 	}
-	return points
+	return names
 }
 
 func unpacked(packed []byte) ([]byte, error) {

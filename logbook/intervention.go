@@ -175,7 +175,7 @@ func (f *FlowDetail) admit(i *Intervention) error {
 	switch {
 	case !recorded || i.Kind != InterveneComplete:
 	case atom.Kind != KindTask:
-		return fmt.Errorf("%w: %q is of the kind %s, which cannot be completed by hand", ErrConflict, i.Step, atom.Kind)
+		return fmt.Errorf("%w: %q has the kind %s, and an operator can complete only steps of the kind task", ErrConflict, i.Step, atom.Kind)
 	case atom.State == AtomSuccess:
 		return fmt.Errorf("%w: step %q is %s already", ErrConflict, i.Step, atom.State)
 	}
@@ -187,9 +187,9 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	case slices.ContainsFunc(pending, i.takesBack):
 		return nil
 	case i.Step != "":
-		return fmt.Errorf("%w: nothing that was said of step %q waits to be carried out", ErrConflict, i.Step)
+		return fmt.Errorf("%w: no intervention in step %q is pending", ErrConflict, i.Step)
 	}
-	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
+	return fmt.Errorf("%w: no intervention is pending", ErrConflict)
 }
 
 // knows checks that the flow's definition has a step that has not started. The number of instances
@@ -214,7 +214,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 	case !known:
 		return fmt.Errorf("%w: it has no step %q", ErrNotFound, i.Step)
 	case i.Kind == InterveneComplete && kind != KindTask:
-		return fmt.Errorf("%w: %q is of the kind %s, which cannot be completed by hand", ErrConflict, i.Step, kind)
+		return fmt.Errorf("%w: %q has the kind %s, and an operator can complete only steps of the kind task", ErrConflict, i.Step, kind)
 	}
 	return nil
 }

@@ -9,8 +9,10 @@ import (
 
 // RetryFilter selects the failures after which a step, the flow of a retry, or a job is tried
 // again. Each entry is a kind of failure, or a number: an exit status, or another
-// Failure.Code. An entry matches a failure by the failure itself or by one of its causes.
-// Signals have no exit status: select them by their kind, FailureSignal.
+// Failure.Code. An entry matches only the failure's own kind and code. The causes do not count: an
+// attempt that runs at its deadline fails with a cause, and an attempt that starts behind it without
+// one. Signals and timeouts have no exit status: select them by their kinds, FailureSignal and
+// FailureTimeout.
 type RetryFilter struct {
 	Only  []string // retried failures; empty: all
 	Never []string // failures that are not retried, even if Only matches them too
@@ -77,12 +79,12 @@ func (r RetryFilter) Notes() (notes []string) {
 	return notes
 }
 
-// isSelected reports whether an entry of a RetryFilter matches the failure or one of its causes.
+// isSelected reports whether an entry of a RetryFilter matches the failure.
 func (f *Failure) isSelected(entry string) bool {
-	if number, ok := code(entry); ok && f.Code == number && f.Kind != FailureSignal {
-		return true
+	if number, ok := code(entry); ok && f.Kind != FailureSignal && f.Kind != FailureTimeout {
+		return f.Code == number
 	}
-	return f.Kind == entry || slices.ContainsFunc(f.Causes, func(cause Failure) bool { return cause.isSelected(entry) })
+	return f.Kind == entry
 }
 
 // code returns the number of an entry that is one.

@@ -15,6 +15,7 @@ const (
 	CauseDeadline CauseKind = "deadline" // the job's deadline passed
 	CauseRetry    CauseKind = "retry"    // the step runs again: a retry of the flow starts a round, or flow.UndoLast applies
 	CauseOperator CauseKind = "operator" // an operator reverted a held flow
+	CauseDropped  CauseKind = "dropped"  // enough other members of a flow have succeeded: see flow.Flow.Enough
 )
 
 // RevertCause is why a step is reverted. It is derived from the flow's record, so it is the same

@@ -129,4 +129,7 @@ const (
 	IntendRetry   Intention = "retry" // the step is undone, and then executed again (flow.UndoLast)
 	// IntendIgnore: the step is left out, or it has failed and its failure is ignored.
 	IntendIgnore Intention = "ignore"
+	// IntendDrop: the step is undone because enough other members have succeeded, and the flow continues
+	// (flow.Flow.Enough).
+	IntendDrop Intention = "drop"
 )

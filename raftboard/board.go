@@ -411,5 +411,30 @@ func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	}
 }
 
+// Step implements jobs.Reader.
+func (c *Client) Step(ctx context.Context, job jobs.JobID, step string) (jobs.Step, error) {
+	return c.step(ctx, operation{name: fmt.Sprintf("read step %.64q of job %s", step, job), reads: true}, job, step, 0)
+}
+
+// WaitStep implements jobs.Reader, with as many long polls as needed.
+func (c *Client) WaitStep(ctx context.Context, job jobs.JobID, step string) (jobs.Step, error) {
+	op := operation{name: fmt.Sprintf("wait for step %.64q of job %s", step, job), reads: true, try: pollTime + pollGrace}
+	for {
+		found, err := c.step(ctx, op, job, step, pollTime)
+		if err != nil || found.Settled() {
+			return found, err
+		}
+	}
+}
+
+func (c *Client) step(ctx context.Context, op operation, job jobs.JobID, step string, wait time.Duration) (jobs.Step, error) {
+	request := &v1.WaitStepRequest{Job: job.String(), Step: step, Timeout: command.DurationToProto(wait)}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.WaitStepRequest, v1.WaitStepResponse] { return p.board.WaitStep })
+	if err != nil {
+		return jobs.Step{}, err
+	}
+	return decoded(op, answer.GetStep(), command.StepFromProto)
+}
+
 // A poll must not be longer than a node allows.
 const _ = uint64(wire.MaxPoll - pollTime)

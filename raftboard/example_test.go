@@ -294,6 +294,33 @@ func ExampleClient_Wait() {
 	// Output: completed cancelled <nil>
 }
 
+// WaitStep returns when a step has ended. It can be called before the flow starts. Step returns at once.
+func ExampleClient_WaitStep() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "trip", Flows: []logbook.FlowDetail{{ID: logbook.NewFlowID(), Name: "trip", Factory: logbook.Factory{Name: "trip"}}}}
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "trip", Book: &book}))
+	before := value(client.Step(ctx, job.ID, "fly"))
+	fmt.Println("ended:", before.Settled())
+	var conductor sync.WaitGroup
+	conductor.Go(func() { // a conductor of package conductor does this
+		session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "c"}))
+		claimed := value(client.Claim(ctx, session.ID, job.ID, jobs.NewNonce()))
+		flight := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Now(), EndedAt: time.Now(), Result: []byte(`"LH1"`)}
+		fly := logbook.AtomChange{Name: "fly", Kind: logbook.KindTask, State: logbook.AtomSuccess, Attempts: []logbook.Attempt{flight}}
+		_ = value(client.Update(ctx, logbook.Update{Flow: job.Flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{fly}}))
+	})
+	step := value(client.WaitStep(ctx, job.ID, "fly"))
+	conductor.Wait()
+	result, _ := step.Atom.Result()
+	fmt.Println(step.Outcome, string(result))
+	// Output:
+	// ended: false
+	// success "LH1"
+}
+
 // Transfer reserves a job for the conductors of a name. Unreserve ends the reservation.
 func ExampleClient_Transfer() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

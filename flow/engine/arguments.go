@@ -131,7 +131,10 @@ func (f *facts) storedInstead(step int, action logbook.Action) (names []string) 
 // failure is ignored.
 func (f *facts) isSkipped(source *flow.Wire) bool {
 	step, ok := source.Provider()
-	return ok && (f.vertices[step].phase == ignored || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
+	if ok && source.Late {
+		return source.Part != flow.PartFailure && f.vertices[step].result == nil
+	}
+	return ok && (f.isAbsent(step) || source.Part != flow.PartFailure && f.vertices[step].hasNoDefault())
 }
 
 func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
@@ -147,10 +150,13 @@ func (f *facts) value(wire *flow.Wire) (json.RawMessage, bool) {
 		return f.gathered(wire.Gathered)
 	}
 	v := &f.vertices[wire.From]
+	if wire.Late && (wire.Part == flow.PartFailure || v.result == nil) {
+		return f.lateFailure(wire)
+	}
 	if wire.Part == flow.PartFailure {
 		return f.ignoredFailure(wire.From), true
 	}
-	if v.phase != succeeded && (v.phase != tolerated || v.hasNoDefault()) {
+	if !wire.Late && v.phase != succeeded && (v.phase != tolerated || v.hasNoDefault()) {
 		return nil, false
 	}
 	if wire.Part != flow.PartWhole {

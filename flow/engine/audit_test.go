@@ -133,7 +133,7 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 		a.fault("%s: %w", c.Name, err)
 	}
 	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
-		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting {
+		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting && !a.plan.Step(number).IsFinal() {
 			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
 		}
 	}
@@ -189,11 +189,30 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		a.fault("%s is at most once, and is executed again", name)
 	}
 	atom.begun, atom.open, atom.began = true, true, a.number
+	if a.isLate(number) {
+		return
+	}
 	for _, before := range a.plan.Predecessors(number) {
 		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.atoms[before].ignored && !a.isMissing(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}
+}
+
+// isLate reports whether a finally step is executed in an undo: the other steps of its flow are undone.
+func (a *auditor) isLate(number int) bool {
+	final, ok := a.plan.FinalOf(number)
+	if !ok {
+		return false
+	}
+	undone := false
+	for step := a.plan.Finals()[final].Body.First; step < a.plan.Finals()[final].Body.End; step++ {
+		atom := &a.atoms[step]
+		if undone = undone || atom.undone > 0; a.plan.Step(step).IsFinal() && atom.open || !a.plan.Step(step).IsFinal() && atom.begun {
+			return false
+		}
+	}
+	return undone
 }
 
 // markAndEnd checks an execution that one change says all of.
@@ -237,7 +256,15 @@ func (a *auditor) nothingBehind(number int) {
 			continue
 		}
 		seen[step] = true
-		if atom := &a.atoms[step]; atom.begun && atom.began != a.number && atom.undone != a.number {
+		atom := &a.atoms[step]
+		if a.plan.Step(step).IsFinal() {
+			if atom.open && atom.began != a.number {
+				a.fault("%s is undone while %s, a finally step behind it, is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
+			}
+			behind = append(behind, a.plan.Successors(step)...)
+			continue
+		}
+		if atom.begun && atom.began != a.number && atom.undone != a.number {
 			a.fault("%s is undone before %s, which is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
 			return
 		}

@@ -200,3 +200,52 @@ func BenchmarkEach(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTurns runs an each with a limit of parallel elements, and without. ns/element shows whether the limit costs
+// more for longer lists.
+func BenchmarkTurns(b *testing.B) {
+	for name, options := range map[string][]flow.EachOption{"all": nil, "8 at once": {flow.AtOnce(8)}} {
+		root := flow.Each("e", "list", "x", flow.NewStep("a", nothing{}), options...)
+		plan, err := flow.Compile(root, "list")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, n := range []int{100, 1_000, 9_000} {
+			list, err := json.Marshal(make([]int, n))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Run(fmt.Sprintf("%s, %d elements", name, n), func(b *testing.B) {
+				for b.Loop() {
+					end, err := engine.Run(b.Context(), engine.Options{Plan: plan, Detail: newDetail(), Store: logbook.Values{"list": list}, Journal: &acceptance{}, Workers: 8, Token: logbook.Token{Index: 1}})
+					if err != nil || end.State != logbook.FlowSuccess {
+						b.Fatalf("%s: %v", end.State, err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/element")
+			})
+		}
+	}
+}
+
+// BenchmarkInnerValue reads a field of every element of a list, as the arguments of the steps of an each do.
+func BenchmarkInnerValue(b *testing.B) {
+	for _, n := range []int{100, 1_000, 10_000} {
+		items := make([]map[string]int, n)
+		for i := range items {
+			items[i] = map[string]int{"price": i}
+		}
+		value, err := json.Marshal(map[string]any{"items": items})
+		if err != nil {
+			b.Fatal(err)
+		}
+		path := fmt.Sprintf("items.%d.price", n-1)
+		b.Run(fmt.Sprintf("%d elements", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := flow.Inner("order", value, path); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

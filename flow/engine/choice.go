@@ -35,7 +35,7 @@ func (f *facts) chosen(gate int) bool {
 		if f.vertices[step].phase.hasBegun() {
 			return true
 		}
-		all = all && f.vertices[step].phase == ignored
+		all = all && (f.vertices[step].phase == ignored || f.plan.Step(step).IsFinal())
 	}
 	return all
 }
@@ -62,7 +62,7 @@ func (c *core) choose(gate int, now time.Time) bool {
 		}
 	}
 	if no {
-		c.ignore(c.plan.IgnoredBeside(index, depth, func(step int) bool { return c.vertices[step].phase == ignored }), now)
+		c.ignore(c.plan.IgnoredBeside(index, depth, c.isAbsent), now)
 	}
 	return true
 }
@@ -118,14 +118,14 @@ func (f *facts) allIgnored(decider *flow.LinkDecider) bool {
 	any := false
 	for _, from := range decider.From {
 		for step := from.First; step < from.End; step++ {
-			if any = true; f.vertices[step].phase != ignored {
+			if any = true; !f.isAbsent(step) {
 				return false
 			}
 		}
 	}
 	for i := range decider.Values {
 		step, ok := f.source(&decider.Values[i]).Provider()
-		if any = true; !ok || f.vertices[step].phase != ignored {
+		if any = true; !ok || !f.isAbsent(step) {
 			return false
 		}
 	}
@@ -158,7 +158,7 @@ func (f *facts) resultsFor(choice *flow.Choice) logbook.Values {
 	add := func(from flow.Steps) {
 		for step := from.First; step < from.End; step++ {
 			v, name := &f.vertices[step], choice.NameOf(f.plan.Step(step))
-			if v.phase == succeeded || v.phase == tolerated && v.result != nil {
+			if v.phase == succeeded && !v.isDropped() || v.phase == tolerated && v.result != nil {
 				results[name] = v.result
 			}
 			if v.phase == tolerated {

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -23,7 +24,8 @@ type core struct {
 	call     flow.Call // the fields that all calls share
 	owner    string
 
-	done     int  // steps that are succeeded, tolerated or ignored
+	done     int  // steps that nothing waits for: see isDone
+	leaving  int  // steps that are dropped and not undone yet
 	gone     int  // while reverting: steps that are undone or never began
 	running  int  // attempts that this run has begun and not ended
 	heldKeys int  // steps that wait with the permit of their key
@@ -38,9 +40,10 @@ type core struct {
 	cause      *logbook.Failure
 	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
-	starts   []start // result of next, reused by each call
-	attempts chunks[logbook.Attempt]
-	calls    chunks[flow.Call]
+	turnCounts []*turnCount // by the number of the turns; nil: not counted since released vertices were withdrawn
+	starts     []start      // result of next, reused by each call
+	attempts   chunks[logbook.Attempt]
+	calls      chunks[flow.Call]
 }
 
 // start is an attempt for the loop to make.
@@ -86,10 +89,12 @@ func (c *core) begin(now time.Time) {
 		}
 	}
 	c.undoLast(now)
-	c.queueReady(now)
+	outside := c.queueReady(now)
+	c.settleAll(now)
 	for turns := range c.plan.Turns() {
 		c.takeTurns(turns, now)
 	}
+	c.found.interrupted = slices.DeleteFunc(c.found.interrupted, func(step int) bool { return c.vertices[step].isDropped() })
 	for _, step := range c.found.interrupted {
 		v := &c.vertices[step]
 		v.phase = v.phase.must(onBegin)
@@ -100,6 +105,7 @@ func (c *core) begin(now time.Time) {
 			Message: "it was running when its conductor died, and must not be started twice"}
 		c.finish(outcome{step: step, failure: failure, ended: now}, now)
 	}
+	c.settle(nil, outside, now)
 	c.decide(c.found.undecided, now)
 	for _, step := range c.found.unresolved {
 		// The decision for an earlier step may have covered this one.
@@ -155,7 +161,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	c.move(now)
 	repeats := c.repeats(step)
 	begins, action, number, failures := onBegin, logbook.ActionExecute, &v.executions, &v.failedExecutions
-	if repeats || (v.intention == logbook.IntendRevert || v.phase == tolerated) && !c.isWithWorker(step) {
+	if repeats || (v.isToUndo() || v.phase == tolerated) && !c.isWithWorker(step) {
 		begins, action, number, failures = onUndo, logbook.ActionRevert, &v.reverts, &v.failedUndo
 		v.isUndone = true
 	} else {
@@ -189,7 +195,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		call.LastFailure = v.lastFailure
 	}
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
-	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
+	if action == logbook.ActionExecute && v.isToUndo() {
 		c.interrupt(step) // the worker got it before the flow began to revert
 	}
 	if action == logbook.ActionRevert && !v.touched {
@@ -202,6 +208,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	call.Arguments = arguments
+	if call.Final = s.IsFinal(); call.Final {
+		call.Cause = c.finalCause(step)
+	}
 	if action == logbook.ActionRevert {
 		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
 		call.Cause = c.causeFor(step)
@@ -217,14 +226,11 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 // the future comes from a clock ahead of ours. The deadline then counts from the start of this
 // run.
 func (f *facts) deadline(step int, now time.Time) time.Time {
-	most, since := f.plan.Step(step).Deadline(), f.vertices[step].since
-	if most == 0 {
-		return time.Time{}
-	}
+	since := f.vertices[step].since
 	if since.After(now) {
 		since = f.began
 	}
-	return since.Add(most)
+	return f.plan.Step(step).DeadlineFrom(since)
 }
 
 // move moves the flow to running or reverting. A flow stays running while a retry undoes its
@@ -302,8 +308,12 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
 	}
 	c.advance(step, onSuccess, logbook.AtomChange{Attempts: c.attempts.one(attempt)}, now)
-	if v.intention == logbook.IntendRevert {
+	if v.isToUndo() {
 		c.tryRevert(step, now)
+		return
+	}
+	if c.plan.Step(step).IsFinal() && c.isBeingUndone(step) {
+		c.finalEnded(step, now)
 		return
 	}
 	if c.plan.Step(step).IsEach() {
@@ -315,7 +325,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
-	v.failure = attempt.Failure
+	v.failure, v.result, v.fields = attempt.Failure, nil, nil
 	attempts := []logbook.Attempt{attempt}
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
@@ -325,7 +335,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		end := c.deadline(step, now)
 		again = again && (end.IsZero() || now.Add(delay).Before(end))
 	}
-	if again && v.intention != logbook.IntendRevert {
+	if again && !v.isToUndo() {
 		if c.held {
 			delay = 0 // the step waits for an operator
 		}
@@ -341,6 +351,8 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 	c.noteFailure(step)
 	switch {
 	case c.broken: // nothing more is decided
+	case v.isDropped() && !c.reverting:
+		c.tryRevert(step, now)
 	case c.reverting:
 		c.addFailure(step, attempt.Failure)
 		c.tryRevert(step, now)
@@ -356,29 +368,40 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 // release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
-	var choices, turns []int
+	var choices, turns, members, lacking []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		c.order[top].released = true
-		if place, ok := c.plan.TurnAt(top); ok && !place.Begins {
-			turns = append(turns, place.Turns)
+		if member, ok := c.plan.Member(top); ok && (len(members) == 0 || members[len(members)-1] != member) {
+			members = append(members, member)
 		}
+		if place, ok := c.plan.TurnAt(top); ok {
+			if !c.order[top].released {
+				c.countTurn(place)
+			}
+			if !place.Begins {
+				turns = append(turns, place.Turns)
+			}
+		}
+		c.order[top].released = true
 		for _, next := range c.plan.Next(top) {
 			if c.order[next].before--; c.order[next].before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
+			if int(next) < c.plan.Len() && c.lacksOutside(int(next)) {
+				lacking = append(lacking, int(next))
+			} else if int(next) < c.plan.Len() && !c.isDone(int(next)) && !c.leaveOut(int(next), now) {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
 			} else if place, ok := c.plan.TurnAt(int(next)); ok && place.Begins {
 				turns = append(turns, place.Turns)
-			} else { // a gate, or a step that was ignored or completed by an operator
+			} else if c.passesGroup(int(next)) { // a gate, or a step that was ignored or completed by an operator
 				stack = append(stack, int(next))
 			}
 		}
 	}
+	c.settle(members, lacking, now)
 	// Last, because the flow reverts when a decider fails.
 	c.decide(choices, now)
 	for i, number := range turns {
@@ -390,8 +413,8 @@ func (c *core) release(vertex int, now time.Time) {
 
 // isDone reports whether successors no longer wait for a step.
 func (f *facts) isDone(step int) bool {
-	phase := f.vertices[step].phase
-	return phase == succeeded && !f.repeats(step) || phase == tolerated || phase == ignored
+	v := &f.vertices[step]
+	return v.phase == succeeded && !f.repeats(step) || v.phase == tolerated || v.phase == ignored || v.phase == undone && v.isDropped()
 }
 
 // postpone queues a step for its next attempt.
@@ -427,12 +450,17 @@ func (c *core) nextDue() (time.Time, bool) {
 	return c.due[0].at, true
 }
 
-// idle returns the next step that is due, and whether nothing happens before then.
-func (c *core) idle() (dueStep, bool) {
+// idle returns the next step that is due, and whether nothing happens before then. A flow whose time is up
+// before that must continue then.
+func (c *core) idle(timeUp time.Time) (dueStep, bool) {
 	if c.running > 0 || c.ready.len() > 0 || c.blockedSteps > 0 || c.heldKeys > 0 || c.suspended || c.broken || len(c.due) == 0 {
 		return dueStep{}, false
 	}
-	return c.due[0], true
+	due := c.due[0]
+	if !timeUp.IsZero() && timeUp.Before(due.at) && !c.ignoresTimeUp() {
+		due.at = timeUp
+	}
+	return due, true
 }
 
 // end reports whether the run is over, and the flow's state then.
@@ -442,9 +470,9 @@ func (c *core) end() (logbook.FlowState, bool) {
 		return "", false
 	case c.broken:
 		return logbook.FlowFailure, true
-	case c.reverting && c.gone == c.plan.Len():
+	case c.reverting && c.isAllUndone():
 		return logbook.FlowReverted, true
-	case !c.reverting && c.done == c.plan.Len():
+	case !c.reverting && c.done == c.plan.Len() && c.leaving == 0:
 		return logbook.FlowSuccess, true
 	case c.suspended:
 		return logbook.FlowSuspended, true
@@ -484,9 +512,15 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 	if c.isDone(step) {
 		c.done--
 	}
+	if v.isLeaving() {
+		c.leaving--
+	}
 	v.phase, v.intention = to, cmp.Or(change.Intention, v.intention)
 	if c.isDone(step) {
 		c.done++
+	}
+	if v.isLeaving() {
+		c.leaving++
 	}
 	if change.Progress == nil {
 		change.Progress = v.progress

@@ -80,6 +80,8 @@ type world struct {
 	holds     bool   // a failure holds the flow
 	points    bool   // some step is a point of no return: a failure may hold the flow
 	tolerates bool   // some elements may fail
+	selects   bool   // some flow has enough members, so that some failures have no effect
+	member    bool   // the drawn step is in a member of such a flow
 	undoLast  bool   // a takeover undoes the last finished steps
 	values    []int  // of the retries around the node that is drawn: their rounds
 	ends      []bool // of these retries: a failure for good ends their rounds
@@ -111,6 +113,9 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	}
 	under, leave := w.drawRetry(rt, name)
 	defer leave()
+	if rapid.IntRange(0, 5).Draw(rt, "enough") == 5 {
+		return under(w.drawEnough(rt, name))
+	}
 	children := make([]flow.Node, rapid.IntRange(0, 4).Draw(rt, "children"))
 	for i := range children {
 		children[i] = w.draw(rt, fmt.Sprintf("%s.%d", name, i), depth-1)
@@ -136,6 +141,32 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 		w.drawQuestion(rt, graph, children[:i], children[i])
 	}
 	return graph
+}
+
+// drawEnough makes a flow of which some members must succeed.
+func (w *world) drawEnough(rt *rapid.T, name string) *flow.Flow {
+	w.selects, w.member, w.tolerates, w.decides = true, true, true, true
+	defer func() { w.member = false }()
+	if rapid.IntRange(0, 2).Draw(rt, "first elements") == 2 {
+		body := flow.Linear(name+".body", w.drawStep(rt), w.drawStep(rt))
+		f := flow.Each("each-"+name, "two", "x", body, flow.AtOnce(rapid.IntRange(1, 2).Draw(rt, "at once"))).Enough(rapid.IntRange(1, 2).Draw(rt, "of elements"))
+		return f
+	}
+	f := flow.Unordered(name)
+	for i := range rapid.IntRange(2, 3).Draw(rt, "members") {
+		member := fmt.Sprintf("%s.%d", name, i)
+		switch rapid.SampledFrom([]string{"step", "linear", "unordered", "each"}).Draw(rt, "member") {
+		case "step":
+			f.Add(w.drawStep(rt))
+		case "linear":
+			f.Add(flow.Linear(member, w.drawStep(rt), w.drawStep(rt)))
+		case "unordered":
+			f.Add(flow.Unordered(member, w.drawStep(rt), w.drawStep(rt)))
+		default:
+			f.Add(w.drawEach(rt, member, []flow.Node{w.drawStep(rt)}))
+		}
+	}
+	return f.Enough(rapid.IntRange(1, len(f.Children())).Draw(rt, "needed"))
 }
 
 // drawJoin adds two alternative providers of a value, and a step that requires the value.
@@ -297,7 +328,7 @@ func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
-	ignored := rapid.IntRange(0, 4).Draw(rt, "ignored") == 0
+	ignored := rapid.IntRange(0, 4).Draw(rt, "ignored") == 0 && !w.member
 	if ignored {
 		w.decides = true // an each whose list it gives is left out, with steps that fail
 		def := rapid.SampledFrom([][]any{nil, {[]int{}}, {[]int{1, 2}}}).Draw(rt, "default")
@@ -315,11 +346,11 @@ func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
 		task.once, w.once, attempts = true, w.once || !ignored, 1
 		options = append(options, flow.AtMostOnce())
-	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 {
+	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 && !w.member {
 		task.repeatable, attempts = true, 1
 		options = append(options, flow.Repeatable())
 	}
-	if !task.repeatable && !ignored && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
+	if !task.repeatable && !ignored && !w.member && rapid.IntRange(0, 7).Draw(rt, "point of no return") == 7 {
 		w.points = true
 		options = append(options, flow.PointOfNoReturn())
 	}
@@ -405,7 +436,7 @@ func (w *world) undone(rt *rapid.T, n int) {
 	w.check(rt, end)
 }
 
-// stumble crashes after every few updates: enough to start a step and to record its end.
+// stumble crashes after each 3 to 5 updates. These are enough to start a step and to record its end.
 func (w *world) stumble(rt *rapid.T) {
 	const rounds = 300
 	every := rapid.IntRange(3, 5).Draw(rt, "updates before each crash")
@@ -587,6 +618,9 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	fails := w.fails || w.once && w.interrupted || w.cancelled.Load() || either
 	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails || either, logbook.FlowReverted: fails && (!w.holds || w.cancelled.Load()),
 		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken || fails && w.holds || (fails || w.retried) && w.points}
+	if w.selects {
+		allowed = map[logbook.FlowState]bool{logbook.FlowSuccess: true, logbook.FlowReverted: !w.holds || w.cancelled.Load(), logbook.FlowFailure: w.broken || w.holds || w.points}
+	}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}
@@ -598,18 +632,51 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 			continue // of an earlier round, in which the list was longer
 		}
 		want := map[logbook.FlowState]logbook.AtomState{logbook.FlowSuccess: logbook.AtomSuccess, logbook.FlowReverted: logbook.AtomReverted}
-		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored && !(end.State == logbook.FlowSuccess && atom.FailureIgnored()) &&
+		if state, ok := want[end.State]; ok && atom.State != state && atom.State != logbook.AtomIgnored && !(end.State == logbook.FlowSuccess && (atom.FailureIgnored() || isDropped(&atom))) &&
 			!(end.State == logbook.FlowReverted && setBack(&atom)) {
 			rt.Errorf("step %s is %s in a flow that is %s", atom.Name, atom.State, end.State)
 		}
+	}
+	if end.State == logbook.FlowSuccess {
+		enoughSucceeded(rt, plan, &detail)
 	}
 	if end.State == logbook.FlowSuccess && recorded != plan.Len() {
 		rt.Errorf("%d of %d steps were recorded", recorded, plan.Len())
 	}
 	for step, done := range w.effects {
-		_, present := plan.Find(step) // or it was undone with an earlier round
+		_, present := plan.Find(step)                                                                                         // or it was undone with an earlier round
+		if atom, _ := detail.Atom(step); atom != nil && (isDropped(atom) || w.selects && atom.State == logbook.AtomIgnored) { // ignored: it ran in an earlier round
+			present = false
+		}
 		if end.State == logbook.FlowReverted && done || end.State == logbook.FlowSuccess && done != present {
 			rt.Errorf("the effect of step %s stands: %v, in a flow that is %s", step, done, end.State)
+		}
+	}
+}
+
+// isDropped reports whether a step is undone because enough other members have succeeded.
+func isDropped(atom *logbook.AtomDetail) bool {
+	return atom.State == logbook.AtomReverted && atom.Intention == logbook.IntendDrop
+}
+
+// enoughSucceeded holds of every group in a flow that has succeeded: exactly enough members count, unless a
+// condition has left out the whole group.
+func enoughSucceeded(rt *rapid.T, plan *flow.Plan, detail *logbook.FlowDetail) {
+	for _, group := range plan.Groups() {
+		succeeded, runs := 0, false
+		for _, member := range plan.TolerantElements()[group.First:group.End] {
+			counts, ran := true, false
+			for step := member.Bounds.Retry; step < member.Bounds.End; step++ {
+				atom, found := detail.Atom(plan.Step(step).Name())
+				counts = counts && found && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored)
+				ran = ran || found && atom.State != logbook.AtomIgnored
+			}
+			if runs = runs || ran; counts && ran {
+				succeeded++
+			}
+		}
+		if group.Enough > 0 && runs && succeeded != group.Enough {
+			rt.Errorf("%d members of %s have succeeded, and %d count:\n%s", succeeded, group.Name, group.Enough, dump(*detail))
 		}
 	}
 }
@@ -657,7 +724,7 @@ func (w *world) allow(call *flow.Call) {
 	}
 	ignores := func(step int) bool {
 		atom, ok := detail.Atom(plan.Step(step).Name())
-		return ok && atom.FailureIgnored()
+		return ok && (atom.FailureIgnored() || isDropped(atom))
 	}
 	if call.Action == logbook.ActionRevert {
 		w.mu.Lock()

@@ -93,7 +93,7 @@ func (c *core) adopt(o *Options, now time.Time) {
 	if !c.revision.known() {
 		return
 	}
-	o.Logger.Info("the flow is built otherwise than it was begun", "flow", o.Detail.ID.String(), "differences", len(c.revision.differences))
+	o.Logger.Info("the definition of the flow differs from the recorded one", "flow", o.Detail.ID.String(), "differences", len(c.revision.differences))
 	for i := range c.revision.differences[:min(len(c.revision.differences), maxNamed)] {
 		difference := c.revision.differences[i]
 		o.Logger.Info("step of the flow has changed", "flow", o.Detail.ID.String(), "step", difference.Step, "change", difference.String())

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// An element of an each with flow.MaxFailures fails with a step that is tolerated and has no
+// A member of a flow.Group, such as an element of an each with flow.MaxFailures, fails with a step that is tolerated and has no
 // flow.IgnoreFailure. A retry around that step is not asked about other steps any more, because the steps
 // behind the failed one are left out already.
 
@@ -17,10 +17,11 @@ import (
 // that a retry undoes, it may not.
 func (c *core) toleratesElement(step int) bool {
 	element, ok := c.plan.ElementOf(step)
-	if !ok || c.reverting || c.vertices[step].intention == logbook.IntendRevert && c.vertices[step].phase != failed || c.restartingScope(step) >= 0 {
+	if !ok || c.reverting || c.vertices[step].isDropped() || c.vertices[step].intention == logbook.IntendRevert && c.vertices[step].phase != failed || c.restartingScope(step) >= 0 {
 		return false
 	}
-	return c.hasFailed(element) || len(c.failedElements(c.plan.TolerantElements()[element].Each)) < c.plan.TolerantElements()[element].Most
+	group := c.plan.TolerantElements()[element].Group
+	return c.hasFailed(element) || len(c.failedElements(group)) < c.plan.Groups()[group].Most
 }
 
 // hasRetryInElement reports whether a retry inside the element of a step is asked about its failure first.
@@ -54,10 +55,10 @@ func (f *facts) hasFailed(element int) bool {
 	return f.failedStep(&f.plan.TolerantElements()[element].Bounds) >= 0
 }
 
-// failedElements are the indexes of the failed elements of an each.
-func (f *facts) failedElements(each int) (failed []int) {
-	for i, element := range f.plan.TolerantElements() {
-		if element.Each == each && f.hasFailed(i) {
+// failedElements are the failed members of a group.
+func (f *facts) failedElements(group int) (failed []int) {
+	for i := f.plan.Groups()[group].First; i < f.plan.Groups()[group].End; i++ {
+		if f.hasFailed(i) {
 			failed = append(failed, i)
 		}
 	}
@@ -80,7 +81,7 @@ func (c *core) leaveOutBehind(step int, now time.Time) {
 				continue
 			}
 			seen[next] = true
-			if stack = append(stack, int(next)); int(next) < c.plan.Len() {
+			if stack = append(stack, int(next)); int(next) < c.plan.Len() && !c.plan.Step(int(next)).IsFinal() {
 				behind = append(behind, int(next))
 			}
 		}
@@ -106,7 +107,8 @@ func (f *facts) failuresOf(g *flow.Gathered) (json.RawMessage, bool) {
 		toldFailure
 	}
 	list := []failure{}
-	for _, element := range f.failedElements(g.Each) {
+	group := slices.IndexFunc(f.plan.Groups(), func(group flow.Group) bool { return group.Opening == g.Each })
+	for _, element := range f.failedElements(group) {
 		step := f.failedStep(&f.plan.TolerantElements()[element].Bounds)
 		list = append(list, failure{f.plan.TolerantElements()[element].Index, f.plan.Step(step).Name(), toldOf(f.vertices[step].failure)})
 	}

@@ -32,6 +32,8 @@
 //     that retry's flow is undone, in the same order, and begun again.
 //   - A failure that is ignored (flow.IgnoreFailure) is recorded with the steps that it makes ready. After
 //     a crash the flow continues, and the failed step is not executed again.
+//   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their
+//     undo. Their failures are ignored, and nothing interrupts them but a suspension.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
 //     decision is recorded with the failure. Only a request to revert is stronger.
 //   - Behind a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
@@ -88,10 +90,10 @@ var (
 	ErrMismatch = errors.New("the flow detail does not match the flow")
 	// ErrPinned: the flow's definition here differs from the recorded one, and the flow is pinned
 	// (logbook.ChangePin). Another conductor may have the old code.
-	ErrPinned = errors.New("the flow is pinned to how it was begun, and is built otherwise here")
+	ErrPinned = errors.New("the flow is pinned to its recorded definition, and the definition here differs")
 	// ErrChanged: the flow's definition here differs from the recorded one, and the flow refuses
 	// every change (logbook.ChangeRefuse).
-	ErrChanged = errors.New("the flow is built otherwise than it was begun, which it refuses")
+	ErrChanged = errors.New("the flow refuses every change of its definition, and the definition here differs")
 	// ErrGate: the gate did not let a step start.
 	ErrGate = errors.New("the gate is closed")
 )
@@ -142,6 +144,9 @@ type Options struct {
 	// executions finish. When a step has failed permanently, the executions that are undone
 	// because of it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
+	// TimeUp is when the time of the run is over: see flow.Flow.Timeout. The flow then reverts, and its running
+	// executions are interrupted. A flow that reverts, is held or has ended ignores it. Zero: never.
+	TimeUp time.Time
 	// RetryNow starts the waiting steps that it receives by name, before the time of their next
 	// tries; empty: all. nil: never.
 	RetryNow <-chan string

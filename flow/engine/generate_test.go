@@ -113,7 +113,54 @@ func (d *drawing) node(name string, depth int) flow.Node {
 	if retry != nil {
 		f.WithRetry(retry)
 	}
+	if n > 0 {
+		d.finals(f)
+	}
 	return d.policy(f)
+}
+
+// finals draws finally steps of a flow.
+func (d *drawing) finals(f *flow.Flow) {
+	if !d.oneIn(4, "finally") {
+		return
+	}
+	d.has("finally")
+	for range rapid.IntRange(1, 2).Draw(d.rt, "finally steps") {
+		f.Finally(d.final())
+	}
+}
+
+// final draws a finally step. It may have all values that are seen behind its flow.
+func (d *drawing) final() *flow.Step {
+	d.steps++
+	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1, final: true}
+	options := []flow.StepOption{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
+	for _, retry := range d.retries {
+		a.values = append(a.values, retry.symbol)
+		options = append(options, flow.Optional(retry.symbol))
+	}
+	if len(d.gives) > 0 && d.oneIn(2, "takes a result") {
+		d.has("finally takes a result")
+		a.given = []string{rapid.SampledFrom(d.gives).Draw(d.rt, "taken")}
+		options = append(options, flow.Optional(a.given...))
+	}
+	if d.oneIn(2, "default") {
+		options = append(options, flow.IgnoreFailure(map[string]any{"r" + a.name: a.name + "@default"}))
+	} else {
+		d.world.omits = true
+	}
+	if d.oneIn(2, "tried again") {
+		a.attempts = 2
+		options = append(options, flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Minute}))
+	}
+	if d.oneIn(5, "not yet") {
+		a.asks = 1
+	}
+	d.failures(a)
+	options = append(options, d.bounds(a)...)
+	d.gives = append(d.gives, "r"+a.name)
+	d.notes = append(d.notes, a.String()+", finally")
+	return flow.NewStep(a.name, a, options...)
 }
 
 // policy draws what a failure of a step in the flow means for all of it.
@@ -182,6 +229,7 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		d.has("each under a retry")
 		f.WithRetry(retry)
 	}
+	d.finals(f)
 	return f
 }
 
@@ -362,7 +410,7 @@ func (d *drawing) selects() []flow.RetryOption {
 		return []flow.RetryOption{flow.RetryNever(logbook.FailurePanic)}
 	case 1:
 		d.has("retry only")
-		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult, logbook.FailureTimeout)}
+		return []flow.RetryOption{flow.RetryOnly(logbook.FailureError, logbook.FailureResult)}
 	}
 	return nil
 }
@@ -577,6 +625,7 @@ type actor struct {
 	attempts int
 	ends     bool // a panic is not tried again
 	once     bool
+	final    bool
 	ignored  bool // its failure
 	undo     bool
 	asks     int // so often it says "not yet", before anything else
@@ -657,6 +706,17 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	return atom
 }
 
+// lacks reports whether the record shows no result of a step, in some element of an each, because its failure is
+// ignored there.
+func (w *actors) lacks(step string) bool {
+	detail := w.journal.snapshot()
+	return slices.ContainsFunc(detail.Atoms, func(atom logbook.AtomDetail) bool {
+		_, has := atom.Result()
+		name, _, _ := strings.Cut(atom.Name, "[")
+		return name == step && atom.FailureIgnored() && !has
+	})
+}
+
 // over notes that a call has ended, whichever way.
 func (a *actor) over() {
 	a.world.mu.Lock()
@@ -722,7 +782,7 @@ func (a *actor) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	for _, symbol := range a.given {
 		value, ok := call.Arguments[symbol]
 		if symbol[0] == 'j' {
-			if ok != (a.from != "") && (ok || !a.world.omits) || ok && !isOf(value, "r"+a.from) {
+			if ok != (a.from != "") && (ok || !a.world.lacks(a.from)) || ok && !isOf(value, "r"+a.from) {
 				a.world.fault("step %s was given %s as %s, and should that of %q", a.name, value, symbol, a.from)
 			}
 		} else if ok && !isOf(value, symbol) {

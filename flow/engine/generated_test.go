@@ -94,6 +94,7 @@ var least = map[string]int{
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
 	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
+	"finally": 100, "finally takes a result": 20, "finally step runs forwards": 20, "finally step runs in an undo": 20,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -458,7 +459,7 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 func (c *trial) inTime(rt *rapid.T, f finish) {
 	for _, step := range c.grown.Steps() {
 		atom, ok := f.detail.Atom(step.Name())
-		if !ok || step.Deadline() == 0 {
+		if !ok || step.DeadlineText() == "" {
 			continue
 		}
 		var end time.Time
@@ -471,7 +472,7 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 			case f.lost[executionOf(atom.Name, attempt.Number)] && (attempt.Failure.Matches(logbook.FailureAtMostOnce) || attempt.Failure.Matches(logbook.FailureCrash)):
 				continue // its end is when the next conductor found it, or when the flow failed for good
 			case end.IsZero():
-				end = attempt.StartedAt.Add(step.Deadline())
+				end = step.DeadlineFrom(attempt.StartedAt)
 			}
 			if attempt.EndedAt.After(end) && attempt.EndedAt.After(attempt.StartedAt) {
 				rt.Errorf("execution %d of %s goes on for %s behind the deadline", attempt.Number, atom.Name, attempt.EndedAt.Sub(end))
@@ -516,6 +517,9 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 		if atom.FailureIgnored() {
 			c.has("ends with an ignored failure")
 		}
+		if final, ok := c.grown.FinalOf(step); ok && !c.hasRun(f, c.grown.Finals()[final].Body) {
+			continue // finallyRan has checked it
+		}
 		lacking := ""
 		for _, wire := range c.grown.Arguments(step) {
 			if wire.From < 0 || wire.Optional {
@@ -543,7 +547,7 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 // elementsFailed holds of the elements that may fail: no more have failed, and what waits for a failed step in
 // an element has not run.
 func (c *trial) elementsFailed(rt *rapid.T, f finish) {
-	failed := make(map[int]map[int]bool) // by each, the elements
+	failed := make(map[int]map[int]bool) // by group, the members
 	state := func(step int) (*logbook.AtomDetail, bool) {
 		atom, ok := f.detail.Atom(c.grown.Step(step).Name())
 		return atom, ok && atom.FailureIgnored() && !c.grown.Step(step).IgnoresFailure()
@@ -559,19 +563,55 @@ func (c *trial) elementsFailed(rt *rapid.T, f finish) {
 		}
 		c.has("ends with a failed element")
 		e := &c.grown.TolerantElements()[element]
-		if failed[e.Each] == nil {
-			failed[e.Each] = make(map[int]bool)
+		group := c.grown.Groups()[e.Group]
+		if failed[e.Group] == nil {
+			failed[e.Group] = make(map[int]bool)
 		}
-		if failed[e.Each][element] = true; len(failed[e.Each]) > e.Most {
-			rt.Errorf("%d elements of %s have failed, and %d may", len(failed[e.Each]), c.grown.Step(e.Each).Name(), e.Most)
+		if failed[e.Group][element] = true; len(failed[e.Group]) > group.Most {
+			rt.Errorf("%d members of %s have failed, and %d may", len(failed[e.Group]), group.Name, group.Most)
 		}
 		for _, behind := range c.grown.Successors(step) {
-			if atom, _ := state(behind); e.Bounds.Holds(behind) && atom != nil && atom.State != logbook.AtomIgnored {
+			if atom, _ := state(behind); e.Bounds.Holds(behind) && !c.grown.Step(behind).IsFinal() && atom != nil && atom.State != logbook.AtomIgnored {
 				rt.Errorf("%s is %s behind a failed step", atom.Name, atom.State)
 			}
 		}
 	}
 }
+
+// hasRun reports whether a step has run since its round began, and is no finally step.
+func (c *trial) hasRun(f finish, steps flow.Steps) bool {
+	for step := steps.First; step < steps.End; step++ {
+		s := c.grown.Step(step)
+		atom, ok := f.detail.Atom(s.Name())
+		if ok && !s.IsFinal() && s.Kind() == logbook.KindTask && atom.State != logbook.AtomPending && atom.State != logbook.AtomIgnored {
+			return true
+		}
+	}
+	return false
+}
+
+// finallyRan holds of the finally steps of a flow that has succeeded or reverted: they have ended if another step of
+// their flow has run, and otherwise never began.
+func (c *trial) finallyRan(rt *rapid.T, f finish) {
+	for _, final := range c.grown.Finals() {
+		ran := c.hasRun(f, final.Body)
+		for step := final.First; step < final.End; step++ {
+			name := c.grown.Step(step).Name()
+			atom, ok := f.detail.Atom(name)
+			ended := ok && (atom.State == logbook.AtomSuccess || atom.FailureIgnored() || atom.State == logbook.AtomReverted)
+			began := ok && atom.State != logbook.AtomPending && atom.State != logbook.AtomIgnored
+			if ran && !ended || !ran && began && !c.retried() {
+				rt.Errorf("finally step %s is %+v, and a step of its flow has run: %v", name, atom, ran)
+			}
+			if c.has("finally step runs forwards"); f.end.State == logbook.FlowReverted && ended {
+				c.has("finally step runs in an undo")
+			}
+		}
+	}
+}
+
+// retried reports whether the flow has a retry: a step that has run in an earlier round may be pending.
+func (c *trial) retried() bool { return len(c.grown.Scopes()) > 0 }
 
 // ended holds of every flow that has ended.
 func (c *trial) ended(rt *rapid.T, f finish) {
@@ -587,7 +627,9 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		atom := &f.detail.Atoms[i]
 		failed = failed || atom.State == logbook.AtomRevertFailure
 		f.holes = f.holes || atom.Kind == logbook.KindEach && atom.State == logbook.AtomIgnored
-		if allowed != nil && !slices.Contains(allowed, atom.State) && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
+		step, _ := c.grown.Find(atom.Name)
+		hasEnded := c.grown.Step(step).IsFinal() && (atom.State == logbook.AtomSuccess || atom.FailureIgnored())
+		if allowed != nil && !slices.Contains(allowed, atom.State) && !hasEnded && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
 			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}
 		if allowed != nil && atom.State != logbook.AtomPending && !atom.RetryAt.IsZero() {
@@ -598,6 +640,9 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		}
 	}
 	c.ignored(rt, f)
+	if allowed != nil {
+		c.finallyRan(rt, f)
+	}
 	if held := f.detail.Held(); (failed || held) != (f.end.State == logbook.FlowFailure) || held && !c.holds {
 		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
 	} else if held {

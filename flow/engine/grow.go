@@ -179,6 +179,9 @@ func (f *facts) listFor(step int, budget *int) (json.RawMessage, error) {
 			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), f.limits.Steps)
 		}
 	}
+	if err := f.checkEnough(step, len(elements)); err != nil {
+		return nil, err
+	}
 	*budget -= need
 	return list, nil
 }
@@ -230,6 +233,9 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 			turns := &plan.Turns()[place.Turns]
 			return begun[c.turnID(turns, place.Element)] || c.hasTurn(&turns.Elements[place.Element])
 		}
+		if !c.passesGroup(vertex) {
+			return false
+		}
 		choice, decides := plan.ChoiceAt(vertex)
 		return c.order[vertex].released || vertex >= plan.Len() && (!decides || decided[plan.Choices()[choice].ID()])
 	})
@@ -238,6 +244,7 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 			c.order.countUndone(plan, &plan.Scopes()[s], c.isUndone)
 		}
 	}
+	c.recountDropped()
 	for _, step := range adopted {
 		c.resetStep(step, now)
 	}
@@ -269,7 +276,7 @@ func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 			}
 		}
 	}
-	c.vertices, c.order = vertices, order
+	c.vertices, c.order, c.turnCounts = vertices, order, nil
 	return adopted
 }
 

@@ -26,6 +26,9 @@ func (c *core) holdsAt(step int) bool {
 
 // intentionAfter is the intention for a step that has failed permanently.
 func (c *core) intentionAfter(step int) logbook.Intention {
+	if c.vertices[step].isDropped() {
+		return logbook.IntendDrop
+	}
 	if c.held || !c.reverting && !c.broken && c.plan.Governor(step) < 0 && c.holdsAt(step) {
 		return logbook.IntendExecute
 	}

@@ -40,7 +40,7 @@ func (f *facts) isExecuting(step int) bool {
 func (c *core) interruptRunning() {
 	for step := range c.plan.Len() {
 		goesOn := c.suspended || c.broken // in a later run
-		if c.vertices[step].intention == logbook.IntendRevert || goesOn && !c.plan.Step(step).AtMostOnce() {
+		if c.vertices[step].isToUndo() || goesOn && !c.plan.Step(step).AtMostOnce() {
 			c.interrupt(step)
 		}
 	}
@@ -86,10 +86,7 @@ func (l *loop) forgetAttempt(step string) {
 // interrupted before get the latest grace.
 func (l *loop) interruptSteps() {
 	for _, e := range l.core.takeInterrupts() {
-		reason := "the flow is undone"
-		if l.core.suspended && !l.core.reverting {
-			reason = "the flow was suspended"
-		}
+		reason := l.core.whyInterrupted(e.step)
 		switch attempt := l.attempts[e.step]; {
 		case attempt == nil:
 		case attempt.interruption != nil:
@@ -99,6 +96,19 @@ func (l *loop) interruptSteps() {
 			attempt.end(attempt.interruption)
 		}
 	}
+}
+
+// whyInterrupted is the reason of an interruption, for the task.
+func (c *core) whyInterrupted(name string) string {
+	switch step, found := c.plan.Find(name); {
+	case c.reverting:
+		return "the flow is undone"
+	case found && c.vertices[step].isDropped():
+		return "enough other members of its flow have succeeded"
+	case c.suspended:
+		return "the flow was suspended"
+	}
+	return "the flow is undone"
 }
 
 // interrupted is the failure of an execution that was interrupted, with what the task

@@ -21,12 +21,13 @@ type correction struct {
 	changes  []logbook.AtomChange
 	now      time.Time
 
-	plan   *flow.Plan
-	limits logbook.Limits
-	detail *logbook.FlowDetail // the copy
-	index  map[string]int      // of its atoms
-	batch  []logbook.Intervention
-	lead   *logbook.Intervention // the one recorded as owner of resets; nil: none
+	plan    *flow.Plan
+	limits  logbook.Limits
+	detail  *logbook.FlowDetail // the copy
+	index   map[string]int      // of its atoms
+	batch   []logbook.Intervention
+	dropped map[string]bool       // steps of members that were dropped
+	lead    *logbook.Intervention // the one recorded as owner of resets; nil: none
 }
 
 // refusalError is why an intervention cannot be carried out.
@@ -42,7 +43,11 @@ func (e *refusalError) Error() string {
 	if i.Step != "" {
 		what += " " + i.Step
 	}
-	return fmt.Sprintf("cannot %s, as %s wants: %s", what, i.By, e.reason)
+	by := ""
+	if i.By != "" {
+		by = " by " + i.By
+	}
+	return fmt.Sprintf("the intervention %q%s is refused: %s", what, by, e.reason)
 }
 
 func (e *refusalError) Is(target error) bool {
@@ -58,6 +63,7 @@ func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 		return nil, nil, nil
 	}
 	w := &correction{from: o.Detail.State, held: o.Detail.Held(), to: logbook.FlowReverting, now: now, plan: o.Plan, limits: o.Limits, batch: batch}
+	w.noteDropped(&o.Detail)
 	if refusal := w.check(&o.Detail); refusal != nil {
 		return nil, refusal, nil
 	}
@@ -128,7 +134,7 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 		reason, point := w.objection(&w.batch[i]), w.objectionOfPoint(detail, &w.batch[i])
 		reason = cmp.Or(reason, point)
 		if reason == "" && w.batch[i].Kind == logbook.InterveneComplete {
-			reason = w.objectionOfEach(detail, w.batch[i].Step, rerun)
+			reason = cmp.Or(w.objectionOfEach(detail, w.batch[i].Step, rerun), w.objectionOfDropped(w.batch[i].Step))
 		}
 		switch {
 		case reason == "":
@@ -145,10 +151,10 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 
 func (w *correction) objection(i *logbook.Intervention) string {
 	if w.from == logbook.FlowReverted && i.Kind != logbook.InterveneRerun {
-		return "the flow is reverted, and can only be run again"
+		return "the flow is reverted, and only rerun can change it"
 	}
 	if i.Kind == logbook.InterveneRetryRevert && w.held {
-		return "no revert has failed, because the flow is held; revert starts its reverts"
+		return "the flow is held, so no revert has failed; use revert to start the reverts"
 	}
 	if i.Step == "" {
 		return ""
@@ -159,13 +165,13 @@ func (w *correction) objection(i *logbook.Intervention) string {
 	case !ok && inEach && i.Kind == logbook.InterveneRerun:
 		return "" // as all of the each is, whatever its list will be
 	case !ok && inEach:
-		return fmt.Sprintf("%q has not taken its list, and may have no such element", opening)
+		return fmt.Sprintf("the loop %q has no list yet, and may have no such element; repeat the intervention when the loop has started, or rerun the loop", opening)
 	case !ok:
-		return "the flow, as it is built now, has no such step"
+		return "the flow's present definition has no such step; `conductord flow show` lists the steps"
 	case i.Kind != logbook.InterveneComplete:
 		return ""
 	case w.plan.Step(step).Kind() != logbook.KindTask:
-		return fmt.Sprintf("its kind is %s, which has no result of its own", w.plan.Step(step).Kind())
+		return fmt.Sprintf("the step has the kind %s, and only a task has a result that an operator can give", w.plan.Step(step).Kind())
 	}
 	if err := w.limits.CheckValue("result", i.Result); err != nil {
 		return err.Error()
@@ -195,10 +201,28 @@ func (w *correction) objectionOfEach(detail *logbook.FlowDetail, name string, re
 		atom, recorded := detail.Atom(opening)
 		step, _ := w.plan.Find(opening)
 		if !recorded || atom.State != logbook.AtomSuccess || rerun[step] {
-			return fmt.Sprintf("%q is run again, and may have no such element then", opening)
+			return fmt.Sprintf("the loop %q runs again with a new list, which may have no such element; rerun the loop alone, and complete the step later", opening)
 		}
 	}
 	return ""
+}
+
+// objectionOfDropped refuses to complete a step that is not needed any more.
+func (w *correction) objectionOfDropped(name string) string {
+	if w.dropped[name] {
+		return "enough other members of its flow have succeeded; rerun from the step to select the members again"
+	}
+	return ""
+}
+
+// noteDropped notes the steps of members that were dropped.
+func (w *correction) noteDropped(detail *logbook.FlowDetail) {
+	w.dropped = make(map[string]bool)
+	for i := range detail.Atoms {
+		if detail.Atoms[i].IsDropped() {
+			w.dropped[detail.Atoms[i].Name] = true
+		}
+	}
 }
 
 // resultOf is the result of a step that an operator completes.
@@ -317,6 +341,26 @@ func (w *correction) markRerun(rerun []bool, name string) {
 		}
 	}
 	w.markSuccessors(rerun, stack)
+	w.markMembers(rerun)
+}
+
+// markMembers marks all members of the groups whose members are selected again, because a step of such a group is
+// marked, and the members were selected.
+func (w *correction) markMembers(rerun []bool) {
+	for _, group := range w.plan.Groups() {
+		marked, selected := false, false
+		members := w.plan.TolerantElements()[group.First:group.End]
+		for _, member := range members {
+			for step := member.Bounds.Retry; step < member.Bounds.End; step++ {
+				marked, selected = marked || rerun[step], selected || w.dropped[w.plan.Step(step).Name()]
+			}
+		}
+		for _, member := range members {
+			for step := member.Bounds.Retry; step < member.Bounds.End && marked && selected; step++ {
+				rerun[step] = true
+			}
+		}
+	}
 }
 
 // markSuccessors marks all that follows the vertices of a stack.
@@ -342,7 +386,7 @@ func (w *correction) runAgain(completed map[string]*logbook.Intervention, rerun 
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || atom.IsDropped() || again[step] || atom.IsKept() || completed[atom.Name] != nil {
 			continue
 		}
 		again[step] = true
@@ -367,9 +411,14 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
+	case atom.IsDropped() && !again[step]:
+		if atom.State != logbook.AtomRevertFailure {
+			return nil
+		}
+		return w.change(atom, logbook.AtomChange{State: logbook.AtomReverting}) // its revert is tried again
 	case atom.State == logbook.AtomIgnored && !anew, atom.FailureIgnored() && !again[step]:
 		return nil
-	case atom.State == logbook.AtomSuccess && !rerun[step]:
+	case atom.State == logbook.AtomSuccess && !rerun[step] && !(w.plan.Step(step).IsFinal() && again[step]):
 		if atom.Intention == logbook.IntendExecute {
 			return nil
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ward is a flow that fails, and persons who look after it: in each phase one
-// step fails and the undo of one fails, until nothing does any more.
+// ward is a flow that fails, with the interventions of its operators. In each phase
+// but the last, one step fails, and the undo of one step fails.
 type ward struct {
 	plan   *flow.Plan
 	phases []phase

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -38,6 +39,22 @@ func TestGatheredJoins(t *testing.T) {
 	result, err := engine.RunLocal(t.Context(), root, logbook.Values{"list": json.RawMessage("[1,2,3,4]")})
 	if want := `["odd","even","odd","even"]`; err != nil || string(result.Values["shown"]) != want || string(result.Values["kinds"]) != want {
 		t.Errorf("got %s and %s, %v, want %s", result.Values["shown"], result.Values["kinds"], err, want)
+	}
+}
+
+// TestJoinsBehindIgnoredFailures: if the failure of the nearest provider is ignored, the next provider supplies the
+// value, unless a default replaces the result. This holds for the next step and for the results of the flow.
+func TestJoinsBehindIgnoredFailures(t *testing.T) {
+	woot := func(context.Context) error { return errors.New("woot") }
+	yes := func(logbook.Values) (bool, error) { return true, nil }
+	for want, ignored := range map[string]flow.StepOption{`"of a"`: flow.IgnoreFailure(), `"default"`: flow.IgnoreFailure("default")} {
+		root := flow.Graph("f", gives("a", `"of a"`, flow.Provides("v")), act("b", woot, flow.Provides("v"), ignored),
+			flow.NewStep("c", itself{}, flow.Requires("x"), flow.Rebind(map[string]string{"x": "v"}), flow.Provides("shown"))).
+			Link("a", "b", flow.Reaching(flow.DepthAtom), flow.Decide("taken", yes))
+		result, err := engine.RunLocal(t.Context(), root, nil)
+		if err != nil || string(result.Values["shown"]) != want || string(result.Values["v"]) != want {
+			t.Errorf("the step was given %s and the result is %s, %v, want %s", result.Values["shown"], result.Values["v"], err, want)
+		}
 	}
 }
 

@@ -115,6 +115,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	case atom.FailureIgnored():
 	case atom.State == logbook.AtomIgnored && l.mayLeaveOut:
 	case atom.Intention == logbook.IntendRetry && (l.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
+	case atom.Intention == logbook.IntendDrop && l.isSelected(step):
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
 	}
@@ -299,10 +300,14 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		if l.isDone(step) {
 			l.done++
 		}
+		if v.isLeaving() {
+			l.leaving++
+		}
 		switch {
 		case v.phase == stuck:
 			l.reverting = true
 		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to begin again
+		case v.isDropped(): // its flow continues
 		case v.phase == failed && v.intention == logbook.IntendExecute && (l.cause != nil || l.holdsAt(step)):
 			l.held = true
 		case v.phase == failed && l.plan.Governor(step) >= 0: // its retry has not decided yet
@@ -345,6 +350,9 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 		if place, ok := l.plan.TurnAt(vertex); ok && place.Begins {
 			return l.hasTurn(&l.plan.Turns()[place.Turns].Elements[place.Element])
 		}
+		if !l.passesGroup(vertex) {
+			return false
+		}
 		chosen := l.chosen(vertex)
 		if !chosen {
 			l.found.undecided = append(l.found.undecided, vertex)
@@ -353,7 +361,8 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 	})
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
-		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !l.found.intervened.mayPrecede(v.phase) {
+		late := l.plan.Step(step).IsFinal() && l.isBeingUndone(step)
+		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !late && !l.found.intervened.mayPrecede(v.phase) {
 			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 		if v.phase.hasBegun() && state == logbook.FlowPending {
@@ -364,10 +373,10 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 }
 
 // queueReady queues the steps that may be executed: first those that were running,
-// then those that are ready.
-func (c *core) queueReady(now time.Time) {
+// then those that are ready. It returns those that lack a value from outside their member.
+func (c *core) queueReady(now time.Time) (outside []int) {
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.phase != left || c.repeats(step) || c.restartingScope(step) >= 0 {
+		if v := &c.vertices[step]; v.phase != left || v.isDropped() || c.repeats(step) || c.restartingScope(step) >= 0 {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() && !c.adopts(step, logbook.ActionExecute) {
@@ -383,8 +392,10 @@ func (c *core) queueReady(now time.Time) {
 		switch {
 		case v.phase == ignored && c.order[step].before == 0 && !c.order[step].released:
 			lacking = append(lacking, step)
-		case v.phase != unbegun && v.phase != waiting || c.order[step].before > 0 || c.restartingScope(step) >= 0:
-		case v.phase == unbegun && c.lacksValue(step):
+		case v.phase != unbegun && v.phase != waiting || c.order[step].before > 0 || v.isDropped() || c.restartingScope(step) >= 0:
+		case c.lacksOutside(step):
+			outside = append(outside, step)
+		case v.phase == unbegun && (c.lacksValue(step) || c.isUnneeded(step)):
 			lacking = append(lacking, step)
 		default:
 			c.queueWhenDue(step, v.failedExecutions, now)
@@ -394,6 +405,7 @@ func (c *core) queueReady(now time.Time) {
 		c.leaveOut(step, now)
 		c.release(step, now)
 	}
+	return outside
 }
 
 // queueWhenDue queues a step for its recorded time. Another machine's clock has written that

@@ -101,7 +101,11 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		return Result{Flow: l.Flow}, err
 	}
 	j := openLocalJournal(ctx, l.Logbook)
-	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
+	var timeUp time.Time // of this Run: the record has no start of an earlier one
+	if timeout := plan.Timeout(); timeout > 0 {
+		timeUp = time.Now().Add(timeout)
+	}
+	end, err := Run(ctx, Options{Plan: plan, TimeUp: timeUp, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
 		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)

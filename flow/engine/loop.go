@@ -110,7 +110,7 @@ func (l *loop) drive() (End, error) {
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
-		if due, idle := l.core.idle(); idle && l.mayLeave(due.at) {
+		if due, idle := l.core.idle(l.options.TimeUp); idle && l.mayLeave(due.at) {
 			waits, wait := l.core.awaited()
 			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: cmp.Or(waits, l.core.plan.Step(due.step).Name()), Awaits: wait})
 			end.Wait = max(0, due.at.Sub(l.options.Now()))
@@ -180,6 +180,10 @@ func (l *loop) poll() error {
 	case <-l.options.Suspend:
 		l.options.Suspend, l.core.suspended = nil, true
 	default:
+	}
+	if l.core.isTimeUp(l.options.TimeUp, l.now) {
+		l.core.requestRevert(overtime(l.options.Plan.Timeout()), l.now)
+		l.interrupting = true
 	}
 	if l.interrupting {
 		l.interrupting = false
@@ -311,7 +315,11 @@ func (l *loop) takeProgress() {
 // nextDue is when the loop must wake without an event; false: never.
 func (l *loop) nextDue() (time.Time, bool) {
 	at, ok := l.core.nextDue()
-	for _, due := range [...]time.Time{l.progressDue, l.ahead.until} {
+	timeUp := l.options.TimeUp
+	if l.core.ignoresTimeUp() {
+		timeUp = time.Time{}
+	}
+	for _, due := range [...]time.Time{l.progressDue, l.ahead.until, timeUp} {
 		if !due.IsZero() && (!ok || due.Before(at)) {
 			at, ok = due, true
 		}

@@ -53,7 +53,7 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 		}
 		change.Progress.Details = said.Details
 	}
-	if attempt.Action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
+	if attempt.Action == logbook.ActionExecute && v.isToUndo() {
 		c.advance(step, onAgain, change, now)
 		c.tryRevert(step, now)
 		return

@@ -12,6 +12,7 @@ type place struct {
 	after    int32 // during an undo: number of next vertices that are not undone; at 0 it may revert
 	behind   int32 // used only by countUndone
 	released bool  // it counts as done: its next vertices do not wait for it
+	undone   bool  // during an undo: the undo has passed it
 }
 
 func newOrder(plan *flow.Plan) order { return make(order, plan.Vertices()) }
@@ -60,6 +61,7 @@ func (o order) countUndone(plan *flow.Plan, bounds *flow.Scope, isUndone func(ve
 		v := last[len(last)-1]
 		last = last[:len(last)-1]
 		gone := isUndone(v)
+		o[v].undone = gone
 		if gone && v < plan.Len() {
 			count++
 		}

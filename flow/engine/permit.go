@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-
-	"github.com/conductord/conductord/logbook"
 )
 
 // permitSource grants permits to start steps. The core asks for a permit before it writes the
@@ -61,7 +59,7 @@ func (c *core) admit(step int, p permitSource) (granted *permit, answer permissi
 // will be reverted is not called again, and keeps nothing.
 func (f *facts) keepsKey(step int) bool {
 	v := &f.vertices[step]
-	waits := v.phase == waiting && v.intention != logbook.IntendRevert || v.phase == toUndo
+	waits := v.phase == waiting && !v.isToUndo() || v.phase == toUndo
 	return waits && v.attempt != nil && v.attempt.Asked > 0 && f.plan.Step(step).KeepsKey()
 }
 

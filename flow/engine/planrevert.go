@@ -24,6 +24,8 @@ type Undo struct {
 	// Reverts is true if the revert of the step is called. Otherwise the step counts as undone
 	// at once, because it has no revert or no execution has begun.
 	Reverts bool
+	// Finally: the step is a finally step, which is executed and not undone.
+	Finally bool
 }
 
 // PlanRevert returns the steps that a revert of an unfinished flow would undo now, in the order
@@ -77,7 +79,7 @@ func PlanIntervention(o Options, i logbook.Intervention) (Forecast, error) {
 			return foreseen, nil
 		}
 	}
-	return Forecast{}, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
+	return Forecast{}, fmt.Errorf("flow %s would not accept the intervention: %w", o.Detail.ID, err)
 }
 
 // foresee returns what Run would do to a flow if every call succeeded.
@@ -105,7 +107,9 @@ func (o *Options) foresee() (Forecast, error) {
 	missing := addMissingMarks(o, o.Now())
 	var order []string
 	o.Observe = func(e Event) {
-		if e.State == logbook.AtomReverted {
+		step, found := o.Plan.Find(e.Step)
+		final := found && o.Plan.Step(step).IsFinal() && (e.State == logbook.AtomSuccess || e.State == logbook.AtomFailure)
+		if e.State == logbook.AtomReverted || final {
 			order = append(order, e.Step)
 		}
 	}
@@ -131,7 +135,7 @@ func (o *Options) executions() (executions []Execution) {
 	}
 	for _, step := range o.Plan.Steps() {
 		atom := atoms[step.Name()]
-		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored()) {
+		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || atom.FailureIgnored() || atom.Intention == logbook.IntendDrop) {
 			continue
 		}
 		executions = append(executions, Execution{Step: step.Name(), Again: atom != nil && atom.Number(logbook.ActionExecute) > 0})
@@ -180,8 +184,11 @@ func (f *facts) undos(detail *logbook.FlowDetail, order []string) []Undo {
 		s := f.plan.Step(step)
 		_, reverts := s.Reverter()
 		reverts = reverts && f.vertices[step].touched
-		atom, _ := detail.Atom(name)
-		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts})
+		atom, recorded := detail.Atom(name)
+		if !recorded { // a finally step that has not run
+			atom = &logbook.AtomDetail{State: logbook.AtomPending}
+		}
+		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts, Finally: s.IsFinal()})
 	}
 	return undos
 }

@@ -13,6 +13,76 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// TestRetryNowCrash: the conductor dies before each update of a flow in which an operator ends all waits after a
+// minute. No later owner waits again: the request has removed the times of the next tries from the record, as the board
+// does.
+func TestRetryNowCrash(t *testing.T) {
+	root := flow.Linear("f", act("first", fine), flow.Unordered("g", hurriedStep("fails", errors.New("woot")), hurriedStep("waits", flow.NotYet(2*time.Hour))), act("last", fine))
+	for dies := range 100 {
+		crashed := false
+		synctest.Test(t, func(t *testing.T) {
+			began, detail := time.Now(), newDetail()
+			for left := dies; ; left = -1 {
+				j := newJournal(detail)
+				j.left = left
+				end, err := runHurried(t, j, compile(t, root), time.Until(began.Add(time.Minute)))
+				detail = j.snapshot()
+				if errors.Is(err, errCrash) {
+					crashed = true
+					detail.Fence.Index++
+					continue
+				}
+				if took := time.Since(began); err != nil || end.State != logbook.FlowSuccess || took > 2*time.Minute {
+					t.Errorf("crash before update %d: %s after %s, %v", dies, end.State, took, err)
+				}
+				return
+			}
+		})
+		if !crashed {
+			return
+		}
+	}
+	t.Error("the flow makes more updates than the test has crashes")
+}
+
+// hurriedStep ends in an error at its first call, and succeeds at the next one.
+func hurriedStep(name string, first error) *flow.Step {
+	return act(name, func(ctx context.Context) error {
+		if call := flow.CallFrom(ctx); call.Try == 1 && call.Asked == 0 {
+			return first
+		}
+		return nil
+	}, flow.Retry(flow.Backoff{Attempts: 3, Delay: time.Hour}))
+}
+
+// runHurried runs a flow, and requests after a time that its waiting steps start. A request that comes late is already
+// in the record.
+func runHurried(t *testing.T, j *journal, plan *flow.Plan, after time.Duration) (engine.End, error) {
+	requests, over := make(chan string, 1), make(chan struct{})
+	request := func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		for i := range j.detail.Atoms {
+			j.detail.Atoms[i].RetryAt = time.Time{}
+		}
+		requests <- ""
+	}
+	go func() { // ends with the run
+		select {
+		case <-time.After(after):
+			request()
+		case <-over:
+		}
+	}()
+	defer close(over)
+	detail := j.snapshot()
+	end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Journal: j, Workers: 3, Token: logbook.Token{Index: detail.Fence.Index + 1}, RetryNow: requests})
+	if err == nil && end.Update != nil {
+		err = j.apply(*end.Update)
+	}
+	return end, err
+}
+
 // TestRetryNow: a request starts the named waiting step before it is due, or all waiting steps: after a
 // failed try, and after a "not yet".
 func TestRetryNow(t *testing.T) {

@@ -55,7 +55,7 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 // have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
-	if !v.phase.hasBegun() || v.intention == logbook.IntendRevert || v.phase == tolerated {
+	if !v.phase.hasBegun() || v.isToUndo() || v.phase == tolerated || c.plan.Step(step).IsFinal() {
 		return
 	}
 	if !patient {
@@ -73,9 +73,10 @@ func (c *core) mark(step int, patient bool, now time.Time) {
 // revertLast tries to revert the steps with nothing left to undo behind them, from last to
 // first, the order in which one worker takes them. Earlier steps follow when these are undone.
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
+	late := c.lateFinals(bounds, now)
 	var last []int
 	for step := bounds.End - 1; step >= bounds.Retry; step-- {
-		if c.order[step].after == 0 && c.vertices[step].phase != ignored {
+		if c.order[step].after == 0 && c.vertices[step].phase != ignored && !c.plan.Step(step).IsFinal() {
 			last = append(last, step)
 		}
 	}
@@ -87,6 +88,9 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 			c.takeUndoTurns(number, now)
 		}
 	}
+	for _, final := range late {
+		c.takeFinals(final, now)
+	}
 }
 
 // isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
@@ -95,6 +99,9 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 func (f *facts) isUndone(vertex int) bool {
 	if vertex >= f.plan.Len() {
 		return f.order[vertex].after == 0 && f.mayUndo(vertex)
+	}
+	if phase := f.vertices[vertex].phase; f.plan.Step(vertex).IsFinal() {
+		return phase == unbegun || f.order[vertex].after == 0 && !phase.isUnderWay()
 	}
 	if f.vertices[vertex].phase == ignored {
 		return f.order[vertex].after == 0
@@ -107,7 +114,7 @@ func (f *facts) isUndone(vertex int) bool {
 // its predecessors may follow.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
-	var turns []int
+	var turns, late []int
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -115,9 +122,13 @@ func (c *core) tryRevert(step int, now time.Time) {
 			turns = append(turns, place.Turns) // one may be undone now, or another has been
 		}
 		if c.broken || c.order[top].after > 0 || top < c.plan.Len() && !c.undoStep(top, now) || top >= c.plan.Len() && !c.mayUndo(top) {
+			if final, ok := c.plan.FinalOf(top); ok && top >= c.plan.Len() && c.order[top].after == 0 && !c.hasFinished(final) {
+				late = append(late, final)
+			}
 			continue
 		}
-		for _, previous := range c.plan.Previous(top) {
+		c.order[top].undone = true
+		for _, previous := range c.undoneBefore(top) {
 			if c.order[previous].after--; c.order[previous].after == 0 {
 				stack = append(stack, int(previous))
 			}
@@ -125,6 +136,12 @@ func (c *core) tryRevert(step int, now time.Time) {
 	}
 	for _, number := range turns {
 		c.takeUndoTurns(number, now)
+	}
+	if member, ok := c.droppingMember(step); ok {
+		c.releaseDropped(member, now)
+	}
+	for _, final := range late {
+		c.takeFinals(final, now)
 	}
 }
 
@@ -135,6 +152,9 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	if c.isRestarting(step) {
 		c.queueRound(step, now)
 		return false
+	}
+	if c.plan.Step(step).IsFinal() {
+		return c.passFinal(step)
 	}
 	if v.phase == ignored {
 		c.gone++
@@ -186,10 +206,13 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 		return
 	}
 	c.gone++
-	for _, previous := range c.plan.Previous(step) {
+	for _, previous := range c.undoneBefore(step) {
 		if c.order[previous].after--; c.order[previous].after == 0 {
 			c.tryRevert(int(previous), now)
 		}
+	}
+	if member, ok := c.droppingMember(step); ok {
+		c.releaseDropped(member, now)
 	}
 }
 
@@ -254,6 +277,10 @@ func (c *core) failInterrupted(now time.Time) {
 		lost.EndedAt = now
 		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
 		v.attempt = nil
+		if c.plan.Step(step).IsFinal() { // it runs when an operator continues the flow
+			c.advance(step, onAgain, logbook.AtomChange{Attempts: []logbook.Attempt{lost}}, now)
+			continue
+		}
 		c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: []logbook.Attempt{lost}}, now)
 	}
 }

@@ -35,7 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
 //	             each with "undolast" if a takeover undoes its last steps, with
-//	             "hold" or "revert" for its failure policy, and
+//	             "hold" or "revert" for its failure policy, "timeout=D" for its timeout, and
 //	             with a retry if there is one (see parseRetry), or "each
 //	             NAME" with its properties (see parseEach), or a step
 //	             with its properties (see parseStep); after the command
@@ -107,7 +107,8 @@ type scenario struct {
 	plan   *flow.Plan
 	detail logbook.FlowDetail
 	steps  map[string]*scriptedTask
-	calls  *callLog // of the present run
+	calls  *callLog      // of the present run
+	spent  time.Duration // by the runs so far
 }
 
 func (s *scenario) command(t *testing.T, block []string) string {
@@ -184,7 +185,7 @@ func (s *scenario) lastToken() uint64 {
 
 // build reads an indented tree.
 func (s *scenario) build(properties, lines []string) string {
-	s.steps, s.detail = make(map[string]*scriptedTask), newDetail()
+	s.steps, s.detail, s.spent = make(map[string]*scriptedTask), newDetail(), 0
 	type level struct {
 		indent int
 		flow   *flow.Flow
@@ -201,6 +202,10 @@ func (s *scenario) build(properties, lines []string) string {
 		if node == nil {
 			words := strings.Fields(trimmed)
 			stack[len(stack)-1].flow.Link(words[1], words[2], s.parseLink(words[3:])...)
+			continue
+		}
+		if step, isStep := node.(*flow.Step); isStep && strings.Contains(trimmed, " finally") {
+			stack[len(stack)-1].flow.Finally(step)
 			continue
 		}
 		if root == nil {
@@ -249,8 +254,16 @@ func (s *scenario) node(words []string) flow.Node {
 		f.OnTakeover(flow.UndoLast)
 		words = words[1:]
 	}
+	if len(words) > 0 && strings.HasPrefix(words[0], "enough=") {
+		f.Enough(count(strings.TrimPrefix(words[0], "enough=")))
+		words = words[1:]
+	}
 	if len(words) > 0 && (words[0] == "hold" || words[0] == "revert") {
 		f.OnFailure(flow.FailurePolicy(words[0]))
+		words = words[1:]
+	}
+	if len(words) > 0 && strings.HasPrefix(words[0], "timeout=") {
+		f.Timeout(duration(strings.TrimPrefix(words[0], "timeout=")))
 		words = words[1:]
 	}
 	if len(words) > 0 {
@@ -268,12 +281,14 @@ func (s *scenario) node(words []string) flow.Node {
 //	gather=A,B  provides the list of what is provided as A as B
 //	most=N      so many elements may fail (percent=N: of all)
 //	failures=A  provides the list of the failures as A
+//	enough=N    so many elements must succeed
 //	atonce=N    bounds the instances that run at once
 //	a retry (see parseRetry) with its own words behind it
 func parseEach(name string, words []string) *flow.Flow {
 	over, as := "list", "x"
 	var options []flow.EachOption
 	var retry *flow.Retrier
+	enough := ""
 	for i, word := range words {
 		if retry != nil {
 			break // the other words are the retry's
@@ -295,6 +310,8 @@ func parseEach(name string, words []string) *flow.Flow {
 			options = append(options, flow.MaxFailurePercent(count(value)))
 		case "failures":
 			options = append(options, flow.Failures(value))
+		case "enough":
+			enough = value
 		case "atonce":
 			options = append(options, flow.AtOnce(count(value)))
 		default:
@@ -302,6 +319,9 @@ func parseEach(name string, words []string) *flow.Flow {
 		}
 	}
 	f := flow.Each(name, over, as, flow.Linear("body of "+name), options...)
+	if enough != "" {
+		f.Enough(count(enough))
+	}
 	if retry != nil {
 		f.WithRetry(retry)
 	}
@@ -440,6 +460,8 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	version=V   its version
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
+//	finally     is a finally step of its flow, without a revert; the cause is printed with each call
+//	sees=A      may have A, and its value is printed with each call
 //	shows=A     requires A, and its value is printed with each call
 //	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
@@ -464,7 +486,7 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, option(strings.Split(value, ";")...))
 		case "fault":
 			task.fault = value
-		case "noundo":
+		case "noundo", "finally":
 			undo = false
 		case "steady", "repeatable", "noreturn", "once":
 			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),
@@ -501,6 +523,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 		case "shows":
 			task.shows = value
 			options = append(options, flow.Requires(value))
+		case "sees":
+			task.shows = value
+			options = append(options, flow.Optional(value))
 		case "failon":
 			task.failOn = strings.Split(value, ",")
 		default:
@@ -610,6 +635,10 @@ func (s *scenario) planRevert() string {
 		if undo.Uninterruptible {
 			out.WriteString(", steady")
 		}
+		if undo.Finally {
+			out.WriteString(", finally\n")
+			continue
+		}
 		if !undo.Reverts {
 			out.WriteString(", without a revert")
 		}
@@ -665,6 +694,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		task.calls = calls
 	}
 	start := time.Now()
+	options.TimeUp = s.timeUp(start)
 	end, err := engine.Run(context.Background(), options)
 	if err == nil && end.Update != nil {
 		err = j.apply(*end.Update)
@@ -676,6 +706,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 		slices.Sort(calls.lines) // steps that start together do so in any order
 	}
 	fmt.Fprintf(&out, "called: %s\n", strings.Join(calls.lines, " "))
+	s.spent += time.Since(start)
 	if took := time.Since(start).Round(time.Millisecond); took > 0 {
 		fmt.Fprintf(&out, "took: %s\n", took)
 	}
@@ -686,6 +717,14 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	}
 	s.detail = j.snapshot()
 	return out.String()
+}
+
+// timeUp is when the flow's timeout is over, in a run that starts now.
+func (s *scenario) timeUp(start time.Time) time.Time {
+	if s.plan.Timeout() == 0 {
+		return time.Time{}
+	}
+	return start.Add(s.plan.Timeout() - s.spent)
 }
 
 func formatUpdate(u *logbook.Update) string {
@@ -706,6 +745,9 @@ func formatUpdate(u *logbook.Update) string {
 		}
 		if change.Intention == logbook.IntendRevert {
 			out.WriteString(" (to revert)")
+		}
+		if change.Intention == logbook.IntendDrop {
+			out.WriteString(" (to drop)")
 		}
 		if change.State == "" && change.Intention == logbook.IntendExecute {
 			out.WriteString(" (to execute)")
@@ -825,7 +867,11 @@ func apart(step string) time.Duration {
 
 func (s *scriptedTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	value := strings.Trim(string(call.Arguments[s.shows]), `"`)
-	s.calls.add(call.Step + value)
+	cause := ""
+	if call.Final {
+		cause = "<" + string(call.Cause.Kind) + ">"
+	}
+	s.calls.add(call.Step + value + cause)
 	select {
 	case <-time.After(s.takes + s.moment + apart(call.Step)):
 	case <-ctx.Done():

@@ -25,7 +25,7 @@ const (
 // retry. Scopes inside it are undone with it, and are not restarting themselves.
 type scope struct {
 	restarting bool
-	rounds     []flow.Round                // since the retry was last reverted
+	rounds     []flow.Round                // since the retry last began: see loadRounds
 	failed     []int                       // steps that have failed in this round, and were not tried again
 	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
@@ -38,9 +38,12 @@ type scope struct {
 // It returns false if nothing more is undone than before: the retry of a scope that already
 // restarts is asked again, and again decides to restart.
 func (c *core) resolve(step int, undecided bool, now time.Time) bool {
-	cause := c.blame(step, c.vertices[step].failure)
+	cause, outside := c.blame(step, c.vertices[step].failure), false
 	tolerable := !undecided && c.toleratesElement(step)
 	for s := c.plan.Governor(step); s >= 0 && !(tolerable && !c.isInElement(s, step)); s = c.plan.Scopes()[s].Parent {
+		if !outside && !c.isInElement(s, step) {
+			cause, outside = c.unreached(step, cause), true
+		}
 		if c.passed(&c.plan.Scopes()[s]) >= 0 {
 			break
 		}
@@ -70,6 +73,9 @@ func (c *core) resolve(step int, undecided bool, now time.Time) bool {
 	if tolerable {
 		c.tolerate(step, nil, now)
 		return true
+	}
+	if !outside {
+		cause = c.unreached(step, cause)
 	}
 	if c.holdsAt(step) {
 		c.hold(cause, now)
@@ -161,7 +167,7 @@ func keepCauses(f *logbook.Failure, left *int) {
 
 // noteFailure adds a step to the failed steps of all scopes around it.
 func (c *core) noteFailure(step int) {
-	if wasInterrupted(c.vertices[step].failure) {
+	if wasInterrupted(c.vertices[step].failure) || c.vertices[step].isDropped() {
 		return
 	}
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
@@ -243,6 +249,8 @@ func (c *core) causeFor(step int) logbook.RevertCause {
 		return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: c.blame(first, c.vertices[first].failure).Error()}
 	case scope >= 0:
 		return logbook.RevertCause{Kind: logbook.CauseRetry}
+	case c.vertices[step].isDropped():
+		return logbook.RevertCause{Kind: logbook.CauseDropped, Reason: c.enoughText(step)}
 	}
 	return logbook.RevertCause{Kind: logbook.CauseRetry, Reason: "its conductor was lost, and undo_last applies"}
 }
@@ -320,6 +328,7 @@ func (c *core) reset(s int, now time.Time) {
 		c.scopes[around].failed = slices.DeleteFunc(c.scopes[around].failed, bounds.Holds)
 	}
 	c.order.reset(c.plan, bounds)
+	c.turnCounts = nil
 	for step := bounds.Retry + 1; step < bounds.End; step++ {
 		c.resetStep(step, now)
 	}
@@ -327,6 +336,9 @@ func (c *core) reset(s int, now time.Time) {
 
 func (c *core) resetStep(step int, now time.Time) {
 	v := &c.vertices[step]
+	if c.plan.Step(step).IsFinal() {
+		c.endRun(step, now)
+	}
 	if v.phase != unbegun || v.intention != logbook.IntendExecute {
 		c.advance(step, onReset, logbook.AtomChange{Intention: logbook.IntendExecute}, now)
 	}
@@ -338,15 +350,20 @@ func (f *facts) whole() *flow.Scope {
 	return &flow.Scope{End: f.plan.Len(), GateFrom: f.plan.Len(), GateEnd: len(f.order), Parent: -1}
 }
 
-// loadRounds loads the rounds of a retry since its last revert or reset.
+// loadRounds loads the rounds of a retry since it last began. They stay until a retry around it, or an operator, sets
+// it back.
 func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 	s, _ := l.plan.ScopeOf(step)
 	var rounds []flow.Round
+	over := false
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
 		if attempt.Action != logbook.ActionExecute {
-			rounds = nil
+			over = true
 			continue
+		}
+		if over { // the retry begins anew
+			rounds, over = nil, false
 		}
 		if n := len(rounds); n > 0 {
 			rounds[n-1].Failures = attempt.Failures
@@ -354,6 +371,9 @@ func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 		if attempt.Ended() && attempt.Failure == nil {
 			rounds = append(rounds, flow.Round{Value: attempt.Result})
 		}
+	}
+	if atom.State == logbook.AtomPending {
+		rounds = nil
 	}
 	l.scopes[s].rounds = rounds
 	l.scopes[s].restarting = atom.Intention == logbook.IntendRetry || atom.State == logbook.AtomRetrying

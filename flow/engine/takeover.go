@@ -41,6 +41,7 @@ func (c *core) undoLast(now time.Time) {
 	if c.found.takenOver && c.wasCutOff() {
 		for _, step := range c.lastSteps(c.found.intervened.spared) {
 			c.order.withdraw(c.plan, step)
+			c.turnCounts = nil
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
 		c.found.undecided = slices.DeleteFunc(c.found.undecided, func(gate int) bool { return c.order[gate].before > 0 })
@@ -89,7 +90,7 @@ func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 		// Steps that a condition skips behind a step that was cut off do not depend on its result.
 		last := cutOff || v.phase == succeeded && !f.hasBegunBehind(step, behind)
 		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && f.plan.UndoesLast(step) &&
-			reverts && !s.AtMostOnce() && !s.PointOfNoReturn() && !spared[step] && f.order[step].before == 0 && f.restartingScope(step) < 0 {
+			reverts && !s.AtMostOnce() && !s.PointOfNoReturn() && !spared[step] && !f.isDecided(step) && f.order[step].before == 0 && f.restartingScope(step) < 0 {
 			steps = append(steps, step)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // tolerates reports whether the permanent failure of a step is ignored. In a flow that is undone, or in a
 // part that a retry undoes, it is not: the step is undone with the others.
 func (c *core) tolerates(step int) bool {
-	return c.plan.Step(step).IgnoresFailure() && !c.reverting && c.vertices[step].intention != logbook.IntendRevert && c.restartingScope(step) < 0
+	s := c.plan.Step(step)
+	return s.IsFinal() || s.IgnoresFailure() && !c.reverting && !c.vertices[step].isToUndo() && c.restartingScope(step) < 0
 }
 
 // tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
@@ -33,7 +34,10 @@ func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 	c.dropFailure(step)
 	c.advance(step, onTolerate, change, now)
 	c.leaveOutBehind(step, now)
-	if !c.broken {
+	switch {
+	case c.plan.Step(step).IsFinal() && c.isBeingUndone(step):
+		c.finalEnded(step, now)
+	case !c.broken:
 		c.release(step, now)
 	}
 }
@@ -51,7 +55,7 @@ func (v *vertex) undoIntention() logbook.Intention {
 // cause of an undo.
 func (f *facts) wasTolerated(step int) bool {
 	v := &f.vertices[step]
-	return v.phase == tolerated || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
+	return v.phase == tolerated || v.isDropped() || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
 }
 
 // ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.
@@ -60,7 +64,11 @@ func (f *facts) ignoredFailure(step int) json.RawMessage {
 	if v.phase != tolerated {
 		return null
 	}
-	value, err := json.Marshal(toldOf(v.failure))
+	return toldValue(v.failure)
+}
+
+func toldValue(failure *logbook.Failure) json.RawMessage {
+	value, err := json.Marshal(toldOf(failure))
 	if err != nil {
 		panic("internal error: cannot encode a recorded failure: " + err.Error())
 	}
@@ -82,11 +90,17 @@ func toldOf(failure *logbook.Failure) toldFailure {
 // leaveOut leaves out a step that is ready and lacks a value, and reports whether it did. The flow of a
 // retry, and the instances of an each, are left out with it.
 func (c *core) leaveOut(step int, now time.Time) bool {
-	if c.vertices[step].phase != unbegun || !c.lacksValue(step) {
+	if c.vertices[step].phase != unbegun || !c.lacksValue(step) && !c.isUnneeded(step) {
 		return false
 	}
 	c.ignore(c.governed(step), now)
 	return true
+}
+
+// isUnneeded reports whether a step is a final step of a flow of which no step has run.
+func (f *facts) isUnneeded(step int) bool {
+	final, ok := f.plan.FinalOf(step)
+	return ok && !f.hasStarted(final)
 }
 
 // governed are a step, and the steps that cannot run without it.

@@ -34,26 +34,58 @@ func (f *facts) hasTurn(turn *flow.Turn) bool {
 	return false
 }
 
+// turnCount is the progress of an each with a limit, so that the end of an instance does not search the list: see
+// BenchmarkTurns.
+type turnCount struct {
+	begun   int // the instances before this one have begun
+	running int // instances that have begun and not ended
+}
+
+// turnCountOf returns the progress of an each, and counts it if it is unknown.
+func (c *core) turnCountOf(number int) *turnCount {
+	if c.turnCounts == nil {
+		c.turnCounts = make([]*turnCount, len(c.plan.Turns()))
+	}
+	if c.turnCounts[number] == nil {
+		count := &turnCount{}
+		for _, turn := range c.plan.Turns()[number].Elements {
+			if c.order[turn.Begin].released && !c.order[turn.End].released {
+				count.running++
+			}
+		}
+		c.turnCounts[number] = count
+	}
+	return c.turnCounts[number]
+}
+
+// countTurn notes that the gate of a turn is released.
+func (c *core) countTurn(place flow.TurnPlace) {
+	if c.turnCounts == nil || c.turnCounts[place.Turns] == nil {
+		return
+	}
+	if place.Begins {
+		c.turnCounts[place.Turns].running++
+	} else {
+		c.turnCounts[place.Turns].running--
+	}
+}
+
 // takeTurns begins instances up to the limit.
 func (c *core) takeTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
 	for !c.reverting && !c.broken && c.restartingScope(turns.Opening) < 0 {
-		running, next := 0, -1
-		for element := range turns.Elements {
-			turn := &turns.Elements[element]
-			switch {
-			case !c.order[turn.Begin].released:
-				if next < 0 && c.order[turn.Begin].before == 0 {
-					next = turn.Begin
-				}
-			case !c.order[turn.End].released:
-				running++
-			}
+		count := c.turnCountOf(number) // a release may have dropped the last one
+		for count.begun < len(turns.Elements) && c.order[turns.Elements[count.begun].Begin].released {
+			count.begun++
 		}
-		if next < 0 || running >= turns.AtOnce {
+		next := count.begun
+		for next < len(turns.Elements) && (c.order[turns.Elements[next].Begin].released || c.order[turns.Elements[next].Begin].before > 0) {
+			next++
+		}
+		if next == len(turns.Elements) || count.running >= turns.AtOnce {
 			return
 		}
-		c.release(next, now)
+		c.release(turns.Elements[next].Begin, now)
 	}
 }
 
@@ -74,6 +106,12 @@ func (f *facts) begunTurns() map[turnID]bool {
 // isToUndo reports whether something of an instance is left to undo.
 func (f *facts) isToUndo(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if f.plan.Step(step).IsFinal() {
+			if f.isFinalPending(step) {
+				return true
+			}
+			continue
+		}
 		if phase := f.vertices[step].phase; phase.hasBegun() && phase != undone {
 			return true
 		}
@@ -81,9 +119,22 @@ func (f *facts) isToUndo(turn *flow.Turn) bool {
 	return false
 }
 
+// undoHasBegun reports whether an earlier run has begun to undo an instance. Such instances are undone first.
+func (f *facts) undoHasBegun(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if phase := f.vertices[step].phase; phase == toUndo || phase == undone {
+			return true
+		}
+	}
+	return false
+}
+
 // mayUndo reports whether a gate may pass an undo: it is not the end of an instance whose turn
-// to be undone has not come.
+// to be undone has not come, and not in front of a flow whose final steps have not ended.
 func (f *facts) mayUndo(gate int) bool {
+	if final, ok := f.plan.FinalOf(gate); ok {
+		return f.hasFinished(final)
+	}
 	place, ok := f.plan.TurnAt(gate)
 	if !ok || place.Begins {
 		return true
@@ -96,15 +147,18 @@ func (f *facts) mayUndo(gate int) bool {
 func (c *core) takeUndoTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
 	for {
-		undoing, next := 0, -1
+		undoing, next, begun := 0, -1, false
 		for element := range turns.Elements {
 			turn := &turns.Elements[element]
 			switch {
 			case !c.isToUndo(turn):
+				if end := &c.order[turn.End]; end.after == 0 && !end.undone { // a final step was the last
+					c.tryRevert(turn.End, now)
+				}
 			case c.undoTurns[c.turnID(turns, element)]:
 				undoing++
-			case c.order[turn.End].after == 0:
-				next = element
+			case c.order[turn.End].after == 0 && (!begun || c.undoHasBegun(turn)):
+				next, begun = element, c.undoHasBegun(turn)
 			}
 		}
 		if next < 0 || undoing >= turns.AtOnce {

@@ -63,7 +63,7 @@ const (
 var moves = [phases][events]phase{
 	unbegun:    {onBegin: executing, onReset: unbegun, onIgnore: ignored},
 	waiting:    {onBegin: executing, onRevert: toUndo, onUndo: undoing},
-	left:       {onBegin: executing, onFailure: failed, onRevert: toUndo, onUndo: undoing},
+	left:       {onBegin: executing, onAgain: waiting, onFailure: failed, onRevert: toUndo, onUndo: undoing},
 	executing:  {onSuccess: succeeded, onAgain: waiting, onFailure: failed, onTolerate: tolerated, onLoss: left},
 	succeeded:  {onRevert: toUndo, onUndo: undoing, onRestart: restarting},
 	failed:     {onTolerate: tolerated, onRevert: toUndo, onUndo: undoing},

@@ -103,7 +103,7 @@ func environment(path, directory string, call *flow.Call) []string {
 		add("CONDUCTORD_LAST_FAILURE", last.Message)
 		add("CONDUCTORD_LAST_FAILURE_KIND", last.Kind)
 	}
-	if call.Action == logbook.ActionRevert {
+	if call.Action == logbook.ActionRevert || call.Final {
 		add("CONDUCTORD_CAUSE", string(call.Cause.Kind))
 		add("CONDUCTORD_CAUSE_BY", call.Cause.By)
 		add("CONDUCTORD_CAUSE_REASON", call.Cause.Reason)

@@ -41,7 +41,7 @@ const (
 	busyPause = 20 * time.Millisecond
 )
 
-// The names of a revert's inputs in addition to the step's arguments.
+// The names of a revert's inputs in addition to the step's arguments. A finally step has the cause, too.
 const (
 	inputResult   = "$result"
 	inputFailure  = "$failure"
@@ -123,6 +123,12 @@ func input(call *flow.Call) map[string]any {
 	values := make(map[string]any, len(call.Arguments)+3)
 	for name, value := range call.Arguments {
 		values[name] = value
+	}
+	if call.Final {
+		values[inputCause] = nil
+		if call.Cause.Kind != "" {
+			values[inputCause] = call.Cause
+		}
 	}
 	return values
 }

@@ -35,7 +35,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // compiled, planned and drawn.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded, d.finals).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure).Timeout(time.Duration(d.Timeout))
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
@@ -163,7 +163,7 @@ func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
 // workers.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}
-	collectHandlers(d.expanded, names)
+	collectHandlers(withFinals(d.expanded, d.finals), names)
 	return slices.Sorted(maps.Keys(names))
 }
 
@@ -174,7 +174,7 @@ func collectHandlers(steps []Step, names map[string]bool) {
 				names[name] = true
 			}
 		}
-		collectHandlers(steps[i].Steps, names)
+		collectHandlers(withFinals(steps[i].Steps, steps[i].Finally), names)
 	}
 }
 
@@ -186,8 +186,8 @@ type builder struct {
 	faults   []error
 }
 
-func (b *builder) flow(name string, pattern Pattern, rounds *Rounds, steps []Step) *flow.Flow {
-	built := b.ordered(name, pattern, steps)
+func (b *builder) flow(name string, pattern Pattern, rounds *Rounds, steps, finals []Step) *flow.Flow {
+	built := b.ordered(name, pattern, steps).Finally(b.finals(finals)...)
 	if rounds != nil {
 		built.WithRetry(rounds.retrier())
 	}
@@ -225,14 +225,18 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 
 func (b *builder) node(s *Step) flow.Node {
 	if s.Each != nil {
-		each := s.Each.flow(s.Name, b.flow(s.Name, s.Pattern, nil, s.Steps))
+		each := s.Each.flow(s.Name, b.flow(s.Name, s.Pattern, nil, s.Steps, s.Finally))
 		if s.Rounds != nil {
 			each.WithRetry(s.Rounds.retrier())
 		}
 		return each.OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 	}
 	if s.Nested() {
-		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
+		inner := b.flow(s.Name, s.Pattern, s.Rounds, s.Steps, s.Finally).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
+		if s.Enough > 0 {
+			inner.Enough(s.Enough)
+		}
+		return inner
 	}
 	options := []flow.StepOption{
 		flow.Requires(s.ownArguments()...),
@@ -242,7 +246,7 @@ func (b *builder) node(s *Step) flow.Node {
 		flow.Rebind(s.Optional),
 		flow.Inject(values(s.Inject)),
 		flow.Timeout(time.Duration(s.Timeout)),
-		flow.Deadline(time.Duration(s.Deadline)),
+		flow.Deadline(time.Duration(s.Deadline.After)),
 		flow.Version(s.Version),
 		flow.Priority(s.Priority),
 	}
@@ -254,6 +258,9 @@ func (b *builder) node(s *Step) flow.Node {
 	}
 	if len(s.Provides.As) > 0 {
 		options = append(options, flow.ProvidesAs(s.Provides.As))
+	}
+	if s.Deadline.At != "" {
+		options = append(options, flow.DeadlineAt(s.Deadline.At))
 	}
 	if s.Retry != nil {
 		options = append(options, s.Retry.options()...)
@@ -286,7 +293,7 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Repeatable {
 		options = append(options, flow.Repeatable())
 	}
-	if s.OnFailure == ignoreFailure {
+	if s.OnFailure == ignoreFailure || s.final {
 		var def []any
 		if s.Default != nil {
 			def = append(def, s.Default)

@@ -7,6 +7,11 @@
 //	name    = "greet"
 //	pattern = "graph"              # or linear, unordered; default: graph
 //	inputs  = ["guest"]            # values that a job must supply
+//	timeout = "30m"                # of one run of the flow; default: none
+//	deadline = "2h"                # of the job, from its posting; default: none
+//
+//	[job]                          # defaults for the posting of the job
+//	attempts = 3                   # also key, on_failure, priority, labels, retention
 //
 //	[store]                        # values that a job can supply, with their defaults
 //	greeting = "Welcome"
@@ -39,7 +44,7 @@
 //	requires = {price = "order.items.0.price"}
 //
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
-// when, retry, on_takeover, on_failure and steps, and nothing else.
+// when, retry, on_takeover, on_failure, steps and finally, and nothing else.
 //
 // The retry of a flow, or of the document, decides about the whole flow when one of its steps has
 // failed permanently. It is not the retry of a step:
@@ -57,6 +62,12 @@
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //	when = {any = [{input = "env", is = "equals", value = "prod"}, {not = {step = "check", is = "exists"}}]}
+//
+// Some steps run when the others have ended, or are undone:
+//
+//	[[finally]]
+//	name     = "close-room"
+//	optional = ["room"]            # find-room may not have run
 //
 // A nested flow can run once for each element of a list:
 //
@@ -109,6 +120,10 @@ type Document struct {
 	Store       logbook.Values `json:"store,omitempty"`  // values that a job can supply, with their defaults
 	Retry       *Rounds        `json:"retry,omitempty"`  // of the flow as a whole
 
+	Timeout  Duration `json:"timeout,omitzero"`  // of one run: see flow.Flow.Timeout
+	Deadline Duration `json:"deadline,omitzero"` // of the job, as jobs.Posting.DeadlineAfter
+	Job      *Job     `json:"job,omitempty"`
+
 	// Targets and OnChange are passed on to the document's flow detail: see Document.Detail.
 	Targets  []string             `json:"targets,omitempty"`
 	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
@@ -118,9 +133,12 @@ type Document struct {
 
 	Flows map[string]Part `json:"flows,omitempty"` // flows that steps use by name
 	Steps []Step          `json:"steps"`
+	// Finally are the steps that run when the others have ended, in order: see flow.Flow.Finally.
+	Finally []Step `json:"finally,omitempty"`
 
 	source   string                      // where it was read, for messages
 	expanded []Step                      // Steps, with used parts expanded
+	finals   []Step                      // Finally, in the same form
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 
@@ -131,7 +149,9 @@ type Part struct {
 	Description string  `json:"description,omitempty"`
 	Pattern     Pattern `json:"pattern"`
 	Retry       *Rounds `json:"retry,omitempty"`
+	Enough      int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps       []Step  `json:"steps"`
+	Finally     []Step  `json:"finally,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
@@ -160,7 +180,7 @@ type Step struct {
 	// When are the conditions of the step or flow. All must be true.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
-	Deadline   Duration    `json:"deadline,omitzero"`
+	Deadline   Deadline    `json:"deadline,omitzero"`
 	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// PointOfNoReturn keeps the flow from reverting once the step has succeeded: see
@@ -192,10 +212,14 @@ type Step struct {
 	// For a nested flow. In a document its Rounds are called retry.
 	Pattern Pattern `json:"pattern,omitempty"`
 	Rounds  *Rounds `json:"-"`
+	Enough  int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps   []Step  `json:"steps,omitempty"`
+	Finally []Step  `json:"finally,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"` // of a nested flow; of a step: ignoreFailure
+
+	final bool // it is a step of Finally
 }
 
 // ignoreFailure is the policy of a step whose failure is ignored. A flow cannot have it.
@@ -226,6 +250,7 @@ type Each struct {
 	// MaxFailures is how many elements may fail: a number, or a share such as "10%"; nil: the each ignores none.
 	MaxFailures json.RawMessage `json:"max_failures,omitempty"`
 	Failures    string          `json:"failures,omitempty"` // the symbol of their list
+	Enough      int             `json:"enough,omitempty"`   // see flow.Flow.Enough; 0: all elements must succeed
 }
 
 // provided are the symbols that an each gives to its instances and to others.

@@ -36,6 +36,9 @@ func (r *reader) each(t *table) *Each {
 		called[symbol] = true
 	}
 	r.maxFailures(inner, e)
+	if e.Enough = inner.integer("enough", 1, flow.MaxElements); inner.has("enough") && inner.has("max_failures") {
+		inner.fault("enough", "it already ignores the failures of the other elements; remove max_failures")
+	}
 	inner.rest()
 	return e
 }
@@ -71,7 +74,7 @@ func (s *scope) each(e *Each) *Each {
 	if e == nil || s.rename == nil {
 		return e
 	}
-	made := Each{Over: s.rename(e.Over), As: s.rename(e.As), Place: s.symbol(e.Place), AtOnce: e.AtOnce, MaxFailures: e.MaxFailures, Failures: s.symbol(e.Failures)}
+	made := Each{Over: s.rename(e.Over), As: s.rename(e.As), Place: s.symbol(e.Place), AtOnce: e.AtOnce, MaxFailures: e.MaxFailures, Failures: s.symbol(e.Failures), Enough: e.Enough}
 	if len(e.Gather) > 0 {
 		made.Gather = make(Arguments, len(e.Gather))
 		for _, inner := range slices.Sorted(maps.Keys(e.Gather)) {
@@ -102,5 +105,9 @@ func (e *Each) flow(name string, body flow.Node) *flow.Flow {
 	for _, symbol := range slices.Sorted(maps.Keys(e.Gather)) {
 		options = append(options, flow.Gather(symbol, e.Gather[symbol]))
 	}
-	return flow.Each(name, e.Over, e.As, body, options...)
+	each := flow.Each(name, e.Over, e.As, body, options...)
+	if e.Enough > 0 {
+		each.Enough(e.Enough)
+	}
+	return each
 }

@@ -49,7 +49,7 @@ func (c *scale) weigh(steps []Step) weight {
 			inner.depth++
 			one.add(inner)
 		case s.Nested():
-			inner := c.weigh(s.Steps)
+			inner := c.weigh(withFinals(s.Steps, s.Finally))
 			inner.depth++
 			one.add(inner)
 		}
@@ -63,7 +63,7 @@ func (c *scale) part(name string) weight {
 		return known
 	}
 	part := c.flows[name]
-	found := c.weigh(part.Steps)
+	found := c.weigh(withFinals(part.Steps, part.Finally))
 	c.parts[name] = found
 	return found
 }
@@ -71,7 +71,7 @@ func (c *scale) part(name string) weight {
 // expand replaces the uses of parts by the parts. The document has been checked: every used part
 // exists, and none uses itself.
 func (d *Document) expand(f *faults) error {
-	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(d.Steps)
+	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(withFinals(d.Steps, d.Finally))
 	for _, bound := range []struct {
 		size, limit int
 		unit        string
@@ -87,7 +87,7 @@ func (d *Document) expand(f *faults) error {
 		}
 	}
 	x := &expander{document: d, faults: f, provided: map[string]map[string]bool{}, told: map[withFault]bool{}}
-	d.expanded = x.steps(d.Steps, scope{places: d.places})
+	d.expanded, d.finals = x.steps(d.Steps, scope{places: d.places}), x.steps(d.Finally, scope{places: d.places})
 	x.check()
 	return f.err()
 }
@@ -177,16 +177,16 @@ func (x *expander) step(s *Step, in scope) Step {
 		inner := x.inside(s, &part, in, spoken)
 		made.Flow, made.With = "", nil
 		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
-		made.OnTakeover, made.OnFailure = part.OnTakeover, part.OnFailure
-		made.Steps = x.steps(part.Steps, inner)
+		made.OnTakeover, made.OnFailure, made.Enough = part.OnTakeover, part.OnFailure, part.Enough
+		made.Steps, made.Finally = x.steps(part.Steps, inner), x.steps(part.Finally, inner)
 		if made.Each != nil {
 			// The part's own retry is one for each instance.
-			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Steps: made.Steps}
-			made.Pattern, made.Rounds, made.Steps = Linear, nil, []Step{body}
+			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Enough: made.Enough, Steps: made.Steps, Finally: made.Finally}
+			made.Pattern, made.Rounds, made.Enough, made.Steps, made.Finally = Linear, nil, 0, []Step{body}, nil
 		}
 		x.checkWith(s, in, spoken)
 	case s.Nested():
-		made.Steps = x.steps(s.Steps, in)
+		made.Steps, made.Finally = x.steps(s.Steps, in), x.steps(s.Finally, in)
 	}
 	return made
 }
@@ -257,11 +257,11 @@ func (x *expander) providedBy(name string) map[string]bool {
 	if part.Retry != nil && part.Retry.Provides != "" {
 		own[part.Retry.Provides] = true
 	}
-	eachStep(part.Steps, func(s *Step) {
+	eachStep(withFinals(part.Steps, part.Finally), func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			own[symbol] = true
 		}
-		if s.OnFailure == ignoreFailure {
+		if s.OnFailure == ignoreFailure || s.final {
 			own[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil && s.Rounds.Provides != "" {
@@ -364,11 +364,11 @@ func (x *expander) checkUnnamed() {
 	if retry := x.document.Retry; retry != nil {
 		known[retry.Provides] = true
 	}
-	eachStep(x.document.expanded, func(s *Step) {
+	eachStep(withFinals(x.document.expanded, x.document.finals), func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			known[symbol] = true
 		}
-		if s.OnFailure == ignoreFailure {
+		if s.OnFailure == ignoreFailure || s.final {
 			known[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil {

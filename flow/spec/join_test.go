@@ -108,7 +108,7 @@ func TestJoinsOfDocuments(t *testing.T) {
 		{name: "no spare machine", text: spareMachine, depths: "all flow neighbors atom", store: `null`, used: `"m-new"`},
 		{name: "one way", text: parcel, depths: "all flow neighbors atom", plan: "parcel ← by-air or by-road", used: `"air"`},
 		{name: "the other way", text: parcel, depths: "all flow neighbors atom", store: `false`, used: `"road"`},
-		{name: "a way", text: parcelOtherwise, depths: "all flow neighbors atom", plan: "by-road: this only if not (one.which-way equals true)", used: `"air"`},
+		{name: "a way", text: parcelOtherwise, depths: "all flow neighbors atom", plan: "by-road: after one.which-way; only if not (one.which-way equals true)", used: `"air"`},
 		{name: "or else the other", text: parcelOtherwise, depths: "all flow neighbors atom", store: `"by sea"`, used: `"road"`},
 		{name: "no way, and all behind it is skipped", text: parcel, depths: "all flow neighbors", store: `"by sea"`},
 		{name: "no way", text: parcel, depths: "atom", store: `"by sea"`, fails: `its argument "parcel" cannot be had: the steps by-air and by-road provide it and were skipped`},

@@ -76,6 +76,7 @@ func (r *reader) document(t *table) *Document {
 		}
 	}
 	d.Retry = r.rounds(t, d.Name)
+	d.Timeout, d.Deadline, d.Job = t.duration("timeout"), t.duration("deadline"), r.job(t)
 	d.Targets = t.texts("targets")
 	d.OnChange = logbook.ChangePolicy(t.choice("on_change", []string{
 		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
@@ -83,7 +84,7 @@ func (r *reader) document(t *table) *Document {
 	d.OnTakeover, d.OnFailure = takeover(t), onFailure(t)
 	r.flows = r.parts(t)
 	d.Flows = r.flows
-	d.Steps = r.stepsOf(t, d.Pattern)
+	d.Steps, d.Finally = r.stepsOf(t, d.Pattern), r.finallyOf(t)
 	t.rest()
 	for _, check := range r.later {
 		check()
@@ -145,8 +146,11 @@ func (r *reader) step(t *table) Step {
 		s.Each = r.each(t)
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
+		if s.Enough = t.integer("enough", 1, flow.MaxElements); s.Each != nil && t.has("enough") {
+			t.fault("enough", "the step has each; write each = {…, enough = %d} for the first elements, or put a flow with enough inside", s.Enough)
+		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
-		s.Steps = r.stepsOf(t, s.Pattern)
+		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
 	case t.has("wait"), t.has("sleep"):
 		r.waiting(t, &s)
 	default:
@@ -160,23 +164,23 @@ func (r *reader) step(t *table) Step {
 // elsewhere maps keys that belong to another kind of step to that kind: the message "unknown"
 // alone would mislead.
 func elsewhere(t *table) map[string]string {
-	shape := ""
+	shape, keys := "", map[string]string{}
 	switch {
 	case t.has("flow"):
 		shape = "the use of a part, since it has flow; the steps of the part"
+		keys["enough"] = "it belongs to the part, or to each"
+		keys["finally"] = "it belongs to the part"
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
 	case t.has("wait"), t.has("sleep"):
-		keys := map[string]string{}
 		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency"} {
 			keys[key] = "this step waits, since it has wait or sleep, and runs no handler"
 		}
 		return keys
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "on_takeover": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
-	keys := map[string]string{}
 	for _, key := range []string{
 		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version", "default",
 	} {
@@ -201,7 +205,9 @@ func (r *reader) claim(t *table, key, name string) {
 // work reads the keys that only steps have, and not nested flows.
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
-	s.Revert = r.handler(t, "revert", "")
+	if !s.final {
+		r.nonFinal(t, s)
+	}
 	r.worker(t, s)
 	s.Requires = r.arguments(t, "requires")
 	s.Optional = r.arguments(t, "optional")
@@ -214,12 +220,9 @@ func (r *reader) work(t *table, s *Step) {
 	s.Argv = r.argv(t, s)
 	s.Provides = r.provides(t)
 	s.Timeout = t.duration("timeout")
-	s.Deadline = t.duration("deadline")
+	s.Deadline = t.deadline("deadline")
 	s.Retry = r.retry(t)
-	s.AtMostOnce = t.truth("at_most_once")
-	s.PointOfNoReturn = t.truth("point_of_no_return")
 	s.Uninterruptible = t.truth("uninterruptible")
-	s.Repeatable = t.truth("repeatable")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
 		t.fault("retry", "a step that runs at most once cannot be tried again")
 	}
@@ -229,13 +232,27 @@ func (r *reader) work(t *table, s *Step) {
 		s.checkTemplate(t, "worker_labels", label)
 	}
 	s.Priority = t.integer("priority", -flow.MaxPriority, flow.MaxPriority)
-	r.ignored(t, s)
+	if t.has("default") {
+		s.Default = r.json(t, "default", t.values["default"])
+	}
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
 	}
 }
 
-// ignored reads the keys of a step about its failure.
+// nonFinal reads the keys that finally steps cannot have.
+func (r *reader) nonFinal(t *table, s *Step) {
+	s.Revert = r.handler(t, "revert", "")
+	s.AtMostOnce = t.truth("at_most_once")
+	s.PointOfNoReturn = t.truth("point_of_no_return")
+	s.Repeatable = t.truth("repeatable")
+	r.ignored(t, s)
+	if s.SameWorkerAs = t.text("same_worker_as"); t.has("same_worker_as") && !t.failed("same_worker_as") {
+		r.checkSymbol(t, "same_worker_as", s.SameWorkerAs)
+	}
+}
+
+// ignored reads the failure policy of a step.
 func (r *reader) ignored(t *table, s *Step) {
 	switch policy := t.text("on_failure"); policy {
 	case "", string(ignoreFailure):
@@ -245,10 +262,7 @@ func (r *reader) ignored(t *table, s *Step) {
 	default:
 		t.fault("on_failure", "%s is not ignore%s", quoted(policy), meant.Hint(policy, []string{string(ignoreFailure)}))
 	}
-	if !t.has("default") {
-		return
-	}
-	if s.Default = r.json(t, "default", t.values["default"]); s.OnFailure == "" && !t.failed("on_failure") {
+	if t.has("default") && s.OnFailure == "" && !t.failed("on_failure") {
 		t.fault("default", "it is the result after a failure that is ignored; add on_failure = \"ignore\"")
 	}
 }
@@ -258,9 +272,6 @@ func (r *reader) worker(t *table, s *Step) {
 	s.Worker = t.truth("worker")
 	s.WorkerLabels = t.texts("worker_labels")
 	s.NoWorkerTimeout = t.duration("no_worker_timeout")
-	if s.SameWorkerAs = t.text("same_worker_as"); t.has("same_worker_as") && !t.failed("same_worker_as") {
-		r.checkSymbol(t, "same_worker_as", s.SameWorkerAs)
-	}
 	if len(s.WorkerLabels) > maxWorkerLabels {
 		t.fault("worker_labels", "it has %d labels, and at most %d are allowed", len(s.WorkerLabels), maxWorkerLabels)
 	}
@@ -268,7 +279,7 @@ func (r *reader) worker(t *table, s *Step) {
 		r.checkSymbol(t, "worker_labels", label)
 	}
 	for _, key := range []string{"worker_labels", "no_worker_timeout", "same_worker_as"} {
-		if t.has(key) && !s.Worker {
+		if t.has(key) && !s.Worker && !t.failed(key) {
 			t.fault(key, "it is for a step of a worker: add worker = true")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
@@ -40,7 +41,8 @@ func (r *reader) part(t *table, name string) Part {
 	}
 	p.Retry = r.rounds(t, name)
 	p.OnTakeover, p.OnFailure = takeover(t), onFailure(t)
-	p.Steps = r.stepsOf(t, p.Pattern)
+	p.Enough = t.integer("enough", 1, flow.MaxElements)
+	p.Steps, p.Finally = r.stepsOf(t, p.Pattern), r.finallyOf(t)
 	p.places = r.named
 	t.rest()
 	return p
@@ -63,11 +65,11 @@ func (r *reader) use(t *table, s *Step) {
 	})
 }
 
-// eachStep visits steps, including the steps of nested flows.
+// eachStep visits steps, including the steps and finally steps of nested flows.
 func eachStep(steps []Step, visit func(s *Step)) {
 	for i := range steps {
 		visit(&steps[i])
-		eachStep(steps[i].Steps, visit)
+		eachStep(withFinals(steps[i].Steps, steps[i].Finally), visit)
 	}
 }
 

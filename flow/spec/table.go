@@ -100,7 +100,9 @@ func (t *table) integer(key string, least, most int) int {
 	return 0
 }
 
-func (t *table) duration(key string) Duration {
+func (t *table) duration(key string) Duration { return t.durationUpTo(key, MaxDuration) }
+
+func (t *table) durationUpTo(key string, most time.Duration) Duration {
 	text := t.text(key)
 	if text == "" {
 		if _, isText := t.values[key].(string); isText {
@@ -112,8 +114,8 @@ func (t *table) duration(key string) Duration {
 	switch {
 	case err != nil:
 		t.fault(key, "%.40q is not a time; write 500ms, 30s, 5m or 1h30m", text)
-	case duration <= 0 || duration > MaxDuration:
-		t.fault(key, "%s is not above 0 and at most %s", text, MaxDuration)
+	case duration <= 0 || duration > most:
+		t.fault(key, "%s is not above 0 and at most %s", text, most)
 	default:
 		return Duration(duration)
 	}

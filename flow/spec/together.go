@@ -17,7 +17,8 @@ import (
 //
 // Their inputs and stores are merged. An input for which another document has a default takes
 // that default. The error is logbook.ErrInvalid if two documents have the same name, different
-// defaults for one value, or different policies for changes, or if one has targets.
+// defaults for one value, or different policies for changes, or if one has targets, a timeout, a
+// deadline or defaults for the job.
 func Together(order Pattern, documents ...*Document) (*Document, error) {
 	if len(documents) == 1 {
 		return documents[0], nil
@@ -34,7 +35,7 @@ func Together(order Pattern, documents ...*Document) (*Document, error) {
 		whole.OnChange = d.OnChange
 		maps.Copy(whole.Store, d.Store)
 		whole.Steps = append(whole.Steps, Step{Name: d.Name, Description: d.Description, Flow: d.Name})
-		whole.Flows[d.Name] = Part{Description: d.Description, Pattern: d.Pattern, Retry: d.Retry, OnTakeover: d.OnTakeover, OnFailure: d.OnFailure, Steps: usesOf(d.Steps, d.Name)}
+		whole.Flows[d.Name] = Part{Description: d.Description, Pattern: d.Pattern, Retry: d.Retry, OnTakeover: d.OnTakeover, OnFailure: d.OnFailure, Steps: usesOf(d.Steps, d.Name), Finally: d.Finally}
 		for name, part := range d.Flows {
 			part.Steps = usesOf(part.Steps, d.Name)
 			whole.Flows[d.Name+"."+name] = part
@@ -57,6 +58,9 @@ func (d *Document) conflict(added *Document, first bool) string {
 	}
 	if len(added.Targets) > 0 {
 		return "it has targets, which one of several flows cannot have"
+	}
+	if added.Timeout > 0 || added.Deadline > 0 || added.Job != nil {
+		return "it has a timeout, a deadline or a table job, which one of several flows of a job cannot have: remove them, and give the job's properties as flags"
 	}
 	if !first && d.OnChange != added.OnChange {
 		return fmt.Sprintf("its on_change is %q, and that of a flow before it %q", added.OnChange, d.OnChange)

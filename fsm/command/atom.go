@@ -88,7 +88,7 @@ func knownAtomState(s logbook.AtomState) bool { return s.Move(s) == nil }
 
 func knownIntention(i logbook.Intention) bool {
 	switch i {
-	case logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore:
+	case logbook.IntendExecute, logbook.IntendRevert, logbook.IntendRetry, logbook.IntendIgnore, logbook.IntendDrop:
 		return true
 	}
 	return false

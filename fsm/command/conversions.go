@@ -223,6 +223,7 @@ func JobFromProto(m *v1.Job) (jobs.Job, error) {
 	x.MaxCrashes = r.count("job max_crashes", m.MaxCrashes)
 	x.Labels = slices.Clone(m.Labels)
 	x.Deadline = r.time("job deadline", m.Deadline)
+	x.DeadlineAfter = r.duration("job deadline_after", m.DeadlineAfter)
 	{
 		value, err := RetryPolicyFromProto(m.Retry)
 		x.Retry = keep(&r, value, err)
@@ -293,27 +294,28 @@ func PostingToProto(x *jobs.Posting) *v1.Posting {
 		return nil
 	}
 	m := &v1.Posting{
-		Id:          idText(x.ID.UUID),
-		Board:       x.Board,
-		Name:        x.Name,
-		Priority:    int32(x.Priority),
-		Book:        BookToProto(x.Book),
-		BookId:      idText(x.BookID.UUID),
-		Flow:        idText(x.Flow.UUID),
-		Kind:        x.Kind,
-		Details:     ValueToProto(x.Details),
-		Store:       ValuesToProto(x.Store),
-		NotBefore:   TimeToProto(x.NotBefore),
-		Hold:        x.Hold,
-		Key:         x.Key,
-		Front:       x.Front,
-		Tags:        slices.Clone(x.Tags),
-		MaxCrashes:  countOf(x.MaxCrashes),
-		Labels:      slices.Clone(x.Labels),
-		Deadline:    TimeToProto(x.Deadline),
-		Retry:       RetryPolicyToProto(x.Retry),
-		Retention:   DurationToProto(x.Retention),
-		Traceparent: x.Traceparent,
+		Id:            idText(x.ID.UUID),
+		Board:         x.Board,
+		Name:          x.Name,
+		Priority:      int32(x.Priority),
+		Book:          BookToProto(x.Book),
+		BookId:        idText(x.BookID.UUID),
+		Flow:          idText(x.Flow.UUID),
+		Kind:          x.Kind,
+		Details:       ValueToProto(x.Details),
+		Store:         ValuesToProto(x.Store),
+		NotBefore:     TimeToProto(x.NotBefore),
+		Hold:          x.Hold,
+		Key:           x.Key,
+		Front:         x.Front,
+		Tags:          slices.Clone(x.Tags),
+		MaxCrashes:    countOf(x.MaxCrashes),
+		Labels:        slices.Clone(x.Labels),
+		Deadline:      TimeToProto(x.Deadline),
+		DeadlineAfter: DurationToProto(x.DeadlineAfter),
+		Retry:         RetryPolicyToProto(x.Retry),
+		Retention:     DurationToProto(x.Retention),
+		Traceparent:   x.Traceparent,
 	}
 	return m
 }
@@ -346,6 +348,7 @@ func PostingFromProto(m *v1.Posting) (jobs.Posting, error) {
 	x.MaxCrashes = r.count("posting max_crashes", m.MaxCrashes)
 	x.Labels = slices.Clone(m.Labels)
 	x.Deadline = r.time("posting deadline", m.Deadline)
+	x.DeadlineAfter = r.duration("posting deadline_after", m.DeadlineAfter)
 	{
 		value, err := RetryPolicyFromProto(m.Retry)
 		x.Retry = keep(&r, value, err)
@@ -522,6 +525,44 @@ func ChangeFromProto(m *v1.Change) (jobs.Change, error) {
 	x.Reason = m.Reason
 	if r.err != nil {
 		return jobs.Change{}, r.err
+	}
+	return x, nil
+}
+
+// StepToProto converts a jobs.Step; nil stays nil.
+func StepToProto(x *jobs.Step) *v1.Step {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Step{
+		Job:       idText(x.Job.UUID),
+		JobState:  string(x.JobState),
+		Flow:      idText(x.Flow.UUID),
+		FlowState: string(x.FlowState),
+		Atom:      AtomDetailToProto(&x.Atom),
+		Outcome:   string(x.Outcome),
+	}
+	return m
+}
+
+// StepFromProto converts a jobs.Step. Nil is the zero value.
+func StepFromProto(m *v1.Step) (jobs.Step, error) {
+	if m == nil {
+		return jobs.Step{}, nil
+	}
+	var r reader
+	var x jobs.Step
+	x.Job.UUID = r.id("step job", m.Job)
+	x.JobState = word(&r, "step job_state", m.JobState, knownJobState)
+	x.Flow.UUID = r.id("step flow", m.Flow)
+	x.FlowState = word(&r, "step flow_state", m.FlowState, knownFlowState)
+	{
+		value, err := AtomDetailFromProto(m.Atom)
+		x.Atom = keep(&r, value, err)
+	}
+	x.Outcome = word(&r, "step outcome", m.Outcome, knownStepOutcome)
+	if r.err != nil {
+		return jobs.Step{}, r.err
 	}
 	return x, nil
 }

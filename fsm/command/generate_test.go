@@ -299,9 +299,11 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		MaxCrashes: counts.Draw(t, "max crashes"),
 		Deadline:   times.Draw(t, "deadline"),
-		Labels:     list(rapid.String()).Draw(t, "labels"),
-		Retry:      optional(retryPolicies).Draw(t, "retry"),
-		Retention:  durations.Draw(t, "retention"),
+
+		DeadlineAfter: durations.Draw(t, "deadline after"),
+		Labels:        list(rapid.String()).Draw(t, "labels"),
+		Retry:         optional(retryPolicies).Draw(t, "retry"),
+		Retention:     durations.Draw(t, "retention"),
 
 		Traceparent: rapid.String().Draw(t, "traceparent"),
 	}
@@ -411,22 +413,26 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Reserved: optional(rapid.Custom(func(t *rapid.T) jobs.Reservation {
 			return jobs.Reservation{Conductor: rapid.String().Draw(t, "conductor"), Until: times.Draw(t, "until")}
 		})).Draw(t, "reserved"),
-		Token:         tokens.Draw(t, "token"),
-		Claims:        counts.Draw(t, "claims"),
-		LastOwner:     rapid.String().Draw(t, "last owner"),
-		Crashes:       counts.Draw(t, "crashes"),
-		Failures:      counts.Draw(t, "failures"),
-		Retry:         optional(retryPolicies).Draw(t, "retry"),
-		Attempts:      counts.Draw(t, "attempts"),
-		Attempted:     outcomes.Draw(t, "attempted"),
-		Retention:     durations.Draw(t, "retention"),
-		Parked:        rapid.Bool().Draw(t, "parked"),
+		Token:     tokens.Draw(t, "token"),
+		Claims:    counts.Draw(t, "claims"),
+		LastOwner: rapid.String().Draw(t, "last owner"),
+		Crashes:   counts.Draw(t, "crashes"),
+		Failures:  counts.Draw(t, "failures"),
+		Retry:     optional(retryPolicies).Draw(t, "retry"),
+		Attempts:  counts.Draw(t, "attempts"),
+		Attempted: outcomes.Draw(t, "attempted"),
+		Retention: durations.Draw(t, "retention"),
+
+		DeadlineAfter: durations.Draw(t, "deadline after"),
+
 		UnreadSignals: counts.Draw(t, "unread signals"),
-		Effective:     optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
-		Outcome:       outcomes.Draw(t, "outcome"),
-		StopRequest:   optional(standingOrders).Draw(t, "order"),
-		Reason:        rapid.String().Draw(t, "reason"),
-		Failure:       optional(failures).Draw(t, "failure"),
+
+		Parked:      rapid.Bool().Draw(t, "parked"),
+		Effective:   optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
+		Outcome:     outcomes.Draw(t, "outcome"),
+		StopRequest: optional(standingOrders).Draw(t, "order"),
+		Reason:      rapid.String().Draw(t, "reason"),
+		Failure:     optional(failures).Draw(t, "failure"),
 	}
 })
 

@@ -39,7 +39,7 @@ type Amounts struct {
 	// That many postings may arrive together. As a use: the postings taken from the bucket.
 	PostingsPerSecond uint64
 	Sessions          uint64 // open sessions; only for a principal
-	// Watches are the watches and long polls (ClaimNext, WaitJob) at one node; only for a
+	// Watches are the watches and long polls (ClaimNext, WaitJob, WaitStep) at one node; only for a
 	// principal. Each node counts its own.
 	Watches uint64
 }

@@ -173,9 +173,35 @@ func deadlineCancels(k *kit) {
 	late := k.posting("late")
 	late.Deadline = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	k.wantsInvalid("a deadline that has passed", k.verdict(late))
+	k.relativeDeadlines()
 	never := k.dueSoon("never")
 	never.NotBefore = never.Deadline
 	k.wantsInvalid("a deadline before it is due", k.verdict(never))
+}
+
+// relativeDeadlines count from the posting, or from a later start. They have limits, and exclude absolute deadlines.
+func (k *kit) relativeDeadlines() {
+	later := time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	for what, start := range map[string]time.Time{"at once": {}, "later": later} {
+		posting := k.posting("relative, " + what)
+		posting.DeadlineAfter, posting.NotBefore = 2*time.Hour, start
+		job := k.post(posting)[0]
+		from := job.PostedAt
+		if !start.IsZero() {
+			from = start
+		}
+		if want := from.Add(2 * time.Hour); !job.Deadline.Equal(want) || job.DeadlineAfter != 2*time.Hour {
+			k.Errorf("%s: the deadline is %s, want %s", what, job.Deadline, want)
+		}
+	}
+	for what, after := range map[string]time.Duration{"too short": jobs.MinDeadlineAfter - 1, "too long": jobs.MaxDeadlineAfter + 1, "negative": -time.Hour} {
+		posting := k.posting(what)
+		posting.DeadlineAfter = after
+		k.wantsInvalid(what+" a relative deadline", k.verdict(posting))
+	}
+	both := k.dueSoon("both")
+	both.DeadlineAfter = time.Hour
+	k.wantsInvalid("two deadlines", k.verdict(both))
 }
 
 func deadlineChanged(k *kit) {

@@ -40,6 +40,8 @@ type Harness struct {
 	// TTL is the TTL of the sessions that the suite lets expire; zero means jobs.DefaultTTL. A
 	// machine may pause for this time before a row loses one of these sessions too early.
 	TTL time.Duration
+	// Encrypted: the client encrypts values, so the board cannot read the definitions of flows.
+	Encrypted bool
 
 	// Scheduler is the scheduler of the same cluster. Dormant saves a schedule as if at a past
 	// time, and as if no node had led since then. ExerciseScheduler needs both, Exercise
@@ -93,6 +95,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"conductors", conductorRows},
 		{"watching", watchRows},
 		{"awaiting", awaitRows},
+		{"steps", stepRows},
 		{"limits", limitRows},
 	})
 }

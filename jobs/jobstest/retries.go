@@ -27,6 +27,22 @@ func (k *kit) failed(claimed jobs.Claimed, failure *logbook.Failure) {
 	}
 }
 
+// refusesStart holds of a cooling job: only RetryNow starts it, and the refusals of other commands name that call.
+func (k *kit) refusesStart(waiting *jobs.Job) {
+	id := waiting.ID
+	for what, err := range map[string]error{
+		"Retry":                   k.Board.Retry(k.ctx, jobs.JobCommand{Job: id}),
+		"Release":                 k.Board.Change(k.ctx, jobs.Change{Job: id, Release: true}),
+		"a start now":             k.Board.Change(k.ctx, jobs.Change{Job: id, NotBefore: waiting.ModifiedAt}),
+		"a start when it is due":  k.Board.Change(k.ctx, jobs.Change{Job: id, NotBefore: waiting.DueAt}),
+		"a priority, and a start": k.Board.Change(k.ctx, jobs.Change{Job: id, Priority: new(jobs.Priority), NotBefore: waiting.ModifiedAt}),
+	} {
+		if k.wants(what, err, jobs.ErrConflict); err != nil && !strings.Contains(err.Error(), "RetryNow") {
+			k.Errorf("%s: the refusal does not name RetryNow: %v", what, err)
+		}
+	}
+}
+
 func triedAgain(k *kit) {
 	const delay = 3 * time.Second // during the delay, the row checks the waiting job
 	session := k.session("worker")
@@ -40,6 +56,7 @@ func triedAgain(k *kit) {
 		!waiting.DueAt.Equal(waiting.ModifiedAt.Add(delay)) || !strings.Contains(waiting.Reason, "attempt 1 of 3") {
 		k.Errorf("it waits as %s", render(waiting))
 	}
+	k.refusesStart(&waiting)
 	second := k.soon(session)
 	if second.Job.ID != job.ID || second.Job.Token.Compare(first.Job.Token) <= 0 {
 		k.Errorf("got %s", render(second.Job))

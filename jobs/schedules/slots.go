@@ -216,7 +216,7 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	case !p.NotBefore.IsZero():
 		return refused("not_before", "set; the slot is the time")
 	case !p.Deadline.IsZero():
-		return refused("deadline", "set; it would be the same moment for every slot")
+		return refused("deadline", "set; it would be the same moment for every slot; set deadline_after, which counts from the slot")
 	case p.Traceparent != "":
 		return refused("traceparent", "set; every slot begins a trace of its own")
 	case !p.BookID.IsZero() || !p.Flow.IsZero():

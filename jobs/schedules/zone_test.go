@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/internal/longtest"
+	"github.com/conductord/conductord/internal/zones"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 )
 
-const zoneArchive = "zoneinfo.zip"
+const zoneArchive = "../../internal/zones/zoneinfo.zip"
 
 // TestZoneRelease: the release that messages name is the release of the data.
 func TestZoneRelease(t *testing.T) {
@@ -26,8 +27,8 @@ func TestZoneRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
-	if got := schedules.ZoneRelease + " " + hex.EncodeToString(sum[:]); got != "2025c 8f55634d05f8bca1f7bc7c69c5933428c69357e0bdf565e5ba224e3f88ff12e8" {
-		t.Errorf("the zones are %s: set ZoneRelease, and the sum here", got)
+	if got := zones.Release + " " + hex.EncodeToString(sum[:]); got != "2025c 8f55634d05f8bca1f7bc7c69c5933428c69357e0bdf565e5ba224e3f88ff12e8" {
+		t.Errorf("the zones are %s: set zones.Release, and the sum here", got)
 	}
 }
 

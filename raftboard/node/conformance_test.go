@@ -46,11 +46,12 @@ func TestConformance(t *testing.T) {
 				o.Raft.Heartbeat = time.Second // the rows assume one leader, and many run in parallel
 				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
 			}).startAll()
-			client := c.clientWith(row.keys(t), (c.leader()+1)%row.nodes)
+			keys := row.keys(t)
+			client := c.clientWith(keys, (c.leader()+1)%row.nodes)
 			t.Run("board", func(t *testing.T) {
 				t.Parallel()
 				jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {
-					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second}
+					return jobstest.Harness{Board: client, Logbook: client, Lapse: lapse(t, client), TTL: 3 * time.Second, Encrypted: keys != nil}
 				})
 			})
 			t.Run("scheduler", func(t *testing.T) {

@@ -41,6 +41,9 @@ func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
 // Idle is the number of claims that wait after finding no job.
 func Idle(n *Node) int { return n.polls.Load().Idle }
 
+// AwaitedSteps is the number of flows with steps that calls wait for.
+func AwaitedSteps(n *Node) int { return n.polls.Load().Steps }
+
 // Propose lets a node propose commands that no caller can send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
 	_, results, err := n.proposer.Propose(ctx, commands...)

@@ -202,6 +202,7 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Post":          fmt.Sprintf(`{"postings": [{"board": %q, "name": "n", "kind": "k"}]}`, o.board),
 		"BoardService/GetJob":        id(`{"id": %q}`),
 		"BoardService/WaitJob":       id(`{"id": %q, "timeout": "0.001s"}`),
+		"BoardService/WaitStep":      id(`{"job": %q, "step": "s", "timeout": "0.001s"}`),
 		"BoardService/Explain":       id(`{"id": %q}`),
 		"BoardService/ReadLogs":      id(`{"job": %q}`),
 		"BoardService/ListJobs":      board,

@@ -194,7 +194,7 @@ func TestHostileCalls(t *testing.T) {
 	for n := range hostileCalls() {
 		service := services.Get([]int{0, 0, 0, 1, 2, 3, 3, 3}[v.IntN(8)])
 		method := service.Methods().Get(v.IntN(service.Methods().Len()))
-		if name := method.Name(); name == "Watch" || name == "WaitJob" || name == "ClaimNext" && v.IntN(4) > 0 {
+		if name := method.Name(); name == "Watch" || name == "WaitJob" || name == "WaitStep" || name == "ClaimNext" && v.IntN(4) > 0 {
 			continue
 		}
 		input := dynamicpb.NewMessage(method.Input())

@@ -48,6 +48,12 @@ func lastingCalls(c *tenants) []lasting {
 			}
 			return fmt.Sprintf(`{"id": %q, "timeout": "60s"}`, o.job)
 		}, finish},
+		{"BoardService/WaitStep", func(o *tenant) string {
+			if err := c.operator.Change(c.t.Context(), jobs.Change{Job: o.job, Release: true}); err != nil { // as above
+				c.t.Fatal(err)
+			}
+			return fmt.Sprintf(`{"job": %q, "step": "s", "timeout": "60s"}`, o.job)
+		}, nil},
 		{"BoardService/ClaimNext", func(o *tenant) string {
 			return fmt.Sprintf(`{"claim": {"session": %q, "boards": [%q], "kinds": ["waited"], "nonce": %q}, "wait": "60s"}`, o.session, o.board, jobs.NewNonce())
 		}, post},

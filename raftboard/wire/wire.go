@@ -70,7 +70,7 @@ const _ = uint64(MaxMessage - PackBytes - MaxCommand)
 
 // Times.
 const (
-	// MaxPoll limits the wait of one WaitJob or ClaimNext.
+	// MaxPoll limits the wait of one WaitJob, WaitStep or ClaimNext.
 	MaxPoll = 60 * time.Second
 	// WatchSign is the interval of a node's signs of life on a watch. After WatchSilence without
 	// one, a client tries another node.

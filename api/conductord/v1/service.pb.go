@@ -924,6 +924,195 @@ func (x *WaitJobResponse) GetJob() *Job {
 	return nil
 }
 
+type WaitStepRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // an instance of a step in an each: its name with the index, such as send[2]
+	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitStepRequest) Reset() {
+	*x = WaitStepRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitStepRequest) ProtoMessage() {}
+
+func (x *WaitStepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitStepRequest.ProtoReflect.Descriptor instead.
+func (*WaitStepRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WaitStepRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *WaitStepRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *WaitStepRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WaitStepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          *Step                  `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitStepResponse) Reset() {
+	*x = WaitStepResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitStepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitStepResponse) ProtoMessage() {}
+
+func (x *WaitStepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitStepResponse.ProtoReflect.Descriptor instead.
+func (*WaitStepResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WaitStepResponse) GetStep() *Step {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+// Step is one step of a job's flow.
+type Step struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	JobState      string                 `protobuf:"bytes,2,opt,name=job_state,json=jobState,proto3" json:"job_state,omitempty"`
+	Flow          string                 `protobuf:"bytes,3,opt,name=flow,proto3" json:"flow,omitempty"`
+	FlowState     string                 `protobuf:"bytes,4,opt,name=flow_state,json=flowState,proto3" json:"flow_state,omitempty"`
+	Atom          *AtomDetail            `protobuf:"bytes,5,opt,name=atom,proto3" json:"atom,omitempty"`       // without a kind: neither the record nor the definition of the flow has the step yet
+	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // success, failure, skipped, reverted, revert_failed or unfinished; empty: the step has not ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Step) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Step) GetJobState() string {
+	if x != nil {
+		return x.JobState
+	}
+	return ""
+}
+
+func (x *Step) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *Step) GetFlowState() string {
+	if x != nil {
+		return x.FlowState
+	}
+	return ""
+}
+
+func (x *Step) GetAtom() *AtomDetail {
+	if x != nil {
+		return x.Atom
+	}
+	return nil
+}
+
+func (x *Step) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
 type ExplainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -934,7 +1123,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1135,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1148,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -990,7 +1179,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1191,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1204,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Remedy) GetVerb() string {
@@ -1060,7 +1249,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1261,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1274,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -1142,7 +1331,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1343,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1356,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadLogsRequest) GetJob() string {
@@ -1213,7 +1402,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1414,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1427,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogLine) GetStep() string {
@@ -1295,7 +1484,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1496,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1509,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadLogsResponse) GetLines() []*LogLine {
@@ -1371,7 +1560,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1572,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1585,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1495,7 +1684,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1696,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1709,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1546,7 +1735,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1747,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1760,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1591,7 +1780,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1792,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1805,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
@@ -1642,7 +1831,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1843,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1856,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1691,7 +1880,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1892,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1905,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1771,7 +1960,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1972,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1985,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -1833,7 +2022,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +2034,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +2047,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1956,7 +2145,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2157,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2170,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -2019,7 +2208,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2220,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2233,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -2102,7 +2291,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2303,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2316,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -2175,7 +2364,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2376,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2389,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -2226,7 +2415,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2427,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2440,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2270,7 +2459,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2471,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2484,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2315,7 +2504,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2516,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2529,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -2367,7 +2556,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2568,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2581,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -2418,7 +2607,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2619,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2632,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2462,7 +2651,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2663,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2676,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2506,7 +2695,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2707,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2720,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2552,7 +2741,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2753,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2766,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2611,7 +2800,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2812,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2825,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2666,7 +2855,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2867,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2880,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2739,7 +2928,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2940,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2953,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2792,7 +2981,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2993,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +3006,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2851,7 +3040,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +3052,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3065,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2904,7 +3093,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3105,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3118,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2963,7 +3152,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3164,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3177,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -3019,7 +3208,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3220,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3233,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -3086,7 +3275,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3287,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3300,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -3144,7 +3333,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3345,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3358,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3188,7 +3377,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3200,7 +3389,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3213,7 +3402,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3232,7 +3421,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3244,7 +3433,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3257,7 +3446,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3276,7 +3465,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3477,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3490,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3320,7 +3509,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3521,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3534,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3368,7 +3557,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3569,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3582,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3442,7 +3631,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3643,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3656,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3503,7 +3692,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3515,7 +3704,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3528,7 +3717,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3569,7 +3758,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3770,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3783,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3621,7 +3810,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3822,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3835,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3675,7 +3864,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3876,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3889,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3740,7 +3929,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +3941,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3765,7 +3954,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3789,7 +3978,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +3990,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +4003,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3869,7 +4058,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4070,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4083,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3921,7 +4110,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4122,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3946,7 +4135,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -3973,7 +4162,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4174,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4187,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -4025,7 +4214,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4226,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4239,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -4077,7 +4266,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4278,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4291,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -4135,7 +4324,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4336,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4349,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -4229,7 +4418,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4241,7 +4430,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4254,7 +4443,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4279,7 +4468,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4291,7 +4480,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4304,7 +4493,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 type ListRefusalsResponse struct {
@@ -4316,7 +4505,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4517,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4530,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -4359,7 +4548,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4560,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4384,7 +4573,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type WhoAmIResponse struct {
@@ -4400,7 +4589,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4601,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4614,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4473,7 +4662,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4674,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4498,7 +4687,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4528,7 +4717,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +4729,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4742,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4606,7 +4795,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4807,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4820,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4684,7 +4873,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4885,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4898,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4769,7 +4958,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4781,7 +4970,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4794,7 +4983,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 type ActivityResponse struct {
@@ -4808,7 +4997,7 @@ type ActivityResponse struct {
 
 func (x *ActivityResponse) Reset() {
 	*x = ActivityResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +5009,7 @@ func (x *ActivityResponse) String() string {
 func (*ActivityResponse) ProtoMessage() {}
 
 func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +5022,7 @@ func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityResponse.ProtoReflect.Descriptor instead.
 func (*ActivityResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ActivityResponse) GetSince() *timestamppb.Timestamp {
@@ -4868,7 +5057,7 @@ type ActivitySlot struct {
 
 func (x *ActivitySlot) Reset() {
 	*x = ActivitySlot{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4880,7 +5069,7 @@ func (x *ActivitySlot) String() string {
 func (*ActivitySlot) ProtoMessage() {}
 
 func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4893,7 +5082,7 @@ func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivitySlot.ProtoReflect.Descriptor instead.
 func (*ActivitySlot) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ActivitySlot) GetPosted() uint64 {
@@ -4925,7 +5114,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5126,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5139,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 type UpgradeResponse struct {
@@ -4962,7 +5151,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +5163,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +5176,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -5005,7 +5194,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5017,7 +5206,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5030,7 +5219,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 type VerifyResponse struct {
@@ -5043,7 +5232,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5055,7 +5244,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5068,7 +5257,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -5097,7 +5286,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5109,7 +5298,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5122,7 +5311,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -5162,7 +5351,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5363,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5376,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -5206,7 +5395,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5407,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5420,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -5255,7 +5444,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5456,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5469,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -5337,7 +5526,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5349,7 +5538,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5362,7 +5551,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -5395,7 +5584,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5596,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5609,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5439,7 +5628,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +5640,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +5653,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5485,7 +5674,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5686,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5699,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5543,7 +5732,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5555,7 +5744,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5568,7 +5757,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5589,7 +5778,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5790,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5803,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5647,7 +5836,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5848,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5861,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5691,7 +5880,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +5892,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +5905,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5735,7 +5924,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5747,7 +5936,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5760,7 +5949,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5778,7 +5967,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5790,7 +5979,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5803,7 +5992,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 type BackupResponse struct {
@@ -5815,7 +6004,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5827,7 +6016,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5840,7 +6029,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5859,7 +6048,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5871,7 +6060,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5884,7 +6073,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *StatusRequest) GetNode() string {
@@ -5939,7 +6128,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6140,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6153,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -6212,7 +6401,7 @@ type ScheduledBackup struct {
 
 func (x *ScheduledBackup) Reset() {
 	*x = ScheduledBackup{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6413,7 @@ func (x *ScheduledBackup) String() string {
 func (*ScheduledBackup) ProtoMessage() {}
 
 func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6426,7 @@ func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledBackup.ProtoReflect.Descriptor instead.
 func (*ScheduledBackup) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ScheduledBackup) GetFile() string {
@@ -6295,7 +6484,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6307,7 +6496,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6320,7 +6509,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Member) GetName() string {
@@ -6368,7 +6557,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6569,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6582,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListWorkersRequest) GetBoard() string {
@@ -6420,7 +6609,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6621,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6634,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
@@ -6476,7 +6665,7 @@ type LiveWorker struct {
 
 func (x *LiveWorker) Reset() {
 	*x = LiveWorker{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6488,7 +6677,7 @@ func (x *LiveWorker) String() string {
 func (*LiveWorker) ProtoMessage() {}
 
 func (x *LiveWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6501,7 +6690,7 @@ func (x *LiveWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
 func (*LiveWorker) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *LiveWorker) GetEntity() *Entity {
@@ -6559,7 +6748,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6571,7 +6760,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6584,7 +6773,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -6632,7 +6821,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6644,7 +6833,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6657,7 +6846,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -6684,7 +6873,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6696,7 +6885,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6709,7 +6898,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -6737,7 +6926,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6749,7 +6938,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6762,7 +6951,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -6795,7 +6984,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +6996,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +7009,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -6848,7 +7037,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6860,7 +7049,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6873,7 +7062,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -6944,7 +7133,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6956,7 +7145,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6969,7 +7158,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7068,7 +7257,22 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x123\n" +
 	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout:\x0e\xf8\x9d&\x01\x82\x9e&\x06\b\b\x12\x02id\"=\n" +
 	"\x0fWaitJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"H\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job:\x04\xf8\x9d&\x01\"\x85\x01\n" +
+	"\x0fWaitStepRequest\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x123\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout:\v\x82\x9e&\a\b\b\x12\x03job\";\n" +
+	"\x10WaitStepResponse\x12'\n" +
+	"\x04step\x18\x01 \x01(\v2\x13.conductord.v1.StepR\x04step\"\xdb\x01\n" +
+	"\x04Step\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12!\n" +
+	"\tjob_state\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\bjobState\x12\x18\n" +
+	"\x04flow\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12#\n" +
+	"\n" +
+	"flow_state\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\tflowState\x12-\n" +
+	"\x04atom\x18\x05 \x01(\v2\x19.conductord.v1.AtomDetailR\x04atom\x12\x1e\n" +
+	"\aoutcome\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\aoutcome:\n" +
+	"\x92\x9e&\x06\x12\x04flow\"H\n" +
 	"\x0eExplainRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale:\n" +
@@ -7509,12 +7713,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\x9a\x17\n" +
+	"workerName2\xef\x17\n" +
 	"\fBoardService\x12G\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
 	"\bListJobs\x12\x1e.conductord.v1.ListJobsRequest\x1a\x1f.conductord.v1.ListJobsResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
-	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
+	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
+	"\bWaitStep\x12\x1e.conductord.v1.WaitStepRequest\x1a\x1f.conductord.v1.WaitStepResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
 	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
 	"\bReadLogs\x12\x1e.conductord.v1.ReadLogsRequest\x1a\x1f.conductord.v1.ReadLogsResponse\"\x06\xea\x9d&\x02\b\x01\x12L\n" +
 	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse\"\x06\xea\x9d&\x02\b\x010\x01\x12J\n" +
@@ -7631,7 +7836,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -7648,451 +7853,460 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ListJobsResponse)(nil),         // 12: conductord.v1.ListJobsResponse
 	(*WaitJobRequest)(nil),           // 13: conductord.v1.WaitJobRequest
 	(*WaitJobResponse)(nil),          // 14: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),           // 15: conductord.v1.ExplainRequest
-	(*Remedy)(nil),                   // 16: conductord.v1.Remedy
-	(*ExplainResponse)(nil),          // 17: conductord.v1.ExplainResponse
-	(*ReadLogsRequest)(nil),          // 18: conductord.v1.ReadLogsRequest
-	(*LogLine)(nil),                  // 19: conductord.v1.LogLine
-	(*ReadLogsResponse)(nil),         // 20: conductord.v1.ReadLogsResponse
-	(*WatchRequest)(nil),             // 21: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 22: conductord.v1.WatchResponse
-	(*ClaimResponse)(nil),            // 23: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 24: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 25: conductord.v1.ClaimNextResponse
-	(*ListClaimsRequest)(nil),        // 26: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 27: conductord.v1.ListClaimsResponse
-	(*ListErrorsRequest)(nil),        // 28: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 29: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 30: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 31: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 32: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 33: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 34: conductord.v1.ExecuteResponse
-	(*ListDrainsRequest)(nil),        // 35: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 36: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 37: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 38: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 39: conductord.v1.KeepAliveRequest
-	(*ListSessionsRequest)(nil),      // 40: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 41: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 42: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 43: conductord.v1.ListEntitiesResponse
-	(*GetBookRequest)(nil),           // 44: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 45: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 46: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 47: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 48: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 49: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 50: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 51: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 52: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 53: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 54: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 55: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 56: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 57: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 58: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 59: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 60: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 61: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 62: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 63: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 64: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 65: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 66: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 67: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 68: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 69: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 70: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 71: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 72: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 73: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 74: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 75: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 76: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 77: conductord.v1.StreamedAnswer
-	(*ActivityRequest)(nil),          // 78: conductord.v1.ActivityRequest
-	(*ActivityResponse)(nil),         // 79: conductord.v1.ActivityResponse
-	(*ActivitySlot)(nil),             // 80: conductord.v1.ActivitySlot
-	(*UpgradeRequest)(nil),           // 81: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 82: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 83: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 84: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 85: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 86: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 87: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 88: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 89: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 90: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 91: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 92: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 93: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 94: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 95: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 96: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 97: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 98: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 99: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 100: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 101: conductord.v1.StatusResponse
-	(*ScheduledBackup)(nil),          // 102: conductord.v1.ScheduledBackup
-	(*Member)(nil),                   // 103: conductord.v1.Member
-	(*ListWorkersRequest)(nil),       // 104: conductord.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 105: conductord.v1.ListWorkersResponse
-	(*LiveWorker)(nil),               // 106: conductord.v1.LiveWorker
-	(*PullStepsRequest)(nil),         // 107: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 108: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 109: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 110: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 111: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 112: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 113: conductord.v1.OfferStepResponse
-	nil,                              // 114: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 115: conductord.v1.Board
-	(*Posting)(nil),                  // 116: conductord.v1.Posting
-	(*Job)(nil),                      // 117: conductord.v1.Job
-	(*Error)(nil),                    // 118: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 119: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 120: google.protobuf.Duration
-	(*Position)(nil),                 // 121: conductord.v1.Position
-	(*Event)(nil),                    // 122: conductord.v1.Event
-	(*Claimed)(nil),                  // 123: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 124: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 125: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 126: conductord.v1.JobError
-	(*Command)(nil),                  // 127: conductord.v1.Command
-	(*Result)(nil),                   // 128: conductord.v1.Result
-	(*Drain)(nil),                    // 129: conductord.v1.Drain
-	(*Opening)(nil),                  // 130: conductord.v1.Opening
-	(*Session)(nil),                  // 131: conductord.v1.Session
-	(*Entity)(nil),                   // 132: conductord.v1.Entity
-	(*Book)(nil),                     // 133: conductord.v1.Book
-	(*FlowDetail)(nil),               // 134: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 135: conductord.v1.Update
-	(*Schedule)(nil),                 // 136: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 137: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 138: conductord.v1.Principal
-	(*Quota)(nil),                    // 139: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 140: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 141: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 142: conductord.v1.Grant
-	(*TableSum)(nil),                 // 143: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 144: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 145: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 146: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 147: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 148: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 149: conductord.v1.Ending
-	(*JobCommand)(nil),               // 150: conductord.v1.JobCommand
-	(*SignalCommand)(nil),            // 151: conductord.v1.SignalCommand
-	(*Change)(nil),                   // 152: conductord.v1.Change
-	(*Intervention)(nil),             // 153: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 154: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 155: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 156: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 157: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 158: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 159: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 160: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 161: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 162: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 163: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 164: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 165: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 166: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 167: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 168: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 169: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 170: conductord.v1.Done
-	(*SignalResult)(nil),             // 171: conductord.v1.SignalResult
-	(*InterveneResult)(nil),          // 172: conductord.v1.InterveneResult
+	(*WaitStepRequest)(nil),          // 15: conductord.v1.WaitStepRequest
+	(*WaitStepResponse)(nil),         // 16: conductord.v1.WaitStepResponse
+	(*Step)(nil),                     // 17: conductord.v1.Step
+	(*ExplainRequest)(nil),           // 18: conductord.v1.ExplainRequest
+	(*Remedy)(nil),                   // 19: conductord.v1.Remedy
+	(*ExplainResponse)(nil),          // 20: conductord.v1.ExplainResponse
+	(*ReadLogsRequest)(nil),          // 21: conductord.v1.ReadLogsRequest
+	(*LogLine)(nil),                  // 22: conductord.v1.LogLine
+	(*ReadLogsResponse)(nil),         // 23: conductord.v1.ReadLogsResponse
+	(*WatchRequest)(nil),             // 24: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 25: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 26: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 27: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 28: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 29: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 30: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 31: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 32: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 33: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 34: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 35: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 36: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 37: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 38: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 39: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 40: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 41: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 42: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 43: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 44: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 45: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 46: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 47: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 48: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 49: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 50: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 51: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 52: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 53: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 54: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 55: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 56: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 57: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 58: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 59: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 60: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 61: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 62: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 63: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 64: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 65: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 66: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 67: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 68: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 69: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 70: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 71: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 72: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 73: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 74: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 75: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 76: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 77: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 78: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 79: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 80: conductord.v1.StreamedAnswer
+	(*ActivityRequest)(nil),          // 81: conductord.v1.ActivityRequest
+	(*ActivityResponse)(nil),         // 82: conductord.v1.ActivityResponse
+	(*ActivitySlot)(nil),             // 83: conductord.v1.ActivitySlot
+	(*UpgradeRequest)(nil),           // 84: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 85: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 86: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 87: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 88: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 89: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 90: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 91: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 92: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 93: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 94: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 95: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 96: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 97: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 98: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 99: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 100: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 101: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 102: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 103: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 104: conductord.v1.StatusResponse
+	(*ScheduledBackup)(nil),          // 105: conductord.v1.ScheduledBackup
+	(*Member)(nil),                   // 106: conductord.v1.Member
+	(*ListWorkersRequest)(nil),       // 107: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 108: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 109: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 110: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 111: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 112: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 113: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 114: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 115: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 116: conductord.v1.OfferStepResponse
+	nil,                              // 117: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 118: conductord.v1.Board
+	(*Posting)(nil),                  // 119: conductord.v1.Posting
+	(*Job)(nil),                      // 120: conductord.v1.Job
+	(*Error)(nil),                    // 121: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 122: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 123: google.protobuf.Duration
+	(*AtomDetail)(nil),               // 124: conductord.v1.AtomDetail
+	(*Position)(nil),                 // 125: conductord.v1.Position
+	(*Event)(nil),                    // 126: conductord.v1.Event
+	(*Claimed)(nil),                  // 127: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 128: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 129: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 130: conductord.v1.JobError
+	(*Command)(nil),                  // 131: conductord.v1.Command
+	(*Result)(nil),                   // 132: conductord.v1.Result
+	(*Drain)(nil),                    // 133: conductord.v1.Drain
+	(*Opening)(nil),                  // 134: conductord.v1.Opening
+	(*Session)(nil),                  // 135: conductord.v1.Session
+	(*Entity)(nil),                   // 136: conductord.v1.Entity
+	(*Book)(nil),                     // 137: conductord.v1.Book
+	(*FlowDetail)(nil),               // 138: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 139: conductord.v1.Update
+	(*Schedule)(nil),                 // 140: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 141: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 142: conductord.v1.Principal
+	(*Quota)(nil),                    // 143: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 144: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 145: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 146: conductord.v1.Grant
+	(*TableSum)(nil),                 // 147: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 148: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 149: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 150: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 151: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 152: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 153: conductord.v1.Ending
+	(*JobCommand)(nil),               // 154: conductord.v1.JobCommand
+	(*SignalCommand)(nil),            // 155: conductord.v1.SignalCommand
+	(*Change)(nil),                   // 156: conductord.v1.Change
+	(*Intervention)(nil),             // 157: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 158: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 159: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 160: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 161: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 162: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 163: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 164: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 165: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 166: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 167: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 168: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 169: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 170: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 171: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 172: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 173: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 174: conductord.v1.Done
+	(*SignalResult)(nil),             // 175: conductord.v1.SignalResult
+	(*InterveneResult)(nil),          // 176: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	115, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	115, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	116, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	118, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	118, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	119, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	117, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	118, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	117, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	119, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	119, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	119, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	119, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	117, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	120, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	117, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	119, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	120, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	119, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	121, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	122, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	121, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	123, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	124, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	120, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	123, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	125, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	119, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	119, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	126, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	118, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	127, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	128, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	129, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	130, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	131, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	131, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	132, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	133, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	133, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	134, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	135, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	118, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	136, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	136, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	136, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	119, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	137, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	136, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	137, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	119, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	119, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	137, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	119, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	138, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	139, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	119, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	119, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	140, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	141, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	142, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	139, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	118, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	119, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	120, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
-	80,  // 70: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
-	85,  // 71: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	143, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	103, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	103, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	103, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	103, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	103, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	119, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	114, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	120, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	120, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	120, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	120, // 83: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
-	102, // 84: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
-	119, // 85: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
-	106, // 86: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	132, // 87: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	119, // 88: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	119, // 89: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	119, // 90: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	108, // 91: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	120, // 92: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	144, // 93: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	145, // 94: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	144, // 95: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	146, // 96: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	120, // 97: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	145, // 98: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	119, // 99: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	120, // 100: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	146, // 101: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 102: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 103: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 104: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 105: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 106: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 107: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	21,  // 108: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	147, // 109: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	24,  // 110: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	148, // 111: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	26,  // 112: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	149, // 113: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	149, // 114: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	149, // 115: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	150, // 116: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	150, // 117: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	150, // 118: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	150, // 119: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	150, // 120: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	150, // 121: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	151, // 122: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	152, // 123: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	153, // 124: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	150, // 125: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	150, // 126: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 127: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 128: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 129: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 130: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	154, // 131: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 132: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 133: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	155, // 134: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	156, // 135: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	154, // 136: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	154, // 137: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	154, // 138: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 139: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 140: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	157, // 141: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	158, // 142: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 143: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 144: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	159, // 145: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	159, // 146: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 147: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	133, // 148: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 149: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 150: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 151: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 152: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	160, // 153: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 154: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	161, // 155: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 156: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 157: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	162, // 158: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 159: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 160: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 161: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	163, // 162: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	164, // 163: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	165, // 164: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	166, // 165: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	167, // 166: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 167: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	168, // 168: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	169, // 169: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 170: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 171: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 172: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	140, // 173: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 174: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 175: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	100, // 176: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	98,  // 177: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	96,  // 178: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	81,  // 179: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	78,  // 180: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	83,  // 181: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	86,  // 182: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	88,  // 183: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	90,  // 184: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	92,  // 185: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	94,  // 186: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	107, // 187: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	110, // 188: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	112, // 189: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	104, // 190: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 191: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 192: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 193: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 194: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 195: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 196: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 197: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 198: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 199: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	170, // 200: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 201: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	170, // 202: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	170, // 203: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	170, // 204: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	170, // 205: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	170, // 206: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	170, // 207: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	170, // 208: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	170, // 209: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	170, // 210: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	171, // 211: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	170, // 212: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	172, // 213: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	170, // 214: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	170, // 215: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 216: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 217: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 218: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 219: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	170, // 220: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 221: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 222: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	170, // 223: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	170, // 224: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	170, // 225: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	170, // 226: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	170, // 227: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 228: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	170, // 229: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	170, // 230: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	170, // 231: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 232: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 233: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	170, // 234: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	170, // 235: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 236: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	170, // 237: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 238: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 239: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 240: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 241: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	170, // 242: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 243: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	170, // 244: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 245: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 246: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	170, // 247: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	170, // 248: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 249: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 250: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	170, // 251: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	170, // 252: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	170, // 253: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	170, // 254: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	170, // 255: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 256: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	170, // 257: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	170, // 258: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 259: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 260: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 261: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	170, // 262: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 263: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 264: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	101, // 265: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	99,  // 266: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	97,  // 267: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	82,  // 268: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	79,  // 269: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	84,  // 270: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	87,  // 271: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	89,  // 272: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	91,  // 273: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	93,  // 274: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	95,  // 275: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	109, // 276: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	111, // 277: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	113, // 278: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	105, // 279: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	191, // [191:280] is the sub-list for method output_type
-	102, // [102:191] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	120, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	121, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	120, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	122, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	122, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	122, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	122, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	120, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	123, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	120, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	123, // 14: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
+	17,  // 15: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
+	124, // 16: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
+	122, // 17: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	19,  // 18: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
+	123, // 19: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	122, // 20: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	22,  // 21: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
+	125, // 22: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	126, // 23: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	125, // 24: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	127, // 25: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	128, // 26: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	123, // 27: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	127, // 28: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	129, // 29: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	122, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	122, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	130, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	11,  // 33: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	35,  // 34: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	121, // 35: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	131, // 36: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	132, // 37: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	133, // 38: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	134, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	135, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	135, // 41: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	136, // 42: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	137, // 43: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	137, // 44: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	138, // 45: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	139, // 46: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	55,  // 47: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	121, // 48: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	140, // 49: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	140, // 50: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	140, // 51: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	122, // 52: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	141, // 53: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	140, // 54: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	141, // 55: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	122, // 56: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	122, // 57: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	141, // 58: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	122, // 59: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	142, // 60: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	143, // 61: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	122, // 62: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	122, // 63: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	144, // 64: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	145, // 65: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	146, // 66: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	143, // 67: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	78,  // 68: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	80,  // 69: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	121, // 70: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	122, // 71: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	123, // 72: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	83,  // 73: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	88,  // 74: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	147, // 75: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	106, // 76: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	106, // 77: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	106, // 78: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	106, // 79: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	106, // 80: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	122, // 81: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	117, // 82: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	123, // 83: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	123, // 84: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	123, // 85: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	123, // 86: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	105, // 87: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	122, // 88: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	109, // 89: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	136, // 90: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	122, // 91: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	122, // 92: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	122, // 93: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	111, // 94: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	123, // 95: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	148, // 96: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	149, // 97: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	148, // 98: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	150, // 99: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	123, // 100: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	149, // 101: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	122, // 102: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	123, // 103: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	150, // 104: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 105: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 106: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 107: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 108: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 109: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	18,  // 110: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	21,  // 111: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	24,  // 112: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	151, // 113: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	27,  // 114: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	152, // 115: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	29,  // 116: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	153, // 117: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	153, // 118: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	153, // 119: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	154, // 120: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	154, // 121: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	154, // 122: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	154, // 123: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	154, // 124: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	154, // 125: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	155, // 126: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	156, // 127: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	157, // 128: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	154, // 129: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	154, // 130: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	31,  // 131: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 132: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	33,  // 133: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	36,  // 134: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	158, // 135: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 136: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 137: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	159, // 138: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	160, // 139: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	158, // 140: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	158, // 141: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	158, // 142: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	40,  // 143: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	42,  // 144: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	161, // 145: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	162, // 146: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	43,  // 147: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	45,  // 148: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	163, // 149: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	163, // 150: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	38,  // 151: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	137, // 152: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	47,  // 153: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	49,  // 154: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	51,  // 155: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	53,  // 156: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	164, // 157: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	56,  // 158: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	165, // 159: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	58,  // 160: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	60,  // 161: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	166, // 162: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	62,  // 163: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	63,  // 164: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	65,  // 165: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	167, // 166: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	168, // 167: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	169, // 168: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	170, // 169: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	171, // 170: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	67,  // 171: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	172, // 172: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	173, // 173: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	69,  // 174: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	71,  // 175: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	73,  // 176: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	144, // 177: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	75,  // 178: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	77,  // 179: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	103, // 180: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	101, // 181: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	99,  // 182: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	84,  // 183: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	81,  // 184: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	86,  // 185: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	89,  // 186: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	91,  // 187: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	93,  // 188: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	95,  // 189: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	97,  // 190: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	110, // 191: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	113, // 192: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	115, // 193: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	107, // 194: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 195: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 196: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 197: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 198: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	16,  // 199: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	20,  // 200: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	23,  // 201: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	25,  // 202: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	26,  // 203: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	28,  // 204: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	174, // 205: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	30,  // 206: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	174, // 207: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	174, // 208: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	174, // 209: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	174, // 210: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	174, // 211: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	174, // 212: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	174, // 213: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	174, // 214: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	174, // 215: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	175, // 216: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	174, // 217: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	176, // 218: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	174, // 219: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	174, // 220: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	32,  // 221: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 222: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	34,  // 223: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	37,  // 224: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	174, // 225: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 226: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 227: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	174, // 228: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	174, // 229: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	174, // 230: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	174, // 231: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	174, // 232: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	41,  // 233: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	174, // 234: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	174, // 235: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	174, // 236: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	44,  // 237: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	46,  // 238: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	174, // 239: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	174, // 240: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	39,  // 241: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	174, // 242: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	48,  // 243: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	50,  // 244: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	52,  // 245: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	54,  // 246: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	174, // 247: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	57,  // 248: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	174, // 249: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	59,  // 250: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	61,  // 251: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	174, // 252: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	174, // 253: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	64,  // 254: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	66,  // 255: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	174, // 256: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	174, // 257: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	174, // 258: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	174, // 259: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	174, // 260: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	68,  // 261: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	174, // 262: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	174, // 263: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	70,  // 264: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	72,  // 265: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	74,  // 266: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	174, // 267: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	76,  // 268: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	79,  // 269: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	104, // 270: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	102, // 271: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	100, // 272: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	85,  // 273: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	82,  // 274: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	87,  // 275: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	90,  // 276: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	92,  // 277: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	94,  // 278: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	96,  // 279: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	98,  // 280: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	112, // 281: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	114, // 282: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	116, // 283: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	108, // 284: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	195, // [195:285] is the sub-list for method output_type
+	105, // [105:195] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -8103,14 +8317,14 @@ func file_conductord_v1_service_proto_init() {
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_options_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   115,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

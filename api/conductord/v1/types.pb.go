@@ -2614,12 +2614,13 @@ type Posting struct {
 	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // unique among the unfinished jobs of a board
 	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // the job goes before others of its priority
 	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
-	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: the cluster's default
-	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // ClaimNext gives the job only to callers that offer all of these labels
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // at this time the board cancels and undoes an unfinished job
-	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                              // unset: a job that fails is completed
-	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                      // how long the finished job is kept; unset: the cluster's default
-	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                  // W3C trace context of the posting span; empty: the job starts its own trace
+	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`         // 0: the cluster's default
+	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                                    // ClaimNext gives the job only to callers that offer all of these labels
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                                // at this time the board cancels and undoes an unfinished job
+	DeadlineAfter *durationpb.Duration   `protobuf:"bytes,19,opt,name=deadline_after,json=deadlineAfter,proto3" json:"deadline_after,omitempty"` // instead of deadline: counted from the posting or the slot, or from a later not_before
+	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                                      // unset: a job that fails is completed
+	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                              // how long the finished job is kept; unset: the cluster's default
+	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                          // W3C trace context of the posting span; empty: the job starts its own trace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2780,6 +2781,13 @@ func (x *Posting) GetDeadline() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Posting) GetDeadlineAfter() *durationpb.Duration {
+	if x != nil {
+		return x.DeadlineAfter
+	}
+	return nil
+}
+
 func (x *Posting) GetRetry() *RetryPolicy {
 	if x != nil {
 		return x.Retry
@@ -2911,54 +2919,55 @@ func (x *RetryPolicy) GetOnly() []string {
 }
 
 type Job struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Board       string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
-	Name        string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Kind        string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	Priority    int32                  `protobuf:"zigzag32,5,opt,name=priority,proto3" json:"priority,omitempty"`
-	Sequence    uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	State       string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
-	Book        string                 `protobuf:"bytes,8,opt,name=book,proto3" json:"book,omitempty"`
-	BookName    string                 `protobuf:"bytes,9,opt,name=book_name,json=bookName,proto3" json:"book_name,omitempty"`
-	Flow        string                 `protobuf:"bytes,10,opt,name=flow,proto3" json:"flow,omitempty"`
-	Details     *Value                 `protobuf:"bytes,11,opt,name=details,proto3" json:"details,omitempty"`
-	Store       []*NamedValue          `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty"`
-	NotBefore   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	PostedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=posted_at,json=postedAt,proto3" json:"posted_at,omitempty"`
-	ModifiedAt  *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	FinishedAt  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	DueAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
-	Claim       *Claim                 `protobuf:"bytes,18,opt,name=claim,proto3" json:"claim,omitempty"`
-	Token       *Token                 `protobuf:"bytes,19,opt,name=token,proto3" json:"token,omitempty"`
-	Claims      uint32                 `protobuf:"varint,20,opt,name=claims,proto3" json:"claims,omitempty"`
-	Crashes     uint32                 `protobuf:"varint,21,opt,name=crashes,proto3" json:"crashes,omitempty"`
-	Outcome     string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Reason      string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
-	Failure     *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
-	Failures    uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments with a failure
-	StopRequest *OperatorRequest       `protobuf:"bytes,26,opt,name=stop_request,json=stopRequest,proto3" json:"stop_request,omitempty"`
-	Held        bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
-	Key         string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
-	Front       uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // log index at which the job was moved before others of its priority; 0: never
-	Tags        []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
-	MaxCrashes  uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
-	Labels      []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
-	Deadline    *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`       // first claim since the posting, or since the job was reopened
-	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // when a claimable job became claimable
-	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of the posting; they count against the board's limit until the job is finished
-	Schedule    string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                          // name of the schedule that posted the job
-	Slot        *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=slot,proto3" json:"slot,omitempty"`                                  // slot of that schedule
-	Retry       *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
-	Attempts    uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // failed attempts of a job with a retry policy
-	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // outcome of the latest failed attempt that did not end the job
-	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy until an operator decides
-	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
-	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"`    // the principal; empty without access control
-	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`              // see Posting
-	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                    // only for an unclaimed job
-	LastOwner   string                 `protobuf:"bytes,58,opt,name=last_owner,json=lastOwner,proto3" json:"last_owner,omitempty"` // owner of the latest ended claim
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Priority      int32                  `protobuf:"zigzag32,5,opt,name=priority,proto3" json:"priority,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,6,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	State         string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	Book          string                 `protobuf:"bytes,8,opt,name=book,proto3" json:"book,omitempty"`
+	BookName      string                 `protobuf:"bytes,9,opt,name=book_name,json=bookName,proto3" json:"book_name,omitempty"`
+	Flow          string                 `protobuf:"bytes,10,opt,name=flow,proto3" json:"flow,omitempty"`
+	Details       *Value                 `protobuf:"bytes,11,opt,name=details,proto3" json:"details,omitempty"`
+	Store         []*NamedValue          `protobuf:"bytes,12,rep,name=store,proto3" json:"store,omitempty"`
+	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	PostedAt      *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=posted_at,json=postedAt,proto3" json:"posted_at,omitempty"`
+	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	DueAt         *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	Claim         *Claim                 `protobuf:"bytes,18,opt,name=claim,proto3" json:"claim,omitempty"`
+	Token         *Token                 `protobuf:"bytes,19,opt,name=token,proto3" json:"token,omitempty"`
+	Claims        uint32                 `protobuf:"varint,20,opt,name=claims,proto3" json:"claims,omitempty"`
+	Crashes       uint32                 `protobuf:"varint,21,opt,name=crashes,proto3" json:"crashes,omitempty"`
+	Outcome       string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Reason        string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures      uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments with a failure
+	StopRequest   *OperatorRequest       `protobuf:"bytes,26,opt,name=stop_request,json=stopRequest,proto3" json:"stop_request,omitempty"`
+	Held          bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
+	Key           string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
+	Front         uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // log index at which the job was moved before others of its priority; 0: never
+	Tags          []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
+	MaxCrashes    uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
+	Labels        []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	DeadlineAfter *durationpb.Duration   `protobuf:"bytes,35,opt,name=deadline_after,json=deadlineAfter,proto3" json:"deadline_after,omitempty"` // see Posting
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`             // first claim of the attempt: since the posting, the last retry by its policy, or since the job was reopened
+	ClaimableAt   *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"`       // when a claimable job became claimable
+	Size          uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                       // bytes of the posting; they count against the board's limit until the job is finished
+	Schedule      string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                                // name of the schedule that posted the job
+	Slot          *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=slot,proto3" json:"slot,omitempty"`                                        // slot of that schedule
+	Retry         *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // failed attempts of a job with a retry policy
+	Attempted     string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // outcome of the latest failed attempt that did not end the job
+	Parked        bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy until an operator decides
+	Retention     *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
+	PostedBy      string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"`    // the principal; empty without access control
+	Traceparent   string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`              // see Posting
+	Reserved      *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                    // only for an unclaimed job
+	LastOwner     string                 `protobuf:"bytes,58,opt,name=last_owner,json=lastOwner,proto3" json:"last_owner,omitempty"` // owner of the latest ended claim
 	// Only in GetJob, for an unfinished job of a board that ages jobs or once did: the
 	// current priority with ageing.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -3224,6 +3233,13 @@ func (x *Job) GetLabels() []string {
 func (x *Job) GetDeadline() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *Job) GetDeadlineAfter() *durationpb.Duration {
+	if x != nil {
+		return x.DeadlineAfter
 	}
 	return nil
 }
@@ -6253,7 +6269,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\x8a\x06\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xcc\x06\n" +
 	"\aPosting\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6275,7 +6291,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vmax_crashes\x18\x10 \x01(\rR\n" +
 	"maxCrashes\x12\x1c\n" +
 	"\x06labels\x18\x11 \x03(\tB\x04\xe8\x9d&\x01R\x06labels\x126\n" +
-	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
+	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12@\n" +
+	"\x0edeadline_after\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\rdeadlineAfter\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
 	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
 	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xe2\x02\n" +
@@ -6289,7 +6306,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
 	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x18\n" +
-	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\x8f\x0f\n" +
+	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xd1\x0f\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6328,7 +6345,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vmax_crashes\x18\x1f \x01(\rR\n" +
 	"maxCrashes\x12\x1c\n" +
 	"\x06labels\x18  \x03(\tB\x04\xe8\x9d&\x01R\x06labels\x126\n" +
-	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x129\n" +
+	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12@\n" +
+	"\x0edeadline_after\x18# \x01(\v2\x19.google.protobuf.DurationR\rdeadlineAfter\x129\n" +
 	"\n" +
 	"started_at\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
 	"\fclaimable_at\x18( \x01(\v2\x1a.google.protobuf.TimestampR\vclaimableAt\x12\x12\n" +
@@ -6764,99 +6782,101 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	1,   // 77: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
 	61,  // 78: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
 	61,  // 79: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	29,  // 80: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 81: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	62,  // 82: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	62,  // 83: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 84: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 85: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	61,  // 86: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 87: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	61,  // 88: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	61,  // 89: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	61,  // 90: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	35,  // 91: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 92: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 93: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	33,  // 94: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	61,  // 95: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	61,  // 96: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	61,  // 97: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	61,  // 98: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	29,  // 99: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 100: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	34,  // 101: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	43,  // 102: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	61,  // 103: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 104: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 105: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	61,  // 106: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 107: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	61,  // 108: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	62,  // 109: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	62,  // 110: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	61,  // 111: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 112: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	61,  // 113: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	62,  // 114: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	35,  // 115: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	62,  // 116: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	62,  // 117: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	30,  // 118: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 119: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 120: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 121: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	26,  // 122: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 123: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	62,  // 124: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	62,  // 125: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	62,  // 126: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	61,  // 127: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 128: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	61,  // 129: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	61,  // 130: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	43,  // 131: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	61,  // 132: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 133: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	45,  // 134: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	33,  // 135: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	28,  // 136: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	62,  // 137: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	61,  // 138: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	61,  // 139: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	61,  // 140: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 141: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	61,  // 142: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	61,  // 143: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	47,  // 144: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	61,  // 145: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	61,  // 146: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	61,  // 147: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	61,  // 148: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	61,  // 149: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	61,  // 150: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	43,  // 151: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	61,  // 152: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 153: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	54,  // 154: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	55,  // 155: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 156: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	62,  // 157: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	61,  // 158: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	61,  // 159: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	59,  // 160: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	61,  // 161: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	61,  // 162: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	56,  // 163: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	56,  // 164: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	57,  // 165: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	58,  // 166: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	60,  // 167: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	168, // [168:168] is the sub-list for method output_type
-	168, // [168:168] is the sub-list for method input_type
-	168, // [168:168] is the sub-list for extension type_name
-	168, // [168:168] is the sub-list for extension extendee
-	0,   // [0:168] is the sub-list for field type_name
+	62,  // 80: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	29,  // 81: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 82: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	62,  // 83: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	62,  // 84: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 85: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 86: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	61,  // 87: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 88: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	61,  // 89: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	61,  // 90: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	61,  // 91: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	35,  // 92: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 93: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 94: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	33,  // 95: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	61,  // 96: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	62,  // 97: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	61,  // 98: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	61,  // 99: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	61,  // 100: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	29,  // 101: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 102: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	34,  // 103: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	43,  // 104: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	61,  // 105: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 106: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 107: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	61,  // 108: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 109: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	61,  // 110: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	62,  // 111: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	62,  // 112: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	61,  // 113: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 114: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	61,  // 115: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	62,  // 116: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	35,  // 117: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	62,  // 118: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	62,  // 119: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	30,  // 120: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 121: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 122: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 123: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	26,  // 124: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 125: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	62,  // 126: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	62,  // 127: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	62,  // 128: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	61,  // 129: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 130: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	61,  // 131: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	61,  // 132: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	43,  // 133: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	61,  // 134: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 135: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	45,  // 136: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	33,  // 137: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	28,  // 138: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	62,  // 139: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	61,  // 140: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	61,  // 141: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	61,  // 142: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 143: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 144: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	61,  // 145: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	47,  // 146: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	61,  // 147: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	61,  // 148: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	61,  // 149: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	61,  // 150: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	61,  // 151: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	61,  // 152: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	43,  // 153: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	61,  // 154: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 155: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	54,  // 156: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	55,  // 157: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 158: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	62,  // 159: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	61,  // 160: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	61,  // 161: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	59,  // 162: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	61,  // 163: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	61,  // 164: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	56,  // 165: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	56,  // 166: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	57,  // 167: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	58,  // 168: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	60,  // 169: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	170, // [170:170] is the sub-list for method output_type
+	170, // [170:170] is the sub-list for method input_type
+	170, // [170:170] is the sub-list for extension type_name
+	170, // [170:170] is the sub-list for extension extendee
+	0,   // [0:170] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -441,6 +441,9 @@ func (m *Posting) UnknownField() (name string, found bool) {
 	if name, found = unknownIn(m.GetDeadline()); found {
 		return name, found
 	}
+	if name, found = unknownIn(m.GetDeadlineAfter()); found {
+		return name, found
+	}
 	if name, found = m.GetRetry().UnknownField(); found {
 		return name, found
 	}

@@ -1683,6 +1683,18 @@ func (m *Posting) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xf2
 	}
+	if m.DeadlineAfter != nil {
+		size, err := (*durationpb.Duration)(m.DeadlineAfter).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x9a
+	}
 	if m.Deadline != nil {
 		size, err := (*timestamppb.Timestamp)(m.Deadline).MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -2077,6 +2089,18 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x2
 		i--
 		dAtA[i] = 0xc2
+	}
+	if m.DeadlineAfter != nil {
+		size, err := (*durationpb.Duration)(m.DeadlineAfter).MarshalToSizedBufferVT(dAtA[:i])
+		if err != nil {
+			return 0, err
+		}
+		i -= size
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(size))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x9a
 	}
 	if m.StartedAt != nil {
 		size, err := (*timestamppb.Timestamp)(m.StartedAt).MarshalToSizedBufferVT(dAtA[:i])
@@ -5026,6 +5050,10 @@ func (m *Posting) SizeVT() (n int) {
 		l = (*timestamppb.Timestamp)(m.Deadline).SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.DeadlineAfter != nil {
+		l = (*durationpb.Duration)(m.DeadlineAfter).SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	if m.Retry != nil {
 		l = m.Retry.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
@@ -5226,6 +5254,10 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.StartedAt != nil {
 		l = (*timestamppb.Timestamp)(m.StartedAt).SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.DeadlineAfter != nil {
+		l = (*durationpb.Duration)(m.DeadlineAfter).SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.ClaimableAt != nil {
@@ -12624,6 +12656,42 @@ func (m *Posting) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 19:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DeadlineAfter", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.DeadlineAfter == nil {
+				m.DeadlineAfter = &durationpb1.Duration{}
+			}
+			if err := (*durationpb.Duration)(m.DeadlineAfter).UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
 		case 30:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Retry", wireType)
@@ -14110,6 +14178,42 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 				m.StartedAt = &timestamppb1.Timestamp{}
 			}
 			if err := (*timestamppb.Timestamp)(m.StartedAt).UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+				return err
+			}
+			iNdEx = postIndex
+		case 35:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DeadlineAfter", wireType)
+			}
+			var msglen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				msglen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if msglen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + msglen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			if m.DeadlineAfter == nil {
+				m.DeadlineAfter = &durationpb1.Duration{}
+			}
+			if err := (*durationpb.Duration)(m.DeadlineAfter).UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex

@@ -105,7 +105,7 @@ class Client:
 
     def post(self, name: str, kind: Optional[str] = None, **fields: Any) -> Job:
         """Post a job. ``fields`` are fields of a posting in docs/protocol.md, such as ``details``,
-        ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``retry``, ``book_id``.
+        ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``deadline_after``, ``retry``, ``book_id``.
 
         Times are datetimes, or seconds from now; durations are seconds. Without an ``id`` the
         client makes one. After ``Unknown``, post again with the same ``id``, which is harmless.
@@ -192,6 +192,22 @@ class Client:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError("job %s is %s after %g s" % (id, job.state, timeout))
 
+    def step(self, job: str, step: str) -> Dict[str, Any]:
+        """Read a step of a job's flow, such as ``copy`` or ``send[2]``; see WaitStep in docs/protocol.md."""
+        return self.call("BoardService/WaitStep", {"job": job, "step": step}, reads=True)["step"]
+
+    def wait_step(self, job: str, step: str, timeout: Optional[float] = None) -> Dict[str, Any]:
+        """Wait until a step has an ``outcome``, or its job needs an operator. TimeoutError: after this many seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = POLL_TIME if until is None else min(POLL_TIME, max(0.0, until - time.monotonic()))
+            request = {"job": job, "step": step, "timeout": duration(left)}
+            found = self.call("BoardService/WaitStep", request, reads=True, try_time=left + POLL_GRACE)["step"]
+            if found.get("outcome") or found["job_state"] in ("held", "suspended"):
+                return found
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError("step %s of job %s has not ended after %g s" % (step, job, timeout))
+
     def results(self, job: Union[str, Job]) -> Dict[str, Any]:
         """The results so far of a job's flow, by the names that its steps provide."""
         if not isinstance(job, Job):
@@ -240,8 +256,9 @@ class Client:
         for name in ("not_before", "deadline"):
             if name in posting:
                 posting[name] = moment(posting[name])
-        if "retention" in posting:
-            posting["retention"] = duration(posting["retention"])
+        for name in ("retention", "deadline_after"):
+            if name in posting:
+                posting[name] = duration(posting[name])
         if "retry" in posting:
             posting["retry"] = {n: duration(v) if n in ("delay", "max_delay") else v for n, v in posting["retry"].items()}
         return posting

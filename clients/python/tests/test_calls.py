@@ -109,6 +109,19 @@ class Waiting(unittest.TestCase):
             job = client.wait("x")
             self.assertEqual((job.state, job.needs_operator, job.finished), (state, operator, not operator))
 
+    def test_a_wait_for_a_step_ends_with_its_outcome_or_when_the_job_needs_an_operator(self):
+        for last in ({"job_state": "claimed", "outcome": "skipped"}, {"job_state": "held"}, {"job_state": "suspended"}):
+            answers = iter([{"job_state": "claimable"}, {"job_state": "claimed", "atom": {"state": "running"}}, last])
+            client = Client("127.0.0.1:1")
+            requests = []
+            client.call = lambda path, request, **_: requests.append((path, request)) or {"step": next(answers)}
+            self.assertEqual(client.wait_step("x", "send[2]"), last)
+            self.assertEqual([(p, r["job"], r["step"]) for p, r in requests], [("BoardService/WaitStep", "x", "send[2]")] * 3)
+        client.call = lambda *_, **__: {"step": {"job_state": "claimed"}}
+        self.assertEqual(client.step("x", "copy"), {"job_state": "claimed"})
+        with self.assertRaises(TimeoutError):
+            client.wait_step("x", "copy", timeout=0)
+
 
 class Values(unittest.TestCase):
     def test_ids(self):

@@ -4,7 +4,7 @@ import { type CallOptions, type Operation, Transport } from "./http.js";
 import { derivedID, newID } from "./ids.js";
 import { type Json, seconds } from "./json.js";
 import { bySymbol, type Flow } from "./results.js";
-import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Values, WatchQuery } from "./types.js";
+import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Step, Values, WatchQuery } from "./types.js";
 
 /** The maximum number of jobs in one call. */
 const maxPostings = 1000;
@@ -113,6 +113,24 @@ export class Client {
 			});
 			if (["completed", "trashed", "held", "suspended"].includes(job.state)) {
 				return job;
+			}
+		}
+	}
+
+	/** Reads a step of a job's flow, such as `copy` or `send[2]`. */
+	async step(job: string, step: string, options: CallOptions = {}): Promise<Step> {
+		const answer = await this.call<{ step: Step }>("BoardService/WaitStep", { job, step }, { ...options, name: `read step ${step} of job ${job}`, reads: true });
+		return answer.step;
+	}
+
+	/** Waits until a step has an outcome, or until its job needs an operator. `signal` ends the wait. */
+	async waitStep(job: string, step: string, options: CallOptions = {}): Promise<Step> {
+		for (;;) {
+			const { step: found } = await this.call<{ step: Step }>("BoardService/WaitStep", { job, step, timeout: seconds(pollTime) }, {
+				...options, name: `wait for step ${step} of job ${job}`, reads: true, wait: pollTime,
+			});
+			if (found.outcome || ["held", "suspended"].includes(found.job_state)) {
+				return found;
 			}
 		}
 	}

@@ -24,6 +24,8 @@ export interface Posting {
 	priority?: number; front?: boolean;
 	details?: Json; store?: Values;
 	not_before?: string; deadline?: string;
+	/** Instead of deadline: counted from the posting, or from a later not_before. */
+	deadline_after?: string;
 	hold?: boolean; key?: string;
 	tags?: string[]; labels?: string[];
 	max_crashes?: number; retry?: RetryPolicy;
@@ -49,6 +51,16 @@ export interface Job {
 	posted_at: string; finished_at?: string;
 	/** For a scheduled job: the schedule's name and the slot's time. */
 	schedule?: string; slot?: string;
+	[field: string]: unknown;
+}
+
+/** A step of a job's flow; see WaitStep in docs/protocol.md. */
+export interface Step {
+	job: string; job_state: JobState;
+	flow: string; flow_state: string;
+	atom: { name: string; kind?: string; state?: string; attempts?: { action: string; number: number; result?: Json; failure?: Failure; [field: string]: unknown }[]; [field: string]: unknown };
+	/** Undefined: the step has not ended. */
+	outcome?: "success" | "failure" | "skipped" | "reverted" | "revert_failed" | "unfinished";
 	[field: string]: unknown;
 }
 

@@ -120,6 +120,16 @@ test("a wait ends when the job is finished or needs an operator", async () => {
 	}
 });
 
+test("a wait for a step ends with its outcome, or when the job needs an operator", async () => {
+	for (const last of [{ job_state: "claimed", outcome: "skipped" }, { job_state: "held" }, { job_state: "suspended" }]) {
+		const answers: object[] = [{ job_state: "claimable" }, { job_state: "claimed", atom: { name: "send[2]", state: "running" } }, last];
+		await against([(_, response) => void response.end(JSON.stringify({ step: answers.shift() }))], 5_000, async (client) => {
+			assert.deepEqual(await client.step("x", "send[2]"), { job_state: "claimable" });
+			assert.deepEqual(await client.waitStep("x", "send[2]"), last);
+		});
+	}
+});
+
 test("a lost answer is repeated at another node, under the same id", async () => {
 	const bodies: string[] = [];
 	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {
@@ -229,4 +239,38 @@ test("the revert of a step that never executed is not called", { timeout: 10_000
 		await worker.run();
 	});
 	assert.deepEqual([ends, undone], [["undone", "bad_argument", "undone"], [10]]);
+});
+
+test("an attempt has the failure of the attempt before it, and a revert has its cause", { timeout: 10_000 }, async () => {
+	const last = { kind: "bank.closed", message: "it is night", code: 75 };
+	const cause = { kind: "cancel", by: "ada", reason: "wrong order" };
+	const work: object[] = [
+		{ id: { flow: "f", step: "s", action: "execute", attempt: 1 }, job: "j", type: "pay", key: "k", token: "1-1" },
+		{ id: { flow: "f", step: "s", action: "execute", attempt: 2 }, job: "j", type: "pay", key: "k", token: "1-1", try: 2, tries: 3, last_failure: last },
+		{ id: { flow: "f", step: "s", action: "revert", attempt: 1 }, job: "j", type: "refund", key: "k", token: "1-1", cause },
+	];
+	const seen: unknown[] = [];
+	let worker: Worker;
+	const stub: RequestListener = async (request, response) => {
+		const body = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		let answer = {};
+		if (request.url!.endsWith("/Pull")) {
+			await delay(20);
+			answer = { work: work.splice(0, body.slots) };
+		} else if (request.url!.endsWith("/Report")) {
+			if (body.outcome.id.action === "revert") {
+				worker.stop();
+			}
+			answer = { recorded: true };
+		}
+		response.end(JSON.stringify(answer));
+	};
+	await against([stub], 5_000, async (client) => {
+		worker = new Worker(client, { signals: [], slots: 1 }).step("pay", {
+			execute: (_, ctx) => void seen.push(["execute", ctx.lastFailure, ctx.cause]),
+			revert: { type: "refund", run: (_, ctx) => void seen.push(["revert", ctx.lastFailure, ctx.cause]) },
+		});
+		await worker.run();
+	});
+	assert.deepEqual(seen, [["execute", undefined, undefined], ["execute", last, undefined], ["revert", undefined, cause]]);
 });

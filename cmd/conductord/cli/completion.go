@@ -75,6 +75,8 @@ func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun
 			switch {
 			case what == "step" && len(args) > 0:
 				names = completeSteps(ctx, cluster, args[0])
+			case what == stepArgument:
+				names = completeStepsOfJobs(ctx, cluster, begun)
 			case idNouns[what] != nil && what != "session":
 				names = idsOf(ctx, cluster, what, begun)
 			default:
@@ -175,6 +177,22 @@ func completeSteps(ctx context.Context, cluster idFinder, text string) []string 
 	}
 	detail, _ := FindFlow(ctx, cluster, uuid.MustParse(whole))
 	return StepsOf(&detail)
+}
+
+// completeStepsOfJobs reads the steps of a job whose id is given, as JOB/STEP; without a slash, the ids of jobs.
+func completeStepsOfJobs(ctx context.Context, cluster idFinder, begun string) (names []string) {
+	job, _, found := strings.Cut(begun, "/")
+	if !found {
+		for _, id := range idsOf(ctx, cluster, "job", begun) {
+			id, _, _ = strings.Cut(id, "\t")
+			names = append(names, id+"/")
+		}
+		return names
+	}
+	for _, step := range completeSteps(ctx, cluster, job) {
+		names = append(names, job+"/"+step)
+	}
+	return names
 }
 
 // Outcomes are all outcomes of a job.

@@ -20,8 +20,11 @@ var argumentNames = map[string]string{
 	"job ID": "job", "trash ID": "trashed", "JOB": "job", "book ID": "book",
 	"FLOW|JOB": "flow", "JOB-OR-FLOW-ID": "flow", "FILE|JOB-OR-FLOW-ID": "flow",
 	"BOARD": "board", "schedule NAME": "schedule", "conductor NAME": "conductor", "STEP": "step",
-	"NODE": "node", "PRINCIPAL": "principal",
+	"NODE": "node", "PRINCIPAL": "principal", "JOB/STEP": stepArgument,
 }
+
+// stepArgument is the kind of an argument with a job's id and the name of one of its steps.
+const stepArgument = "job/step"
 
 // flagNames do the same for flags. fixedNames has the flags with a few fixed values.
 var flagNames = map[string]string{
@@ -96,7 +99,11 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	}
 	for i := range args {
 		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {
-			add(argumentName(cmd, i, len(args)), args[i], func(id string) error { args[i] = id; return nil })
+			what, id, rest := argumentName(cmd, i, len(args)), args[i], ""
+			if at := strings.IndexByte(id, '/'); what == stepArgument && at >= 0 {
+				what, id, rest = "job", id[:at], id[at:]
+			}
+			add(what, id, func(id string) error { args[i] = id + rest; return nil })
 		}
 	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) { add(flagNames[flag.Name], flag.Value.String(), flag.Value.Set) })

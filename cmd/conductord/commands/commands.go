@@ -26,7 +26,7 @@ func Of(p *cli.Program) *cli.Program {
 		flow.Command(p), flow.BookCommand(p), schedule.Command(p), conductor.SessionCommand(p), conductor.DrainCommand(p),
 		cluster.TopologyCommand(p), bench.Command(p),
 		access.Command(p), access.TokenCommand(p), access.QuotaCommand(p), access.AuditCommand(p), access.CertCommand(p), access.ValueKeyCommand(p),
-		demo.Command(p), steptest.Command(p),
+		demo.Command(p), steptest.Command(p, job.StepCommands(p)...),
 	}, daemon.Commands(p)...)
 	return p
 }

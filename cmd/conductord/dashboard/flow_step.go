@@ -189,7 +189,7 @@ func (v *visit) planned(d *flowData, s *stepData) {
 		return
 	}
 	if work, _ := d.plan.Step(number).WorkerStep(); s.Offered != nil && work.Type != "" {
-		s.Wanted = ": " + tree.WantedWorker(work, s.Offered.Action)
+		s.Wanted = ": " + tree.WantedWorker(tree.WorkerLabels(work, d.plan, &d.Flow, s.Name), s.Offered.Action)
 	}
 	for _, before := range d.plan.Predecessors(number) {
 		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < v.bound(maxInstances) {

@@ -47,8 +47,8 @@ type tester struct {
 	only    []string
 }
 
-// Command is `conductord step`.
-func Command(p *cli.Program) *cobra.Command {
+// Command is `conductord step`, with further commands of this noun.
+func Command(p *cli.Program, others ...*cobra.Command) *cobra.Command {
 	t := &tester{program: p}
 	cmd := &cobra.Command{
 		Use:   "test [--rule NAME] (--handler PATH | -- COMMAND…)",
@@ -68,7 +68,7 @@ func Command(p *cli.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&t.handler, "handler", "", "test this executable as a handler")
 	cmd.Flags().StringSliceVar(&t.only, "rule", nil, "test only these rules; repeatable or comma-separated")
-	return cli.Noun("step", "Test step workers and handlers", cmd)
+	return cli.Noun("step", "Show and await steps of jobs; test step workers and handlers", append(others, cmd)...)
 }
 
 func (t *tester) check(command []string) error {

@@ -130,6 +130,9 @@ func formatChange(change *logbook.AtomChange) string {
 	if change.Intention == logbook.IntendRevert {
 		out.WriteString(" (to revert)")
 	}
+	if change.Intention == logbook.IntendDrop {
+		out.WriteString(" (to drop)")
+	}
 	var ended time.Time
 	for i := range change.Attempts {
 		out.WriteString(" " + formatAttempt(&change.Attempts[i]))

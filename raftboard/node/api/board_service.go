@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -135,6 +136,55 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 		job = now.GetJob()
 	}
 	return &conductordv1.WaitJobResponse{Job: job}, index, err
+}
+
+func (s *boardService) waitStep(ctx context.Context, message *conductordv1.WaitStepRequest) (*conductordv1.WaitStepResponse, uint64, error) {
+	id, err := jobs.ParseJobID(message.Job)
+	if err != nil {
+		return nil, 0, err
+	}
+	timeout, err := pollTime("timeout", message.Timeout)
+	if err != nil {
+		return nil, 0, err
+	}
+	current, err := s.leader.Serving()
+	if err != nil {
+		return nil, 0, err
+	}
+	release, err := s.submit.Guard.HoldPoll(ctx, timeout, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	index, err := s.reads.Wait(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	step, err := s.machine.Step(id, message.Step)
+	for until := time.Now().Add(timeout); err == nil && !step.Settled() && time.Now().Before(until); {
+		step, index, err = s.nextStep(ctx, current, &step, time.Until(until))
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return &conductordv1.WaitStepResponse{Step: command.StepToProto(&step)}, index, nil
+}
+
+// nextStep reads a step again after its next change, or after the given time. If the step has settled since
+// it was read, nextStep does not wait.
+func (s *boardService) nextStep(ctx context.Context, current *lead.Leadership, was *jobs.Step, atMost time.Duration) (step jobs.Step, index uint64, err error) {
+	changed, leave := s.polls.AwaitStep(was.Flow, was.Atom.Name)
+	defer leave()
+	index = s.machine.AppliedIndex()
+	if step, err = s.machine.Step(was.Job, was.Atom.Name); err != nil || step.Settled() {
+		return step, index, err
+	}
+	if err := s.leader.Linger(ctx, current, atMost, changed); err != nil {
+		return step, index, err
+	}
+	index = s.machine.AppliedIndex()
+	step, err = s.machine.Step(was.Job, was.Atom.Name)
+	return step, index, err
 }
 
 // execute applies many commands, each with its own result.

@@ -34,6 +34,7 @@ func (a *API) Calls() []Call {
 		Streamed("BoardService/Post", r.Elsewhere.routed(Leading(r, a.posts.post, nameJobs))),
 		Streamed("BoardService/GetJob", reading(r, a.board.getJob)),
 		Streamed("BoardService/WaitJob", lasting(r, a.board.wait)),
+		Plain("BoardService/WaitStep", lasting(r, a.board.waitStep)),
 		Streamed("BoardService/Claim", Leading(r, a.claims.claim)),
 		Streamed("BoardService/ClaimNext", Leading(r, a.claims.claimNext)),
 		Streamed("BoardService/Execute", Leading(r, a.board.execute)),

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
@@ -34,7 +35,9 @@ type Polls struct {
 
 	undrains int // number of ended drains; guarded by mu
 	finishes map[jobs.JobID]map[chan struct{}]struct{}
-	events   chan struct{} // closed and replaced when there are new events; guarded by mu
+	// steps has the calls that wait for a change of a step, by flow, with the step's name; guarded by mu.
+	steps  map[logbook.FlowID]map[chan struct{}]string
+	events chan struct{} // closed and replaced when there are new events; guarded by mu
 	// undelivered has the outcomes of piggybacked claims until a call receives them; guarded by mu.
 	undelivered map[RequestID]chan proposer.Outcome
 }
@@ -78,7 +81,7 @@ const (
 func New() *Polls {
 	return &Polls{
 		ofKind: map[string][]*Waiter{}, asking: map[RequestID]*Waiter{}, undelivered: map[RequestID]chan proposer.Outcome{},
-		finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, events: make(chan struct{}),
+		finishes: map[jobs.JobID]map[chan struct{}]struct{}{}, steps: map[logbook.FlowID]map[chan struct{}]string{}, events: make(chan struct{}),
 	}
 }
 
@@ -327,6 +330,52 @@ func (p *Polls) AwaitFinish(id jobs.JobID) (finished <-chan struct{}, leave func
 	}
 }
 
+// AwaitStep returns a channel that closes when a step, its flow's state or its job changes so that a wait
+// for the step can end. Get the channel before you read the step, and call leave at the end of the wait.
+func (p *Polls) AwaitStep(flow logbook.FlowID, step string) (changed <-chan struct{}, leave func()) {
+	channel := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.steps[flow] == nil {
+		p.steps[flow] = map[chan struct{}]string{}
+	}
+	p.steps[flow][channel] = step
+	return channel, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.removeStepLocked(flow, channel)
+	}
+}
+
+func (p *Polls) removeStepLocked(flow logbook.FlowID, channel chan struct{}) {
+	delete(p.steps[flow], channel)
+	if len(p.steps[flow]) == 0 {
+		delete(p.steps, flow)
+	}
+}
+
+// wakeStepsLocked wakes the calls that wait for the changed steps, and all such calls after a restore.
+func (p *Polls) wakeStepsLocked(changes fsm.Changes) {
+	if len(p.steps) == 0 {
+		return
+	}
+	changed := changes.Steps
+	if changes.Restored {
+		changed = nil
+		for flow := range p.steps {
+			changed = append(changed, fsm.StepChange{Flow: flow})
+		}
+	}
+	for _, change := range changed {
+		for channel, step := range p.steps[change.Flow] {
+			if change.Step == "" || change.Step == step {
+				close(channel)
+				p.removeStepLocked(change.Flow, channel)
+			}
+		}
+	}
+}
+
 // NextEvents returns a channel that closes at the next event. Get the channel before you read
 // events.
 func (p *Polls) NextEvents() <-chan struct{} {
@@ -354,6 +403,7 @@ func (p *Polls) Changed(changes fsm.Changes) {
 		}
 		delete(p.finishes, id)
 	}
+	p.wakeStepsLocked(changes)
 	if changes.Events || changes.Restored {
 		close(p.events)
 		p.events = make(chan struct{})
@@ -365,6 +415,7 @@ type Load struct {
 	Claims   int // of ClaimNext
 	Idle     int // of these: claims that have looked and found no job
 	Finishes int // jobs whose end calls wait for
+	Steps    int // flows with steps that calls wait for
 }
 
 // Load counts the waiting calls.
@@ -374,7 +425,7 @@ func (p *Polls) Load() Load {
 	if len(p.claims) == 0 && len(p.ofKind)+len(p.ofAny) > 0 {
 		panic("internal error: claims that are gone are still looked for")
 	}
-	load := Load{Claims: len(p.claims), Finishes: len(p.finishes)}
+	load := Load{Claims: len(p.claims), Finishes: len(p.finishes), Steps: len(p.steps)}
 	for _, waiter := range p.claims {
 		if waiter.idle {
 			load.Idle++

@@ -63,6 +63,8 @@ const (
 	BoardServiceListJobsProcedure = "/conductord.v1.BoardService/ListJobs"
 	// BoardServiceWaitJobProcedure is the fully-qualified name of the BoardService's WaitJob RPC.
 	BoardServiceWaitJobProcedure = "/conductord.v1.BoardService/WaitJob"
+	// BoardServiceWaitStepProcedure is the fully-qualified name of the BoardService's WaitStep RPC.
+	BoardServiceWaitStepProcedure = "/conductord.v1.BoardService/WaitStep"
 	// BoardServiceExplainProcedure is the fully-qualified name of the BoardService's Explain RPC.
 	BoardServiceExplainProcedure = "/conductord.v1.BoardService/Explain"
 	// BoardServiceReadLogsProcedure is the fully-qualified name of the BoardService's ReadLogs RPC.
@@ -270,6 +272,9 @@ type BoardServiceClient interface {
 	// WaitJob answers when the job is finished or needs an operator (held, suspended), or after
 	// the timeout of at most 60 s. If the job in the answer is in another state, call again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
+	// WaitStep answers when a step of a job has ended, when the job needs an operator, or after the
+	// timeout of at most 60 s. With timeout 0, it answers at once.
+	WaitStep(context.Context, *connect.Request[v1.WaitStepRequest]) (*connect.Response[v1.WaitStepResponse], error)
 	// Explain returns why a job does not run now, and a remedy.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	// ReadLogs returns the output of a job's steps, from the node whose conductor has the job
@@ -366,6 +371,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+BoardServiceWaitJobProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("WaitJob")),
+			connect.WithClientOptions(opts...),
+		),
+		waitStep: connect.NewClient[v1.WaitStepRequest, v1.WaitStepResponse](
+			httpClient,
+			baseURL+BoardServiceWaitStepProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("WaitStep")),
 			connect.WithClientOptions(opts...),
 		),
 		explain: connect.NewClient[v1.ExplainRequest, v1.ExplainResponse](
@@ -575,6 +586,7 @@ type boardServiceClient struct {
 	getJob      *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
 	listJobs    *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
 	waitJob     *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
+	waitStep    *connect.Client[v1.WaitStepRequest, v1.WaitStepResponse]
 	explain     *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
 	readLogs    *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
 	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
@@ -628,6 +640,11 @@ func (c *boardServiceClient) ListJobs(ctx context.Context, req *connect.Request[
 // WaitJob calls conductord.v1.BoardService.WaitJob.
 func (c *boardServiceClient) WaitJob(ctx context.Context, req *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error) {
 	return c.waitJob.CallUnary(ctx, req)
+}
+
+// WaitStep calls conductord.v1.BoardService.WaitStep.
+func (c *boardServiceClient) WaitStep(ctx context.Context, req *connect.Request[v1.WaitStepRequest]) (*connect.Response[v1.WaitStepResponse], error) {
+	return c.waitStep.CallUnary(ctx, req)
 }
 
 // Explain calls conductord.v1.BoardService.Explain.
@@ -803,6 +820,9 @@ type BoardServiceHandler interface {
 	// WaitJob answers when the job is finished or needs an operator (held, suspended), or after
 	// the timeout of at most 60 s. If the job in the answer is in another state, call again.
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
+	// WaitStep answers when a step of a job has ended, when the job needs an operator, or after the
+	// timeout of at most 60 s. With timeout 0, it answers at once.
+	WaitStep(context.Context, *connect.Request[v1.WaitStepRequest]) (*connect.Response[v1.WaitStepResponse], error)
 	// Explain returns why a job does not run now, and a remedy.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
 	// ReadLogs returns the output of a job's steps, from the node whose conductor has the job
@@ -895,6 +915,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		BoardServiceWaitJobProcedure,
 		svc.WaitJob,
 		connect.WithSchema(boardServiceMethods.ByName("WaitJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceWaitStepHandler := connect.NewUnaryHandler(
+		BoardServiceWaitStepProcedure,
+		svc.WaitStep,
+		connect.WithSchema(boardServiceMethods.ByName("WaitStep")),
 		connect.WithHandlerOptions(opts...),
 	)
 	boardServiceExplainHandler := connect.NewUnaryHandler(
@@ -1105,6 +1131,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceListJobsHandler.ServeHTTP(w, r)
 		case BoardServiceWaitJobProcedure:
 			boardServiceWaitJobHandler.ServeHTTP(w, r)
+		case BoardServiceWaitStepProcedure:
+			boardServiceWaitStepHandler.ServeHTTP(w, r)
 		case BoardServiceExplainProcedure:
 			boardServiceExplainHandler.ServeHTTP(w, r)
 		case BoardServiceReadLogsProcedure:
@@ -1194,6 +1222,10 @@ func (UnimplementedBoardServiceHandler) ListJobs(context.Context, *connect.Reque
 
 func (UnimplementedBoardServiceHandler) WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.WaitJob is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) WaitStep(context.Context, *connect.Request[v1.WaitStepRequest]) (*connect.Response[v1.WaitStepResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.WaitStep is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {

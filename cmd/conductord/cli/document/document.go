@@ -4,11 +4,13 @@
 package document
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -39,6 +41,9 @@ func CompileDocument(p *cli.Program, text []byte, path string, targets ...string
 	plan, err := document.Compile(targets...)
 	if err != nil {
 		return nil, nil, cli.UsageError(fmt.Errorf("cannot compile the flow %s:\n%w", path, err))
+	}
+	if err := checkJob(document); err != nil {
+		return nil, nil, cli.UsageError(fmt.Errorf("cannot use the table job of the flow %s: %w", path, err))
 	}
 	for _, shadow := range plan.Shadowed() {
 		p.Note("warning: %s", shadow)
@@ -119,7 +124,46 @@ func Attach(document *spec.Document, posting *jobs.Posting, targets ...string) e
 		detail.Targets = targets
 	}
 	posting.Book = &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}
+	return fillJob(document, posting)
+}
+
+// fillJob gives a posting the defaults of its document, where the posting has no value. Labels replace the
+// document's labels.
+func fillJob(document *spec.Document, posting *jobs.Posting) (err error) {
+	if posting.Deadline.IsZero() {
+		posting.DeadlineAfter = cmp.Or(posting.DeadlineAfter, time.Duration(document.Deadline))
+	}
+	job := document.Job
+	if job == nil {
+		return nil
+	}
+	posting.Key, posting.Retention = cmp.Or(posting.Key, job.Key), cmp.Or(posting.Retention, time.Duration(job.Retention))
+	if len(posting.Labels) == 0 {
+		posting.Labels = job.Labels
+	}
+	if job.Priority != "" && posting.Priority == jobs.Normal {
+		if posting.Priority, err = jobs.ParsePriority(job.Priority); err != nil {
+			return err
+		}
+	}
+	if job.Attempts > 0 || job.OnFailure != "" {
+		var policy jobs.RetryPolicy
+		if posting.Retry != nil {
+			policy = *posting.Retry
+		}
+		policy.Attempts, policy.OnFailure = cmp.Or(policy.Attempts, job.Attempts), cmp.Or(policy.OnFailure, jobs.OnFailure(job.OnFailure))
+		posting.Retry = &policy
+	}
 	return nil
+}
+
+// checkJob checks the properties that the document gives to its job.
+func checkJob(document *spec.Document) error {
+	posting := jobs.Posting{Name: document.Name, Kind: "checked"}
+	if err := fillJob(document, &posting); err != nil {
+		return err
+	}
+	return jobs.CheckPosting(logbook.MaxLimits, &posting)
 }
 
 // derive makes the id of a job's book or flow from the job's id, so that a repeated post with

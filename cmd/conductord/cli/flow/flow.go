@@ -41,9 +41,10 @@ type CheckedFlow struct {
 
 func checkCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check FILE…",
-		Short: "Check flow documents without a server, and report all errors",
-		Args:  cobra.MinimumNArgs(1),
+		Use:     "check FILE…",
+		Aliases: []string{"validate"},
+		Short:   "Check flow documents without a server, and report all errors",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var faults []error
 			checked := []CheckedFlow{}
@@ -86,19 +87,44 @@ type Plan struct {
 	Inputs []string `json:"inputs"` // with or without a default
 	// Defaults are the inputs with a default.
 	Defaults logbook.Values `json:"defaults"`
-	Steps    []PlanStep     `json:"steps"` // in an order in which they could run one after another
+	Steps    []PlanStep     `json:"steps"` // by level, so in an order in which they could run one after another
+	Flows    []PlanFlow     `json:"flows"` // the flow and its nested flows, outer ones first
+}
+
+// PlanFlow is one flow of a Plan.
+type PlanFlow struct {
+	Name    string       `json:"name"`
+	Pattern flow.Pattern `json:"pattern"`
+	In      string       `json:"in,omitempty"` // the flow around it
+	Level   int          `json:"level"`        // the lowest of its steps
+	OnlyIf  string       `json:"only_if,omitempty"`
+	Notes   []string     `json:"notes"`
 }
 
 // PlanStep is one step of a Plan.
 type PlanStep struct {
 	Name      string            `json:"name"`
+	In        string            `json:"in"`                // the innermost flow around it
+	Level     int               `json:"level"`             // steps of one level do not wait for each other
+	OnlyIf    string            `json:"only_if,omitempty"` // its condition, and the consequence of a no
+	Worker    *PlanWorker       `json:"worker,omitempty"`  // nil: the conductor runs the step
+	Ignored   bool              `json:"ignore_failure,omitempty"`
 	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
 	Holds     bool              `json:"hold,omitempty"`      // its failure holds the flow
 	NoReturn  bool              `json:"point_of_no_return,omitempty"`
+	Finally   bool              `json:"finally,omitempty"`
 	Arguments map[string]string `json:"arguments"` // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
 	Notes     []string          `json:"notes"` // all that the outline says of it, in words
+}
+
+// PlanWorker is the worker that a step needs.
+type PlanWorker struct {
+	Type   string   `json:"type"`
+	Revert string   `json:"revert,omitempty"` // the type that undoes the step
+	Labels []string `json:"labels"`
+	SameAs string   `json:"same_as,omitempty"` // the step whose worker also gets this step
 }
 
 func planCommand(p *cli.Program) *cobra.Command {
@@ -107,8 +133,9 @@ func planCommand(p *cli.Program) *cobra.Command {
 		Use:     "plan FILE|JOB-OR-FLOW-ID",
 		Aliases: []string{"check"},
 		Short:   "Show the order and dependencies of a flow document's steps",
-		Long: "Show the order and dependencies of a flow document's steps. With --revert, show the steps of a job's flow that a\n" +
-			"cancellation or failure would revert now, in order.",
+		Long: "Show the order and dependencies of a flow document's steps. The number of a step is its level: steps with the same\n" +
+			"number do not wait for each other. With --revert, show the steps of a job's flow that a cancellation or failure\n" +
+			"would revert now, in order.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if revert {
@@ -143,26 +170,54 @@ func defaultsText(plan *flow.Plan, store logbook.Values) string {
 }
 
 func describePlan(plan *flow.Plan, store logbook.Values) Plan {
-	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Defaults: logbook.Values{}, Steps: []PlanStep{}}
+	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Defaults: logbook.Values{}, Steps: []PlanStep{}, Flows: []PlanFlow{}}
 	for _, name := range plan.Inputs() {
 		if value, known := store[name]; known {
 			described.Defaults[name] = value
 		}
 	}
-	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
-		for _, wire := range plan.Arguments(number) {
-			planned.Arguments[wire.Name] = plan.Source(wire)
+	var around []string // the flows around the entry, the outermost first
+	plan = plan.Template()
+	for _, entry := range plan.Entries() {
+		around = around[:entry.Depth]
+		in := ""
+		if entry.Depth > 0 {
+			in = around[entry.Depth-1]
 		}
-		for _, provision := range step.Provides() {
-			planned.Provides = append(planned.Provides, provision.Symbol)
+		notes := append([]string{}, entry.Notes...)
+		if inner := entry.Part.Flow; inner != nil {
+			around = append(around, inner.Name())
+			described.Flows = append(described.Flows, PlanFlow{Name: inner.Name(), Pattern: inner.Pattern(), In: in, Level: entry.Level, OnlyIf: entry.OnlyIf, Notes: notes})
+			continue
 		}
-		for _, previous := range plan.Predecessors(number) {
-			planned.After = append(planned.After, plan.Step(previous).Name())
-		}
+		planned := describeStep(plan, entry.Part.First)
+		planned.In, planned.Level, planned.OnlyIf, planned.Notes = in, entry.Level, entry.OnlyIf, notes
 		described.Steps = append(described.Steps, planned)
 	}
+	slices.SortStableFunc(described.Steps, func(a, b PlanStep) int { return a.Level - b.Level })
 	return described
+}
+
+func describeStep(plan *flow.Plan, number int) PlanStep {
+	step := plan.Step(number)
+	planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Finally: step.IsFinal(),
+		Ignored: step.IgnoresFailure() && !step.IsFinal(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
+	for _, wire := range plan.Arguments(number) {
+		planned.Arguments[wire.Name] = plan.Source(wire)
+	}
+	for _, provision := range step.Provides() {
+		planned.Provides = append(planned.Provides, provision.Symbol)
+	}
+	for _, previous := range plan.Predecessors(number) {
+		planned.After = append(planned.After, plan.Step(previous).Name())
+	}
+	if work, is := step.WorkerStep(); is {
+		planned.Worker = &PlanWorker{Type: work.Type, Revert: work.Revert, Labels: append([]string{}, work.Labels...)}
+		if earlier, bound := plan.SameWorkerAs(number); bound {
+			planned.Worker.SameAs = plan.Step(earlier).Name()
+		}
+	}
+	return planned
 }
 
 func graphCommand(p *cli.Program) *cobra.Command {
@@ -426,6 +481,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 			if err := document.AttachFiles(p, order, args, &posting, only...); err != nil {
 				return err
 			}
+			f.Override(&posting)
 			fails.Fill(&posting)
 			return jobcmd.RunOrPost(cmd.Context(), p, posting, f.Wait)
 		},

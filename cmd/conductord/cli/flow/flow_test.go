@@ -144,11 +144,64 @@ func TestFlowPlan(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := clitest.Run(t, nil, "flow", "plan", path); !strings.Contains(got.Out, "g (graph); undoes its last steps at a takeover") {
+	if got := clitest.Run(t, nil, "flow", "plan", path); !strings.Contains(got.Out, "g (graph): undoes its last steps at a takeover") {
 		t.Errorf("a takeover policy: %+v", got)
 	}
 	if got := clitest.Run(t, nil, "flow", "plan", clitest.Examples+"travel.toml"); got.Code != 0 || !strings.Contains(got.Out, "charge-card") {
 		t.Errorf("as text: %+v", got)
+	}
+}
+
+// TestFlowPlanHasFacts: the text and the JSON of a plan have the order, the condition, the worker and the
+// ignored failure of a step.
+func TestFlowPlanHasFacts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "release.toml")
+	text := `name = "release"
+[[steps]]
+name = "publish"
+after = ["docs", "lint"]
+when = {step = "lint", is = "exists", depth = "neighbors"}
+[[steps]]
+name = "tell"
+after = ["publish"]
+on_failure = "ignore"
+[[steps]]
+name = "docs"
+after = ["build"]
+[[steps]]
+name = "build"
+worker = true
+worker_labels = ["linux"]
+[[steps]]
+name = "lint"
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := `release (graph)
+  1. build: needs a worker of type build with labels linux
+  1. lint
+  2. docs: after build
+  3. publish: after docs, lint; only if lint exists; if not, the steps that wait directly for publish are skipped too
+  4. tell: after publish; its failure is ignored
+steps with the same number do not wait for each other
+`
+	if got := clitest.Run(t, nil, "flow", "plan", path); got.Out != want {
+		t.Errorf("got\n%s\nwant\n%s", got.Out, want)
+	}
+	var plan flowcmd.Plan
+	if got := clitest.Run(t, nil, "flow", "plan", "-o", "json", path); json.Unmarshal([]byte(got.Out), &plan) != nil || len(plan.Steps) != 5 || len(plan.Flows) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	build, publish, tell := plan.Steps[0], plan.Steps[3], plan.Steps[4]
+	if build.Level != 1 || build.Worker == nil || build.Worker.Type != "build" || !slices.Equal(build.Worker.Labels, []string{"linux"}) {
+		t.Errorf("build: got %+v", build)
+	}
+	if publish.Level != 3 || !strings.HasPrefix(publish.OnlyIf, "only if lint exists; if not, ") || publish.Worker != nil || publish.In != "release" {
+		t.Errorf("publish: got %+v", publish)
+	}
+	if tell.Level != 4 || !tell.Ignored || build.Ignored {
+		t.Errorf("tell: got %+v", tell)
 	}
 }
 

@@ -493,7 +493,7 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 func unfinishedStep(detail *logbook.FlowDetail) string {
 	unfinished := func(name string) bool {
 		atom, found := detail.Atom(name)
-		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess && !atom.FailureIgnored()
+		return found && atom.Kind == logbook.KindTask && atom.State != logbook.AtomSuccess && !atom.FailureIgnored() && !atom.IsDropped()
 	}
 	// The cause of a failed undo is the failure that started the revert.
 	if step := deepestStep(detail.Cause, unfinished); step != "" {

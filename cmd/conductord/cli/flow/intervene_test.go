@@ -54,15 +54,15 @@ func TestFlowInterventions(t *testing.T) {
 		{"take back one of two that hold", "complete ID say-greeting --hold; skip ID make-greeting --hold; take-back ID make-greeting", 0,
 			"recorded: take-back make-greeting, at TIME by ann\nnext:     nothing until an intervention without --hold follows: see `conductord flow show ID`\n", ""},
 		{"take back what nobody has begun", "rerun ID; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
-		{"take back nothing", "take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
-		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
+		{"take back nothing", "take-back ID", cli.ExitConflict, "", "no intervention is pending\n"},
+		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `no intervention in step "wave" is pending`},
 		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "there is no flag --hold\n"},
 		{"dry run of a rerun", "rerun ID --from say-greeting --dry-run", 0, "runs again: say-greeting\n", ""},
 		{"dry run of all", "rerun ID --dry-run", 0, "runs again: make-greeting\n say-greeting\n", ""},
 		{"dry run of a completion", "complete ID say-greeting --dry-run", 0, "", "no step would run or be reverted"},
 		{"dry run with what is held", "complete ID say-greeting --hold; skip ID make-greeting --dry-run", 0, "", "no step would run or be reverted"},
 		{"dry run of what cannot be done", "skip ID say-greeting --dry-run", cli.ExitConflict, "", "steps whose revert has failed or was interrupted: make-greeting\n"},
-		{"dry run changes nothing", "rerun ID --dry-run; take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
+		{"dry run changes nothing", "rerun ID --dry-run; take-back ID", cli.ExitConflict, "", "no intervention is pending\n"},
 		{"no step", "skip ID", cli.ExitUsage, "", "STEP is missing\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -28,7 +28,8 @@ type RevertStep struct {
 	State           string `json:"state"`
 	Reverts         bool   `json:"reverts"` // it has a revert
 	Uninterruptible bool   `json:"uninterruptible"`
-	AwaitsWorker    bool   `json:"awaits_worker"` // no worker has taken it
+	AwaitsWorker    bool   `json:"awaits_worker"`     // no worker has taken it
+	Finally         bool   `json:"finally,omitempty"` // it is a finally step, which runs
 }
 
 func planRevert(ctx context.Context, p *cli.Program, argument string) error {
@@ -65,6 +66,9 @@ func storeOf(ctx context.Context, cluster jobs.Reader, id uuid.UUID, detail *log
 
 // UndoText describes the effect of a revert on a step.
 func UndoText(undo *engine.Undo) string {
+	if undo.Finally {
+		return "it runs, as a finally step"
+	}
 	text := "its revert runs"
 	if !undo.Reverts {
 		text = "nothing: it has no revert, or has not begun"
@@ -84,7 +88,7 @@ func writeRevertPlan(p *cli.Program, detail *logbook.FlowDetail, undos []engine.
 	document := RevertPlan{Flow: detail.ID.String(), State: string(detail.State), Steps: []RevertStep{}}
 	var rows [][]string
 	for i, undo := range undos {
-		document.Steps = append(document.Steps, RevertStep{undo.Step, string(undo.State), undo.Reverts, undo.Uninterruptible, undo.AwaitsWorker})
+		document.Steps = append(document.Steps, RevertStep{undo.Step, string(undo.State), undo.Reverts, undo.Uninterruptible, undo.AwaitsWorker, undo.Finally})
 		state := undo.State
 		if undo.AwaitsWorker {
 			state = tree.WaitsForWorker

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,5 +243,56 @@ func TestFlowRunInterrupted(t *testing.T) {
 	job, err := cluster.Job(t.Context(), id)
 	if err != nil || job.State.Finished() {
 		t.Errorf("the job: %+v, %v", job, err)
+	}
+}
+
+// TestDefaultsOfTheJob: a document gives defaults to its job and to the jobs of a schedule, and flags override them.
+func TestDefaultsOfTheJob(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nightly.toml")
+	write := func(table string) {
+		text := "name = \"nightly\"\ndeadline = \"2h\"\n[job]\n" + table + "\n[[steps]]\nname = \"load\"\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("key = \"n\"\nattempts = 3\non_failure = \"park\"\npriority = \"high\"\nlabels = [\"gpu\"]\nretention = \"48h\"")
+	cluster := clitest.Open(t)
+	post := func(args ...string) jobs.Job {
+		t.Helper()
+		posted := clitest.Run(t, cluster, args...)
+		id, err := jobs.ParseJobID(strings.TrimSpace(posted.Out))
+		if err != nil {
+			t.Fatalf("%v: %+v", args, posted)
+		}
+		job, err := cluster.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	for _, args := range [][]string{{"flow", "run", path}, {"job", "post", "--flow", path, "--board", "default", "--key", "other"}} {
+		job := post(args...)
+		if job.Retry.Attempts != 3 || job.Retry.OnFailure != jobs.FailureParks || job.Priority != jobs.High || !slices.Equal(job.Labels, []string{"gpu"}) ||
+			job.Retention != 48*time.Hour || !job.Deadline.Equal(job.PostedAt.Add(2*time.Hour)) || job.Key != map[bool]string{true: "n", false: "other"}[args[0] == "flow"] {
+			t.Errorf("%v posts %+v", args, job)
+		}
+	}
+	given := post("flow", "run", path, "--key", "mine", "--attempts", "1", "--priority", "normal", "--label", "cpu", "--retention", "1h", "--deadline", "3h")
+	if given.Key != "mine" || given.Retry.Attempts != 1 || given.Retry.OnFailure != jobs.FailureParks || given.Priority != jobs.Normal || !slices.Equal(given.Labels, []string{"cpu"}) ||
+		given.Retention != time.Hour || given.Deadline.Sub(given.PostedAt).Round(time.Minute) != 3*time.Hour || given.DeadlineAfter != 0 {
+		t.Errorf("with flags, it posts %+v", given)
+	}
+	if saved := clitest.Run(t, cluster, "schedule", "set", "s", "--rule", "@yearly", "--flow", path); saved.Code != 0 {
+		t.Errorf("schedule set: %+v", saved)
+	}
+	if shown := clitest.Run(t, cluster, "schedule", "show", "s"); !strings.Contains(shown.Out, "2h0m0s after the slot") || !strings.Contains(shown.Out, "priority high") {
+		t.Errorf("schedule show: %+v", shown)
+	}
+	write("priority = \"urgent\"")
+	if refused := clitest.Run(t, cluster, "flow", "check", path); refused.Code != cli.ExitUsage || !strings.Contains(refused.Err, "urgent") {
+		t.Errorf("a priority that does not exist: %+v", refused)
+	}
+	if refused := clitest.Run(t, cluster, "flow", "run", path, clitest.Examples+"hello.toml"); refused.Code != cli.ExitUsage {
+		t.Errorf("one of two documents has defaults: %+v", refused)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,9 +26,6 @@ func retryCommand(p *cli.Program) *cobra.Command {
 			"for alternatives. A job that waits for its next try is refused; see `flow\n" +
 			"retry-now`. Other unfinished jobs do not change. The command is idempotent.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
-		if err := refuseWaiting(ctx, p, cluster, request.Job, time.Time{}); err != nil {
-			return cli.Because(err, "retry job %s", request.Job)
-		}
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
 				err = cli.Advised(err, adviceOnRetry(ctx, cluster, request.Job))
@@ -40,20 +36,14 @@ func retryCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-// refuseWaiting refuses to start a job at a time that does nothing, because the job waits longer than that for
-// its next try.
-func refuseWaiting(ctx context.Context, p *cli.Program, cluster jobReader, id jobs.JobID, at time.Time) error {
-	job, err := cluster.Job(ctx, id)
-	if err != nil || job.State != jobs.StateCooling || at.After(job.DueAt) {
-		return nil // the call itself reports an unknown job
-	}
-	err = fmt.Errorf("%w: it waits until %s for its next try", jobs.ErrConflict, p.TimeText(job.DueAt))
-	return cli.Advised(err, fmt.Sprintf("`conductord flow retry-now %s` starts it now", id))
-}
-
-// adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job.
+// adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job. The
+// refusal of a cooling job needs no advice.
 func adviceOnRetry(ctx context.Context, cluster jobs.Reader, id jobs.JobID) string {
-	if job, err := cluster.Job(ctx, id); err == nil && job.Key != "" {
+	job, err := cluster.Job(ctx, id)
+	if err == nil && job.State == jobs.StateCooling {
+		return ""
+	}
+	if err == nil && job.Key != "" {
 		unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
 		page, err := cluster.Jobs(ctx, jobs.Query{Board: job.Board, Key: job.Key, States: unfinished})
 		if err == nil && len(page.Items) == 1 {

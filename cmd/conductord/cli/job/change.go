@@ -130,11 +130,6 @@ func changeCommand(p *cli.Program, cmd *cobra.Command, fill func(*jobs.Change) e
 
 // changeJob changes a job, and then shows it.
 func changeJob(ctx context.Context, p *cli.Program, cluster controller, change jobs.Change) error {
-	if change.Release || !change.NotBefore.IsZero() {
-		if err := refuseWaiting(ctx, p, cluster, change.Job, change.NotBefore); err != nil {
-			return cli.Because(err, "change job %s", change.Job)
-		}
-	}
 	if err := cluster.Change(ctx, change); err != nil {
 		return cli.Because(err, "change job %s", change.Job)
 	}

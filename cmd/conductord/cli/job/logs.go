@@ -39,10 +39,7 @@ func logsCommand(p *cli.Program) *cobra.Command {
 				return err
 			}
 			logs.p, logs.seen = p, map[attemptKey]int64{}
-			if !follow {
-				return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error { return logs.print(ctx, cluster) })
-			}
-			return p.Watching(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error { return logs.follow(ctx, cluster) })
+			return logs.run(cmd.Context(), follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new lines until the job is finished, even if its conductor changes")
@@ -65,6 +62,13 @@ type jobLogs struct {
 	query steplog.Query
 	seen  map[attemptKey]int64 // end of the last printed line of each attempt, by buffer; for any buffer: the attempt has lines
 	node  string               // node of the last lines
+}
+
+func (l *jobLogs) run(ctx context.Context, follow bool) error {
+	if !follow {
+		return l.p.With(ctx, func(ctx context.Context, cluster cli.Cluster) error { return l.print(ctx, cluster) })
+	}
+	return l.p.Watching(ctx, func(ctx context.Context, cluster cli.Cluster) error { return l.follow(ctx, cluster) })
 }
 
 // logReader reads the output of steps, and the records of their flows.

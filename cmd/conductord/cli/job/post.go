@@ -40,7 +40,7 @@ type ContentFlags struct {
 
 func (f *ContentFlags) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.priority, "priority", "normal", "priority: very-low, low, normal, high, very-high, or a number; higher first")
+	flags.StringVar(&f.priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first (default the document's priority, or normal)")
 	flags.StringVar(&f.details, "details", "", "details to store with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "input of the flow: NAME=JSON, or NAME=TEXT; repeatable")
 	flags.BoolVar(&f.hold, "hold", false, "hold the job until you run job release")
@@ -57,7 +57,7 @@ func (f *ContentFlags) Add(cmd *cobra.Command) {
 func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 	posting.Hold, posting.Key, posting.Front = f.hold, f.key, f.front
 	posting.Tags, posting.Labels, posting.MaxCrashes = f.tags, f.labels, f.maxCrashes
-	if posting.Priority, err = jobs.ParsePriority(f.priority); err != nil {
+	if posting.Priority, err = jobs.ParsePriority(cmp.Or(f.priority, "normal")); err != nil {
 		return err
 	}
 	posting.Retention = f.retention
@@ -71,6 +71,14 @@ func (f *ContentFlags) Fill(p *cli.Program, posting *jobs.Posting) (err error) {
 		posting.Details, err = p.ReadDetails(f.details)
 	}
 	return err
+}
+
+// Override gives a posting with a flow document the values of flags that equal the default of a posting: the document
+// has replaced them.
+func (f *ContentFlags) Override(posting *jobs.Posting) {
+	if f.priority != "" {
+		posting.Priority, _ = jobs.ParsePriority(f.priority) // checked by Fill
+	}
 }
 
 // PostFlags are the flags of a new job. flow run has some of them too.
@@ -139,6 +147,7 @@ func postCommand(p *cli.Program) *cobra.Command {
 			if err := work.Fill(p, &posting); err != nil {
 				return err
 			}
+			f.Override(&posting)
 			return RunOrPost(cmd.Context(), p, posting, f.Wait)
 		},
 	}

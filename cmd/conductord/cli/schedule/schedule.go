@@ -60,6 +60,7 @@ func scheduleVerb(p *cli.Program, use, short, long string, do func(ctx context.C
 type scheduleFlags struct {
 	rule, zone, overlap, missed, start, end string
 	name                                    string
+	deadline                                time.Duration
 	content                                 jobcmd.ContentFlags
 	work                                    jobcmd.WorkFlags
 }
@@ -73,6 +74,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.start, "start", "", "time of the first possible slot (2030-01-02T15:04:05Z), or a duration from now (10m)")
 	flags.StringVar(&f.end, "end", "", "time of the last possible slot, or a duration from now")
 	flags.StringVar(&f.name, "job-name", "", "name of the jobs (default the name of the flow document or of the schedule)")
+	flags.DurationVar(&f.deadline, "deadline", 0, "cancel and revert a job that is not finished this long after its slot (default the document's deadline, or none)")
 	f.content.Add(cmd)
 	f.work.AddNew(cmd)
 }
@@ -102,9 +104,11 @@ func (f *scheduleFlags) posting(p *cli.Program) (jobs.Posting, error) {
 	if err := f.content.Fill(p, &posting); err != nil {
 		return posting, err
 	}
+	posting.DeadlineAfter = f.deadline
 	if err := f.work.Fill(p, &posting); err != nil {
 		return posting, err
 	}
+	f.content.Override(&posting)
 	if f.name == "" && f.work.Kind != "" {
 		posting.Name = "" // the schedule's name
 	}

@@ -19,7 +19,7 @@ func TestScheduleCommands(t *testing.T) {
 		out  string // stdout with ids and times replaced; empty: not checked
 		err  string // part of stderr
 	}{
-		{"set yearly --rule 0_0_1_1_* --kind k --label gpu --tag big --tag night --key roof --priority high --front --hold --max-crashes 3 --set a=1 --details 7", 0, "yearly next TIME\n", ""},
+		{"set yearly --rule 0_0_1_1_* --kind k --label gpu --tag big --tag night --key roof --priority high --front --hold --max-crashes 3 --set a=1 --details 7 --deadline 2h", 0, "yearly next TIME\n", ""},
 		{"show yearly", 0, `name: yearly
 board: default
 id: ID
@@ -34,6 +34,7 @@ key: roof
 tags: big, night
 labels: gpu
 max crashes: 3
+deadline: 2h0m0s after the slot
 next: TIME
 active: 0
 waiting: 0

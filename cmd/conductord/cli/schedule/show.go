@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -29,7 +30,7 @@ func writeReport(p *cli.Program, report schedules.Report) error {
 		{"store", cli.ValuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
 		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
 		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", cli.CountText(s.Posting.MaxCrashes)},
-		{"retry", jobcmd.RetryText(s.Posting.Retry)},
+		{"deadline", deadlineText(s.Posting.DeadlineAfter)}, {"retry", jobcmd.RetryText(s.Posting.Retry)},
 		{"error", s.Error}, {"next", p.TimeText(s.Next)}, {"paused", pauseText(p, s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
@@ -43,6 +44,14 @@ func writeReport(p *cli.Program, report schedules.Report) error {
 	}
 	slices.SortStableFunc(report.History, func(a, b schedules.SlotRecord) int { return b.Slot.Compare(a.Slot) })
 	return writeRecords(p, report.History)
+}
+
+// deadlineText shows the deadline of each job; empty: none.
+func deadlineText(after time.Duration) string {
+	if after == 0 {
+		return ""
+	}
+	return cli.SpanText(after) + " after the slot"
 }
 
 func missedText(m schedules.Missed) string {

@@ -35,7 +35,9 @@ func ConsequenceOf(detail *logbook.FlowDetail, plan *flow.Plan, store logbook.Va
 		c.add(execution.Step, execution.Again)
 	}
 	for _, undo := range foreseen.Undos {
-		if undo.Reverts {
+		if undo.Finally {
+			c.add(undo.Step, undo.State != logbook.AtomPending)
+		} else if undo.Reverts {
 			c.Undoes = append(c.Undoes, undo.Step)
 		}
 	}
@@ -73,7 +75,7 @@ func RecordedConsequence(detail *logbook.FlowDetail, i logbook.Intervention) (c 
 			}
 		case !begun:
 			c.add(name, false)
-		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored():
+		case named || !atom.IsKept() && atom.State != logbook.AtomIgnored && !atom.FailureIgnored() && !atom.IsDropped():
 			c.add(name, atom.Number(logbook.ActionExecute) > 0)
 		}
 	}

@@ -18,6 +18,9 @@ const WaitsForWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// notNeeded is shown as the state of a step whose member was dropped, because enough others have succeeded.
+const notNeeded logbook.AtomState = "not needed"
+
 // failureIgnored is shown as the state of a step that has failed, and whose flow continues.
 const failureIgnored logbook.AtomState = "failure ignored"
 
@@ -27,6 +30,8 @@ func shownState(atom *logbook.AtomDetail) logbook.AtomState {
 		return logbook.AtomPending
 	case atom.AwaitsWorker():
 		return WaitsForWorker
+	case atom.IsDropped() && atom.State == logbook.AtomReverted:
+		return notNeeded
 	case atom.NothingUndone():
 		return nothingToUndo
 	case atom.FailureIgnored():
@@ -48,7 +53,7 @@ func WantedWorker(work flow.WorkerStep, action logbook.Action) string {
 // progress, and the time of the next one.
 func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if atom == nil {
-		return ""
+		return t.keyText(row)
 	}
 	if atom.State == logbook.AtomIgnored {
 		return ignored(row)
@@ -64,9 +69,12 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if !last.Ended() {
 		end = t.now
 	}
-	facts := []string{cli.DurationText(max(0, end.Sub(last.StartedAt)))}
+	var facts []string
+	if shownState(atom) != nothingToUndo { // the duration would be that of an execution, or of a round
+		facts = append(facts, cli.DurationText(max(0, end.Sub(last.StartedAt))))
+	}
 	if work := row.work; shownState(atom) == WaitsForWorker && work.Type != "" {
-		facts = append(facts, cli.Clean(WantedWorker(work, last.Action)))
+		facts = append(facts, cli.Clean(WantedWorker(WorkerLabels(work, row.plan, t.detail, atom.Name), last.Action)))
 	}
 	if last.Number > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", last.Number))
@@ -81,6 +89,28 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		facts = append(facts, progressText(atom.Progress))
 	}
 	return strings.Join(facts, "  ")
+}
+
+// keyText is the concurrency key for which a step can wait: all steps before it have ended, and it has not
+// begun. Only the conductor knows whether the key or a step slot is missing.
+func (t *tree) keyText(row *treeRow) string {
+	if row.plan == nil || row.group != "" || t.detail.State != logbook.FlowRunning {
+		return ""
+	}
+	number, ok := row.plan.Find(row.name)
+	if !ok {
+		return ""
+	}
+	key, limit := row.plan.Step(number).Concurrency()
+	if limit == 0 {
+		return ""
+	}
+	for _, before := range row.plan.Predecessors(number) {
+		if atom, begun := t.detail.Atom(row.plan.Step(before).Name()); !begun || !settled(atom) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("waits for key %s (limit %d) or a step slot", cli.Clean(key), limit)
 }
 
 // again shows when a waiting step is due; empty if it does not wait.
@@ -222,9 +252,12 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 			continue
 		}
 		told[base] = true
-		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], point: row.point})
+		kind := instances[base][0].Kind
+		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base], mark: row.mark,
+			retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, point: row.point, retry: atom.Kind == logbook.KindRetry})
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, plan: row.plan, mark: row.mark,
+				retry: kind == logbook.KindRetry, list: kind == logbook.KindEach})
 		}
 	}
 	return made
@@ -281,7 +314,7 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
 		logbook.AtomSuccess, logbook.AtomRunning, WaitsForWorker, logbook.AtomPending, logbook.AtomRetrying, failureIgnored, logbook.AtomFailure,
-		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, logbook.AtomRevertFailure, logbook.AtomIgnored,
+		logbook.AtomReverting, logbook.AtomReverted, nothingToUndo, notNeeded, logbook.AtomRevertFailure, logbook.AtomIgnored,
 	}
 	counts := map[logbook.AtomState]int{}
 	for _, atom := range instances {
@@ -296,10 +329,10 @@ func countsOf(instances []*logbook.AtomDetail) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts reports whether a row counts as a step. Retries do not count. Flows count by their steps,
+// counts reports whether a row counts as a step. Retries and the lists of an each do not count. Flows count by their steps,
 // and instances in the row of their step.
 func (r *treeRow) counts() bool {
-	if r.group != "" || r.retry {
+	if r.group != "" || r.retry || r.list {
 		return false
 	}
 	_, isInstance := baseOf(r.name)

@@ -27,13 +27,16 @@ func Lines(detail *logbook.FlowDetail) []string {
 
 // treeRow is one line of a flow's tree: a step, a retry, or a flow within the flow.
 type treeRow struct {
-	name  string
-	depth int
-	group flow.Pattern // of a flow; empty for a step
-	retry bool
-	only  string          // the conditions under which it is run; empty if there are none
-	work  flow.WorkerStep // zero: none for a worker, or not known
-	point bool            // of no return
+	name   string
+	depth  int
+	group  flow.Pattern // of a flow; empty for a step
+	retry  bool
+	list   bool            // of an each
+	only   string          // the conditions under which it is run; empty if there are none
+	work   flow.WorkerStep // zero: none for a worker, or not known
+	mark   string          // "point of no return", "finally" or empty
+	enough *selection      // of a flow; nil: all members must succeed
+	plan   *flow.Plan      // nil: not known
 
 	// For a row of a step in an each: the step's instances, one per element of the list. The
 	// most urgent ones also have their own rows.
@@ -45,14 +48,30 @@ type treeRow struct {
 // flow.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
-		return appendRows(nil, plan.Tree(), 0)
+		rows := appendRows(nil, plan.Tree(), 0)
+		for i := range rows {
+			rows[i].plan = plan
+		}
+		return rows
 	}
-	rows, points := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points()
+	rows, points, finals := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points(), detail.Definition.Finals()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
-		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, point: logbook.IsPoint(points, atom.Name)})
+		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, list: atom.Kind == logbook.KindEach,
+			mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(finals, atom.Name))})
 	}
 	return rows
+}
+
+// markOf is the mark of a step that has a special place in its flow.
+func markOf(noReturn, finally bool) string {
+	switch {
+	case noReturn:
+		return "point of no return"
+	case finally:
+		return "finally"
+	}
+	return ""
 }
 
 // appendRows adds the rows of a flow's steps and nested flows.
@@ -60,13 +79,13 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 	for _, part := range in.Visible() {
 		row := treeRow{name: part.Name(), depth: depth, only: part.Only}
 		if part.Flow != nil {
-			row.group = part.Flow.Pattern()
+			row.group, row.enough = part.Flow.Pattern(), selectionOf(part)
 			rows = appendRows(append(rows, row), part, depth+1)
 			continue
 		}
-		row.retry = part.Step.IsRetry()
+		row.retry, row.list = part.Step.IsRetry(), part.Step.IsEach()
 		row.work, _ = part.Step.WorkerStep()
-		row.point = part.Step.PointOfNoReturn()
+		row.mark = markOf(part.Step.PointOfNoReturn(), part.Step.IsFinal())
 		rows = append(rows, row)
 	}
 	return rows
@@ -97,6 +116,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomIgnored:       {"-", ""},
 	WaitsForWorker:            {"·", ""},
 	nothingToUndo:             {"-", ""},
+	notNeeded:                 {"-", ""},
 	failureIgnored:            {"✗", "\x1b[33m"},
 }
 
@@ -194,22 +214,22 @@ func barOf(done, all, width int) string {
 func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []string {
 	indent := strings.Repeat("  ", row.depth)
 	if row.group != "" {
-		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)", indent, cli.Clean(row.name), row.group), "")}
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s (%s)%s", indent, cli.Clean(row.name), row.group, row.enough.text(t.detail)), "")}
 	}
 	if len(row.instances) > 0 {
-		point := ""
-		if row.point {
-			point = "  point of no return"
+		mark := ""
+		if row.mark != "" {
+			mark = "  " + row.mark
 		}
-		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d%s  %s", indent, cli.Clean(row.name), len(row.instances), point, countsOf(row.instances)), "")}
+		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d%s  %s", indent, cli.Clean(row.name), len(row.instances), mark, countsOf(row.instances)), "")}
 	}
 	state := shownState(atom)
 	look := marks[state]
 	name := cli.Clean(row.name)
 	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))
 	line := fmt.Sprintf("  %s%s %s%s  %-9s", indent, cli.OrDash(look.mark), name, padding, state)
-	if row.point {
-		line += "  point of no return"
+	if row.mark != "" {
+		line += "  " + row.mark
 	}
 	if facts := t.facts(&row, atom); facts != "" {
 		line += "  " + facts

@@ -136,6 +136,22 @@ func forWorker(worker string) func(*logbook.AtomDetail) {
 	}
 }
 
+const keyed = `
+name = "disks"
+pattern = "linear"
+
+[[steps]]
+name = "find"
+
+[[steps]]
+name = "copy"
+concurrency = {key = "disk", limit = 2}
+
+[[steps]]
+name = "verify"
+concurrency = {key = "disk", limit = 2}
+`
+
 const deciding = `
 name = "order"
 
@@ -201,8 +217,8 @@ place-machine  running  [█████████████░░░░░�
   ✓ place-machine-retry  success    round 1
   ▾ place (graph)
     ✓ place-retry        success    round 1 is reverted, the next is in 1m30s
-    - reserve            nothing to undo  1s
-    - start              nothing to undo  500ms
+    - reserve            nothing to undo
+    - start              nothing to undo
   · announce             pending`},
 		{"a no, and a long name", drawn(t, deciding, logbook.FlowRunning,
 			atom("price", success, "99"), atom("approve", logbook.AtomIgnored, ""), atom("pack", logbook.AtomIgnored, ""),
@@ -227,13 +243,13 @@ order  running  [░░░░░░░░░░░░░░░░░░░░] 0
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"a step waits for a worker", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker(""))), true, `
-album  running  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
+album  running  [░░░░░░░░░░░░░░░░░░░░] 0/2 steps
   · list      waits for a worker  2s  list
   ▾ photos (each)
     · photos  pending
     · resize  pending`},
 		{"a worker has the step", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker("w1"))), true, `
-album  running  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
+album  running  [░░░░░░░░░░░░░░░░░░░░] 0/2 steps
   ▶ list      running    2s
   ▾ photos (each)
     · photos  pending
@@ -242,7 +258,7 @@ album  running  [░░░░░░░░░░░░░░░░░░░░] 0
 			atom("resize[1]", running, "", forWorker("w1")), atom("resize[2]", logbook.AtomReverting, "", func(a *logbook.AtomDetail) {
 				a.Attempts = []logbook.Attempt{{Action: logbook.ActionRevert, Number: 1, StartedAt: noon.Add(-time.Minute), Offered: true}}
 			})), true, `
-album  reverting  [████░░░░░░░░░░░░░░░░] 1/5 steps
+album  reverting  [█████░░░░░░░░░░░░░░░] 1/4 steps
   ✓ list           success    1s
   ▾ photos (each)
     · photos       pending
@@ -260,7 +276,7 @@ code  running  [░░░░░░░░░░░░░░░░░░░░] 0/
 both  reverted  [████████████████████] 3/3 steps
   ↺ a  reverted   0s  attempt 2
   ↺ p  reverted   0s  attempt 2  handler.exit: no room
-  - q  nothing to undo  0s  handler.exit: no air`},
+  - q  nothing to undo  handler.exit: no air`},
 		{"soon", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("s", pending, "", failed(1, 100*time.Millisecond))}}, true, `
 soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
@@ -276,6 +292,27 @@ shipping  running  [██████████░░░░░░░░░░
     ✗ ship[33]  failure    1s
     ▶ ship[2]   running    2s
     ▶ ship[6]   running    2s`},
+		{"an each in an each, and its lists are no steps", &logbook.FlowDetail{Name: "parcels", State: logbook.FlowSuccess, Atoms: []logbook.AtomDetail{
+			kind(logbook.KindEach, atom("ship-all", success, "[1,2]")), kind(logbook.KindEach, atom("units[0]", success, "[1]")), kind(logbook.KindEach, atom("units[1]", success, "[1]")),
+			atom("label[0][0]", success, ""), atom("label[1][0]", success, "")}}, true, `
+parcels  success  [████████████████████] 2/2 steps
+  ✓ ship-all       success    1s
+  ▾ units ×2  2 success
+    ✓ units[0]     success    1s
+    ✓ units[1]     success    1s
+  ▾ label ×2  2 success
+    ✓ label[0][0]  success    1s
+    ✓ label[1][0]  success    1s`},
+		{"a step waits for a key, and one behind it does not yet", drawn(t, keyed, logbook.FlowRunning, atom("find", success, "1")), true, `
+disks  running  [██████░░░░░░░░░░░░░░] 1/3 steps
+  ✓ find    success    1s
+  · copy    pending    waits for key disk (limit 2) or a step slot
+  · verify  pending`},
+		{"a held flow waits for no key", drawn(t, keyed, logbook.FlowFailure, atom("find", success, "1")), true, `
+disks  failure  [██████░░░░░░░░░░░░░░] 1/3 steps
+  ✓ find    success    1s
+  · copy    pending
+  · verify  pending`},
 		{"a few instances, nested", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("pack[0][10]", running, ""), atom("pack[0][2]", success, "1"), atom("odd]", success, ""), atom("even[x]", success, "")}}, true, `
 shipping  running  [███████████████░░░░░] 3/4 steps
@@ -297,6 +334,11 @@ shipping  running  [███████████████░░░░░
 			}
 		})
 	}
+}
+
+func kind(kind logbook.AtomKind, atom logbook.AtomDetail) logbook.AtomDetail {
+	atom.Kind = kind
+	return atom
 }
 
 // TestTreeOfTargets: steps that targets exclude are not shown.

@@ -138,9 +138,7 @@ func (p *Part) fold(members, inner []int) *Part {
 	for i, member := range members {
 		inner[member] = i
 		fold.Parts = append(fold.Parts, p.Parts[member])
-		for state, n := range p.Parts[member].counts {
-			fold.counts[state] += n
-		}
+		fold.counts.add(p.Parts[member])
 	}
 	return fold
 }

@@ -118,3 +118,31 @@ func TestRecorded(t *testing.T) {
 		t.Errorf("drawn were\n%s and %d lines, not\n%s", got, len(picture.Lines), want)
 	}
 }
+
+// TestNestedListsCountThemselves: the box of the lists of a nested each counts lists, and the boxes around
+// it count steps only.
+func TestNestedListsCountThemselves(t *testing.T) {
+	detail := detailOf("ship-all success", "ship-units[0] success", "ship-units[1] running", "label[0][0] success", "label[0][1] running")
+	for i := range 3 {
+		detail.Atoms[i].Kind = logbook.KindEach
+	}
+	root := partOf(t, `name = "parcels"
+store = {addresses = [1, 2], units = [1, 2]}
+[[steps]]
+name = "ship-all"
+each = {over = "addresses", as = "address"}
+[[steps.steps]]
+name = "ship-units"
+each = {over = "units", as = "unit"}
+[[steps.steps.steps]]
+name = "label"
+`, detail)
+	var said []string
+	for _, box := range graph.Draw(root, []string{"ship-all", "ship-units"}).Boxes {
+		said = append(said, box.Spoken())
+	}
+	got := strings.Join(said, "; ")
+	if !strings.Contains(got, "list of ship-units, 2 lists: 1 running, 1 success") || root.Steps() != 2 {
+		t.Errorf("%d steps; got %s", root.Steps(), got)
+	}
+}

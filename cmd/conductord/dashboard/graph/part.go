@@ -39,6 +39,7 @@ type Part struct {
 	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
 	Parts    []*Part
 	NoReturn bool // it is a point of no return
+	Finally  bool // it is a finally step
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
 	Edges []Edge
@@ -70,6 +71,7 @@ var States = [...]Status{
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
 	{nothingToUndo, "-", "nothing-to-undo"},
+	{notNeeded, "-", "not-needed"},
 	{failureIgnored, "✕", "failure-ignored"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
@@ -81,6 +83,9 @@ const AwaitsWorker logbook.AtomState = "waits for a worker"
 // nothingToUndo is shown as the state of a step that counts as reverted without a revert.
 const nothingToUndo logbook.AtomState = "nothing to undo"
 
+// notNeeded is shown as the state of a step whose member was dropped, because enough others have succeeded.
+const notNeeded logbook.AtomState = "not needed"
+
 // failureIgnored is shown as the state of a step that has failed, and whose flow continues.
 const failureIgnored logbook.AtomState = "failure ignored"
 
@@ -88,6 +93,9 @@ const failureIgnored logbook.AtomState = "failure ignored"
 func PlaceOf(atom *logbook.AtomDetail) int {
 	if atom.AwaitsWorker() {
 		return Place(AwaitsWorker)
+	}
+	if atom.IsDropped() && atom.State == logbook.AtomReverted {
+		return Place(notNeeded)
 	}
 	if atom.NothingUndone() {
 		return Place(nothingToUndo)
@@ -127,16 +135,15 @@ func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
 	return root
 }
 
-// count counts the steps of a part, by state. Retries and lists do not count.
-func (p *Part) count() Counts {
+// count counts the steps of a part, by state. Retries and lists count only in their own box.
+func (p *Part) count() {
 	p.counts = Counts{}
 	for _, part := range p.Parts {
-		for i, n := range part.count() {
-			p.counts[i] += n
-		}
+		part.count()
+		p.counts.add(part)
 	}
-	if p.Kind != Step {
-		return p.counts
+	if p.Kind != Step && !p.decides() {
+		return
 	}
 	for _, atom := range p.Atoms {
 		p.counts[PlaceOf(atom)]++
@@ -144,7 +151,19 @@ func (p *Part) count() Counts {
 	if len(p.Atoms) == 0 {
 		p.counts[Place("")]++
 	}
-	return p.counts
+}
+
+// decides reports whether a part is the retry of its flow, or the list of an each. Such parts are no steps.
+func (p *Part) decides() bool { return p.Kind == Retry || p.Kind == List }
+
+// add adds the steps of a part.
+func (c *Counts) add(part *Part) {
+	if part.decides() {
+		return
+	}
+	for i, n := range part.counts {
+		c[i] += n
+	}
 }
 
 // builder makes the parts of one flow.
@@ -167,10 +186,10 @@ func (b *builder) leaf(name string) *Part {
 }
 
 func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
-	points := detail.Definition.Points()
+	points, finals := detail.Definition.Points(), detail.Definition.Finals()
 	add := func(name string, kind logbook.AtomKind) {
 		if b.leaf(name) == nil {
-			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name)}
+			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name), Finally: logbook.IsPoint(finals, name)}
 			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
 		}
 	}
@@ -200,7 +219,7 @@ func (b *builder) parts(p *Part, t *flow.Tree) {
 		p.Parts = append(p.Parts, part)
 		if inner.Step != nil {
 			part.Kind, b.leaves[part.Name] = kinds[inner.Step.Kind()], part
-			part.NoReturn = inner.Step.PointOfNoReturn()
+			part.NoReturn, part.Finally = inner.Step.PointOfNoReturn(), inner.Step.IsFinal()
 			continue
 		}
 		if inner.Flow.Pattern() == flow.PatternEach {

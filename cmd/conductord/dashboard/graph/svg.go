@@ -152,6 +152,17 @@ func (p *Part) Steps() int {
 	return all
 }
 
+// number is Steps with a noun.
+func (p *Part) number() string {
+	switch p.Kind {
+	case Retry:
+		return fmt.Sprintf("%d retries", p.Steps())
+	case List:
+		return fmt.Sprintf("%d lists", p.Steps())
+	}
+	return fmt.Sprintf("%d steps", p.Steps())
+}
+
 // Label is the displayed name of a part.
 func (p *Part) Label() string {
 	switch {
@@ -175,7 +186,7 @@ func (p *Part) Label() string {
 // Fact is the state of a part as text, with its attempts or the number of steps in each state.
 func (p *Part) Fact() string {
 	if len(p.Parts) > 0 || len(p.Atoms) > 1 {
-		return fmt.Sprintf("%d steps: %s", p.Steps(), p.Counted())
+		return fmt.Sprintf("%s: %s", p.number(), p.Counted())
 	}
 	fact := p.Status().Name
 	if len(p.Atoms) > 0 {
@@ -207,12 +218,9 @@ func after(f *logbook.Failure) string {
 // brief is Fact shortened to the width of a box: with the symbols of the states.
 func (b *Box) brief() string {
 	if len(b.Parts) == 0 && len(b.Atoms) < 2 {
-		if b.NoReturn {
-			return b.Fact() + ", point of no return"
-		}
-		return b.Fact()
+		return b.Fact() + b.Marked()
 	}
-	brief := fmt.Sprintf("%d steps:", b.Steps())
+	brief := b.number() + ":"
 	for i, n := range b.counts {
 		if n > 0 {
 			brief += fmt.Sprintf(" %s %d", States[i].Sign, n)
@@ -232,12 +240,20 @@ func (p *Part) Counted() string {
 	return strings.Join(words, ", ")
 }
 
+// Marked is the special place of a step in its flow, after a comma; empty: none.
+func (p *Part) Marked() string {
+	switch {
+	case p.NoReturn:
+		return ", point of no return"
+	case p.Finally:
+		return ", finally"
+	}
+	return ""
+}
+
 // Spoken is the accessible name of a part.
 func (p *Part) Spoken() string {
-	spoken := p.Label() + ", " + p.Fact()
-	if p.NoReturn {
-		spoken += ", point of no return"
-	}
+	spoken := p.Label() + ", " + p.Fact() + p.Marked()
 	if p.Only != "" {
 		spoken += ", only if " + p.Only
 	}

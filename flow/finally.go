@@ -1,0 +1,238 @@
+package flow
+
+import "slices"
+
+// MaxFinals limits the finally steps of one flow.
+const MaxFinals = 100
+
+// Finally adds steps that run exactly once in each run of the flow, after all its other steps, and returns the
+// flow. They run one after another, in the order given, whether the flow succeeded, failed or was cancelled:
+//
+//   - If the other steps have ended, and the flow has not failed, the steps of Finally run next. Steps behind
+//     the flow wait for them.
+//   - If the flow is undone, they run after the undo of the flow and before the undo of the steps in front of it.
+//     Steps of Finally that have ended before the undo do not run again.
+//   - They do not run between the rounds of the flow's own retry, while the flow is held, or if no step of the
+//     flow has run.
+//
+// The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. The cause of an undo
+// is in Call.Cause, which is empty after a success. The steps also get the results of steps that were undone.
+// Values that can be absent must be optional, or have a default in the store: a step of the flow may not have run.
+//
+// A step of Finally cannot be a Reverter, a PointOfNoReturn, AtMostOnce or Repeatable.
+func (f *Flow) Finally(steps ...*Step) *Flow {
+	for _, step := range steps {
+		if step != nil {
+			step.final, step.ignoresFailure = true, true
+		}
+	}
+	f.finals = append(f.finals, steps...)
+	return f
+}
+
+// Finals are the steps given to Finally.
+func (f *Flow) Finals() []*Step { return slices.Clone(f.finals) }
+
+// IsFinal reports whether the step was given to Finally.
+func (s *Step) IsFinal() bool { return s.final }
+
+// Final is the part of a plan that a flow with Finally makes:
+//
+//	Start ──► steps of the flow ──► gate ──► First ──► … ──► End-1
+//
+// Forwards, the gate in front of First waits for the steps of the flow. An undo passes Start, the gate in front
+// of the flow, only when the final steps have ended.
+type Final struct {
+	Flow   string
+	Start  int   // the gate
+	Body   Steps // the other steps, with the final steps of flows inside
+	Steps        // the final steps
+	Parent int   // the index of the Final around this one; -1: none
+}
+
+// Finals are those of all flows with Finally, inner ones before outer ones. The slice belongs to the plan: do
+// not write to it.
+func (p *Plan) Finals() []Final { return p.finals }
+
+// FinalOf is the index in Finals of a final step, or of a gate Start; false: the vertex is neither.
+func (p *Plan) FinalOf(vertex int) (int, bool) {
+	final, ok := p.finalOf[vertex]
+	return final, ok
+}
+
+// surveyFinals checks the final steps of a flow, the last one of the path.
+func (c *compiler) surveyFinals(flow *Flow, path []Node) {
+	for _, step := range flow.finals {
+		if step == nil {
+			c.fatal(ErrInvalid, "%s has a finally step that is nil", quoted(flow))
+			return
+		}
+		c.survey(step, path)
+		_, reverts := step.Reverter()
+		for _, fault := range []struct {
+			bad    bool
+			reason string
+		}{
+			{reverts, "has a revert; a finally step is never undone"},
+			{step.noReturn, "is a point of no return; its flow has ended before it runs"},
+			{step.atMostOnce, "is to run at most once; a finally step runs again after a crash"},
+			{step.repeatable, "is repeatable; a finally step waits for the record of the steps before it"},
+			{step.sameWorkerAs != "", "is to run on the worker of another step, which may not have run"},
+		} {
+			if fault.bad {
+				c.fault(ErrInvalid, "finally step %q %s", step.name, fault.reason)
+			}
+		}
+	}
+	if len(flow.finals) > MaxFinals {
+		c.fault(ErrTooLarge, "%s has %d finally steps, and at most %d are allowed", quoted(flow), len(flow.finals), MaxFinals)
+	}
+	if len(flow.finals) > 0 && len(flow.children) == 0 {
+		c.fault(ErrInvalid, "%s has finally steps and no other step", quoted(flow))
+	}
+}
+
+// placedFinal is a Final while it is placed.
+type placedFinal struct {
+	flow        string
+	start, gate int32 // vertices
+	end         int   // one more than the last vertex
+}
+
+// openFinals places the gate in front of a flow with final steps.
+func (c *compiler) openFinals(flow *Flow, before []int32) []int32 {
+	if !slices.ContainsFunc(flow.finals, c.keeps) {
+		return before
+	}
+	start := c.vertex(nil, before)
+	c.openFinal = append(c.openFinal, start)
+	return []int32{start}
+}
+
+// closeFinals places the final steps of a flow behind its other steps.
+func (c *compiler) closeFinals(flow *Flow, ends []int32) []int32 {
+	if !slices.ContainsFunc(flow.finals, c.keeps) {
+		return ends
+	}
+	last := len(c.openFinal) - 1
+	placed := placedFinal{flow: flow.name + c.at, start: c.openFinal[last], gate: c.vertex(nil, ends)}
+	c.openFinal = c.openFinal[:last]
+	ends = []int32{placed.gate}
+	for _, step := range flow.finals {
+		if c.keeps(step) {
+			ends = []int32{c.vertex(c.own(step), ends)}
+		}
+	}
+	placed.end = len(c.vertices)
+	c.finals = append(c.finals, placed)
+	return ends
+}
+
+// keepFinals keeps the final steps of flows of which a target, or a step that it waits for, is left. They wait for
+// what is left.
+func (c *compiler) keepFinals(kept []bool) {
+	for i := range c.finals {
+		f := &c.finals[i]
+		left := false
+		for v := f.start + 1; v < f.gate; v++ {
+			if left = left || kept[v] && c.vertices[v] != nil; kept[v] && !slices.ContainsFunc(c.edges[v], func(next int32) bool { return next <= f.gate && kept[next] || next == f.gate }) {
+				c.edges[v] = append(c.edges[v], f.gate)
+			}
+		}
+		if !left {
+			continue
+		}
+		kept[f.start] = true
+		for v := int(f.gate); v < f.end; v++ {
+			kept[v] = true
+		}
+	}
+}
+
+// pruneFinals renumbers the kept finals, and drops the others.
+func (c *compiler) pruneFinals(kept []bool, rank []int) {
+	var finals []placedFinal
+	for _, f := range c.finals {
+		if kept[f.gate] {
+			f.start, f.gate, f.end = int32(rank[f.start]), int32(rank[f.gate]), rank[f.end]
+			finals = append(finals, f)
+		}
+	}
+	c.finals = finals
+}
+
+// numberFinals makes the finals of the plan.
+func (c *compiler) numberFinals(numbers []int32) {
+	p := c.plan
+	p.finalOf = make(map[int]int)
+	for i, f := range c.finals {
+		final := Final{Flow: f.flow, Start: int(numbers[f.start]), Parent: -1,
+			Body:  stepsOf(span{from: int(f.start), end: int(f.gate)}, numbers, p.Len()),
+			Steps: stepsOf(span{from: int(f.gate), end: f.end}, numbers, p.Len())}
+		p.finalOf[final.Start] = i
+		for step := final.First; step < final.End; step++ {
+			p.finalOf[step] = i
+		}
+		for inner := range p.finals {
+			if in := &p.finals[inner]; in.Parent < 0 && final.Body.First <= in.First && in.First < final.Body.End {
+				in.Parent = i
+			}
+		}
+		p.finals = append(p.finals, final)
+	}
+}
+
+// withoutFinals removes the final steps from steps that a no ignores. They are left out with their flow, if none of
+// its steps has run.
+func (p *Plan) withoutFinals(steps []int) []int {
+	if len(p.finals) == 0 {
+		return steps
+	}
+	return slices.DeleteFunc(steps, func(step int) bool { return p.steps[step].final })
+}
+
+// lateSource makes a wire into a final step take the results of steps that were undone, and the store in place of
+// a step that has not run. It reports a required value that can be absent.
+func (r *resolver) lateSource(step int, instance int32, wire *Wire) {
+	p := r.compiler.plan
+	final, ok := p.finalOf[step]
+	if !ok {
+		return
+	}
+	r.earlier(step, instance, wire)
+	body := p.finals[final].Body
+	for wire := range slices.Values(wire.Sources()) {
+		provider, isStep := wire.Provider()
+		if !isStep || provider < body.First || provider >= body.End || wire.Part == PartFailure {
+			continue
+		}
+		if !p.inputs[wire.Symbol] && !wire.Optional {
+			r.compiler.fault(ErrInvalid, "finally step %q requires %s of %s, which may not have run: make it optional, or give it a default in the store",
+				p.steps[step].name, described(wire.Argument), quoted(p.steps[provider]))
+		}
+	}
+	wire.Late = true
+	if p.inputs[wire.Symbol] && wire.From != FromStore && !slices.ContainsFunc(wire.Others, func(w Wire) bool { return w.From == FromStore }) {
+		wire.Others = append(wire.Others, Wire{Argument: wire.Argument, From: FromStore})
+	}
+	for i := range wire.Others {
+		wire.Others[i].Late = true
+	}
+}
+
+// earlier adds the providers of a value that come before the nearest one: they replace it if it has not run.
+func (r *resolver) earlier(step int, instance int32, wire *Wire) {
+	for ; instance >= 0 && wire.From != FromStep; instance = r.compiler.instances[instance].parent {
+		list := r.providers[source{instance: instance, symbol: wire.Symbol}]
+		for i := len(list) - 1; i >= 0 && len(wire.Others) < MaxSources; i-- {
+			other := Wire{Argument: wire.Argument}
+			list[i].lead(&other)
+			known := slices.ContainsFunc(wire.Sources(), func(w Wire) bool {
+				return w.From == other.From && w.Field == other.Field && w.Gathered == other.Gathered
+			})
+			if !known && r.before[step].has(r.column[list[i].vertex]) {
+				wire.Others = append(wire.Others, other)
+			}
+		}
+	}
+}
