@@ -187,7 +187,7 @@ func (s *Step) checkWait() {
 		}
 	}
 	for option, set := range map[string]bool{"AtMostOnce": s.atMostOnce, "Repeatable": s.repeatable, "WaitAtMost": s.waitAtMost > 0,
-		"Concurrency": s.concurrency.given, "SameWorkerAs": s.sameWorkerAs != "", "Deadline": s.deadline > 0} {
+		"Concurrency": s.concurrency.given, "SameWorkerAs": s.sameWorkerAs != "", "Deadline": s.deadline > 0, "DeadlineAt": s.deadlineAt != nil} {
 		if set {
 			s.fault("it waits, and nothing of it runs: it cannot have the option %s", option)
 		}
