@@ -3,6 +3,7 @@ package logbook
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,15 @@ type Wait struct {
 
 // Open reports whether the wait can take a signal.
 func (w *Wait) Open() bool { return w != nil && w.Signal == nil && len(w.Signals) > 0 }
+
+// Text describes an open wait, or a sleep, for display.
+func (w *Wait) Text() string {
+	until := " until " + w.Until.UTC().Format(time.RFC3339)
+	if len(w.Signals) == 0 {
+		return "sleeps" + until
+	}
+	return "waits for signal " + strings.Join(w.Signals, " or ") + until
+}
 
 // Takes reports whether the wait can take a signal of a name.
 func (w *Wait) Takes(name string) bool { return w.Open() && slices.Contains(w.Signals, name) }
