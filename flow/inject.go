@@ -72,18 +72,32 @@ func (s Shadow) String() string {
 	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
 }
 
+// storedDefaults are the symbols whose value in the store replaces that of a step that has not run.
+func (p *Plan) storedDefaults() map[string]bool {
+	symbols := make(map[string]bool)
+	for step := range p.steps {
+		for _, wires := range [][]Wire{p.wires[step], p.reverts[step]} {
+			for i := range wires {
+				if others := wires[i].Others; len(others) > 0 && others[len(others)-1].From == FromStore {
+					symbols[wires[i].Symbol] = true
+				}
+			}
+		}
+	}
+	return symbols
+}
+
 // Shadowed are the names in the inputs of Compile that steps hide from other steps, each once, in
-// the order of the steps. A shadow is allowed but seldom intended, so programs that show a plan
+// the order of the steps. A value of the store that replaces that of a step that has not run is no shadow. A shadow is allowed but seldom intended, so programs that show a plan
 // should warn about it.
 func (p *Plan) Shadowed() []Shadow {
 	var shadows []Shadow
-	seen := make(map[string]bool)
+	seen := p.storedDefaults()
 	for step := range p.steps {
 		for _, wires := range [][]Wire{p.wires[step], p.reverts[step]} {
 			for i := range wires {
 				wire := &wires[i]
-				isDefault := len(wire.Others) > 0 && wire.Others[len(wire.Others)-1].From == FromStore
-				if wire.From < 0 || isDefault || !p.inputs[wire.Symbol] || seen[wire.Symbol] {
+				if wire.From < 0 || !p.inputs[wire.Symbol] || seen[wire.Symbol] {
 					continue
 				}
 				seen[wire.Symbol] = true

@@ -85,6 +85,7 @@ func TestShadowedNames(t *testing.T) {
 		{"a provider without a consumer hides nothing", flow.Linear("f", steps("a gives:x", "b")...), ""},
 		{"what is injected is meant", flow.Linear("f", step("a gives:x"), injecting("b", map[string]any{"x": 1}, flow.Requires("x"))), ""},
 		{"only the revert is given it", flow.Linear("f", step("a gives:x"), flow.NewStep("b", idleReverter{}, flow.RevertRequires("x"))), "x of b by a"},
+		{"a finally step takes the store's value by default", flow.Linear("f", steps("a gives:x", "b needs:x")...).Finally(step("z needs:x")), ""},
 		{"two", flow.Linear("f", steps("a gives:x,z", "b needs:z", "c needs:x")...), "z of b by a; x of c by a"},
 	} {
 		plan, err := flow.Compile(row.root, "x", "z")

@@ -26,7 +26,8 @@ const (
 	StepSuccess StepOutcome = "success"
 	// StepFailure: the last execution failed permanently. The flow ignores the failure, is undone, or is held.
 	StepFailure StepOutcome = "failure"
-	// StepSkipped: a condition or a missing value excludes the step.
+	// StepSkipped: a condition or a missing value excludes the step, or enough other members of its flow have
+	// succeeded.
 	StepSkipped StepOutcome = "skipped"
 	// StepReverted: the step's execution did not fail, and is undone.
 	StepReverted StepOutcome = "reverted"
@@ -58,6 +59,7 @@ func (s *Step) Settled() bool { return s.Outcome != "" || s.JobState.NeedsOperat
 //	state of the step           outcome
 //	success                     success
 //	ignore                      skipped
+//	reverted, dropped           skipped
 //	failure, ignored            failure
 //	after a failed execution:
 //	  failure, reverting,
@@ -72,7 +74,7 @@ func (s *Step) Judge() StepOutcome {
 	switch {
 	case s.Atom.State == logbook.AtomSuccess:
 		return StepSuccess
-	case s.Atom.State == logbook.AtomIgnored:
+	case s.Atom.State == logbook.AtomIgnored, s.Atom.State == logbook.AtomReverted && s.Atom.IsDropped():
 		return StepSkipped
 	case s.Atom.FailureIgnored():
 		return StepFailure

@@ -25,6 +25,8 @@ func TestStepOutcomes(t *testing.T) {
 		{"a success", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomSuccess, done, "", jobs.StepSuccess},
 		{"a success in a flow that failed", jobs.StateCompleted, logbook.FlowFailure, logbook.AtomSuccess, done, "", jobs.StepSuccess},
 		{"left out", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomIgnored, logbook.Attempt{}, "", jobs.StepSkipped},
+		{"dropped and undone", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomReverted, failed, logbook.IntendDrop, jobs.StepSkipped},
+		{"dropped and running", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomRunning, open, logbook.IntendDrop, ""},
 		{"a failure that is ignored", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomFailure, failed, logbook.IntendIgnore, jobs.StepFailure},
 		{"a failure that a retry may mend", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomFailure, failed, "", ""},
 		{"undone by a retry", jobs.StateClaimed, logbook.FlowRunning, logbook.AtomReverted, failed, "", ""},

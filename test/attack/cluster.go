@@ -188,6 +188,15 @@ func (c *Cluster) Dial(ctx context.Context, token string) (*raftboard.Client, er
 	return raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: c.store, Token: token})
 }
 
+// Admit makes a principal with one grant, and returns its token.
+func (c *Cluster) Admit(ctx context.Context, principal string, grant access.Grant) (token string, err error) {
+	if err := c.Operator.SavePrincipal(ctx, access.Principal{Name: principal, Grants: []access.Grant{grant}}); err != nil {
+		return "", err
+	}
+	text, drawn := access.Draw(time.Time{})
+	return text, c.Operator.AddAccessToken(ctx, principal, drawn)
+}
+
 // Posting is a job that no conductor runs.
 func Posting() jobs.Posting {
 	return jobs.Posting{ID: jobs.NewJobID(), Board: Board, Name: "order", Kind: "none"}
