@@ -58,9 +58,10 @@ func TestSuspendedJobKeepsSignals(t *testing.T) {
 		if err := c.Resume(t.Context(), jobs.JobCommand{Job: id}); err != nil {
 			t.Fatal(err)
 		}
+		resumed := time.Now()
 		job := finished(t, c, id)
-		if result, _ := stepOf(detailOf(t, c, job), "paid").Result(); job.Outcome != jobs.OutcomeSuccess || string(result) != `{"amount":7}` {
-			t.Errorf("the job is %s with %s", job.Outcome, result)
+		if result, _ := stepOf(detailOf(t, c, job), "paid").Result(); job.Outcome != jobs.OutcomeSuccess || string(result) != `{"amount":7}` || time.Since(resumed) > time.Minute {
+			t.Errorf("%s after its resume, the job is %s with %s", time.Since(resumed), job.Outcome, result)
 		}
 	})
 }

@@ -180,7 +180,7 @@ func (t *txn) forgetRunning(flow logbook.FlowID) {
 }
 
 // hurry lets a job whose step has taken a signal continue. The owner of a claimed job may not know the signal, so
-// the delay of its abandon does not count. A cooling job becomes claimable, unless its owner was lost. The caller
+// the delay of its abandon does not count. The job no longer cools, unless its owner was lost. The caller
 // does not store the job.
 func (t *txn) hurry(j *jobRecord) {
 	switch {
@@ -188,7 +188,7 @@ func (t *txn) hurry(j *jobRecord) {
 		j.hurried = true
 		t.putJob(j)
 		return
-	case j.State == jobs.StateCooling && j.end != endLost:
+	case j.end != endLost: // also of a suspended job, which would cool after its resume
 		j.cooled = time.Time{}
 	}
 	t.placeJob(j)

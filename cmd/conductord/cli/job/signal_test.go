@@ -18,6 +18,9 @@ func TestJobSignal(t *testing.T) {
 	}
 	clitest.Expect(t, send("paid", "--id", "evt_17", "--data", `{"amount": 100}`), 0, "kept\n", "")
 	clitest.Expect(t, send("paid", "--id", "evt_17"), 0, "repeated, first kept\n", "")
+	if got := clitest.Run(t, cluster, "job", "get", id.String()); !strings.Contains(got.Out, "unread signals:") {
+		t.Errorf("job get shows no unread signal: %+v", got)
+	}
 	if got := send("paid", "--data", "{"); got.Code == 0 || !strings.Contains(got.Err, "signal data") {
 		t.Errorf("data that are no JSON: %+v", got)
 	}
