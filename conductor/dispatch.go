@@ -77,6 +77,10 @@ func (r *run) handle(event *jobs.Event) {
 		r.applyStopRequest(nil)
 	case jobs.EventRetryNow:
 		r.endWait(event)
+	case jobs.EventSignalled:
+		if len(event.Steps) > 0 {
+			go r.takeSignal(event.Steps[0].Name)
+		}
 	default:
 		r.claimEnded(fmt.Sprintf("the job was %s", event.Kind))
 	}
@@ -92,6 +96,28 @@ func (r *run) endWait(event *jobs.Event) {
 	select {
 	case r.retryNow <- step:
 	default:
+	}
+}
+
+// takeSignal reads the signal that the wait of a step has taken, and gives it to the engine. It ends with the claim at
+// the latest. If it fails, the job's next owner loads the signal: the board lets the job continue at once when this
+// owner releases it.
+func (r *run) takeSignal(step string) {
+	detail, err := r.loop.options.Client.FlowDetail(r.alive, r.claimed.Job.Flow)
+	if err != nil {
+		r.logger.Warn("signal not read", "step", step, "error", err)
+		return
+	}
+	for i := range detail.Atoms {
+		wait := detail.Atoms[i].OpenWait()
+		if detail.Atoms[i].Name != step || wait == nil || wait.Signal == nil {
+			continue
+		}
+		select {
+		case r.signals <- engine.TakenSignal{Step: step, Signal: *wait.Signal}:
+			r.logger.Info("signal taken", "step", step, "signal", wait.Signal.Name)
+		default:
+		}
 	}
 }
 
@@ -257,7 +283,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Board: r.claimed.Job.Board, Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
-		TimeUp: r.timeUp(plan), Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, RevertCause: r.revertCause, Gate: r.session.admit,
+		TimeUp: r.timeUp(plan), Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, Signals: r.signals, RevertCause: r.revertCause, Gate: r.session.admit,
 		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {

@@ -67,12 +67,14 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //	flow failure (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
 //	flow suspended by a cancel without revert   consumed     outcome cancelled, the last update
-//	flow only waits for longer than MaxIdle     abandoned    the last update, until its step is due; the
-//	                                                         board handles stop requests that came meanwhile
+//	flow only waits for longer than MaxIdle,    abandoned    the last update, until its step is due; the
+//	or for a signal                                          board handles stop requests that came meanwhile
 //	flow suspended                              abandoned    the last update, no delay: if a stop request has
 //	                                                         suspended the job, the board keeps it suspended
 //	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran are recorded
 //	about the session                                        as running, as after a crash
+//	a wait took a signal that the run did not   abandoned    no update, no delay: the next owner loads it
+//	know
 //	not begun: paused, or out of time           abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
@@ -109,7 +111,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		return decision{trash, ending}
 	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, errClaimEnded), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}
-	case errors.Is(r.err, errHandOver), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt),
+	case errors.Is(r.err, errHandOver), errors.Is(r.err, logbook.ErrSignalled), errors.Is(r.err, errDrained), errors.Is(r.err, errDoubt),
 		errors.Is(r.err, errPaused), errors.Is(r.err, errTimeOver):
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
@@ -183,6 +185,12 @@ func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 // waiting releases a job until its flow can continue. This does not count as a problem.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
+	if wait := r.end.Awaits; wait != nil {
+		ending.Reason = clip(fmt.Sprintf("step %s waits for signal %s since %s, until %s", r.end.WaitFor, strings.Join(wait.Signals, " or "),
+			wait.Since.UTC().Format(time.RFC3339), wait.Until.UTC().Format(time.RFC3339)))
+		ending.Delay = min(r.end.Wait, jobs.MaxDelay)
+		return decision{abandon, ending}
+	}
 	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
 	ending.Delay = min(r.end.Wait, jobs.MaxDelay)
 	return decision{abandon, ending}
@@ -265,6 +273,10 @@ func (r *run) end(d decision, res result) {
 		return
 	}
 	err := r.send(d)
+	if errors.Is(err, logbook.ErrSignalled) { // the next owner loads the signal
+		d = decision{abandon, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Reason: clip(err.Error())}}
+		err = r.send(d)
+	}
 	if refused(err) {
 		r.logger.Error("board refused the job's ending", "verb", d.verb, "error", err)
 		recorded := d.ending.Recorded && d.ending.Update == nil // the first steps can be in this update

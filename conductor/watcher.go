@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -46,7 +47,7 @@ type claimWatcher struct {
 
 // runKinds are the kinds of events that a run handles.
 var runKinds = []jobs.EventKind{
-	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventSignalled, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 	jobs.EventRetried, jobs.EventParked,
 }
 
@@ -245,6 +246,7 @@ type runControl struct {
 	// interrupts receives the grace of the latest request that ends running steps.
 	interrupts chan time.Duration
 	retryNow   chan string             // steps that must not wait for their next tries; empty: all
+	signals    chan engine.TakenSignal // signals that waits of the flow have taken
 	cut        context.CancelCauseFunc // steps are stopped, and the job is released
 	lose       context.CancelCauseFunc
 
@@ -264,7 +266,7 @@ const maxRetryNow = 64
 // newRunControl makes the control of a run whose claim ends with alive. The run is
 // suspended when claiming ends, if not before.
 func newRunControl(alive, claiming context.Context) *runControl {
-	s := &runControl{interrupts: make(chan time.Duration, 1), retryNow: make(chan string, maxRetryNow)}
+	s := &runControl{interrupts: make(chan time.Duration, 1), retryNow: make(chan string, maxRetryNow), signals: make(chan engine.TakenSignal, maxRetryNow)}
 	s.alive, s.lose = context.WithCancelCause(alive)
 	s.working, s.cut = context.WithCancelCause(s.alive)
 	s.suspended, s.suspend = context.WithCancel(claiming)

@@ -300,6 +300,9 @@ func (p *Plan) notesOf(number int) (notes []string) {
 	if step.waitAtMost > 0 {
 		note("may say \"not yet\" for %s", step.waitAtMost)
 	}
+	if step.wait != nil {
+		note("%s", step.wait.note())
+	}
 	if step.concurrency.given {
 		note("%s", &step.concurrency)
 	}

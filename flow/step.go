@@ -53,6 +53,7 @@ type Step struct {
 	ignoresFailure  bool
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
+	wait            *Wait // nil: the step does not wait
 	concurrency     concurrency
 	priority        int
 	remark          string
@@ -425,6 +426,7 @@ func (s *Step) check() {
 		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
 	}
 	s.checkRepeatable()
+	s.checkWait()
 	if err := cmp.Or(s.retry.Check("retry"), s.filter.Check(logbook.MaxLimits, "retry")); err != nil {
 		s.fault("%w", err)
 	}

@@ -27,6 +27,7 @@ func decodeAtom(value []byte) *atomRecord {
 		number: binary.BigEndian.Uint32(value), attempts: binary.BigEndian.Uint32(value[4:]),
 		before: detail.State, detail: detail,
 	}
+	a.waited = a.openWait()
 	if latest := min(a.attempts, 1); int(latest) != len(detail.Attempts) {
 		panic(corrupt("atom %q is stored with %d attempts instead of %d", detail.Name, len(detail.Attempts), latest))
 	}
@@ -77,6 +78,9 @@ func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecor
 func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.AtomChange) error {
 	for i := range change.Attempts {
 		t.loadAttempt(flow, a, change.Attempts[i].Action, change.Attempts[i].Number)
+	}
+	if err := a.joinWaits(change); err != nil {
+		return err
 	}
 	if err := a.detail.Advance(change); err != nil {
 		return err

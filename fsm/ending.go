@@ -66,11 +66,12 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if err != nil || p == nil {
 		return err
 	}
+	undone := undoneSince(p.job)
+	t.part(p, endAbandoned)
 	delay := p.Delay
-	if undoneSince(p.job) || p.job.hurried {
+	if undone || p.job.hurried { // the update can have ended a wait
 		delay = 0
 	}
-	t.part(p, endAbandoned)
 	if p.Failure != nil {
 		p.job.Failures++
 	}

@@ -18,6 +18,9 @@ func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 	extra.Kind = kind
 	extra.Board, extra.Job, extra.Name, extra.State = j.Board, j.ID, j.Name, j.State
 	extra.JobKind, extra.Key, extra.Tags = j.Kind, j.Key, j.Tags
+	if j.State.Finished() {
+		extra.UnreadSignals = j.UnreadSignals
+	}
 	t.record(extra)
 }
 

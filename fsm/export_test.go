@@ -213,10 +213,16 @@ func (c *census) row(t table, key, value []byte) error {
 		if uses := c.storedCount(t, key); uses == 0 || uses != c.built[command.DefinitionID(key)] {
 			return fmt.Errorf("%d flows were built as definition %x, and %d are counted", c.built[command.DefinitionID(key)], key, uses)
 		}
-	case tableIntervention, tableAtom, tableAttempt:
+	case tableIntervention, tableAtom, tableAttempt, tableWait:
 		left := c.isGarbage(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
+		}
+		switch t {
+		case tableAtom:
+			return c.checkWait(key, value)
+		case tableWait:
+			return c.checkWaitRow(key, value)
 		}
 	case tableEvent:
 		return c.countEvents(key, value)
@@ -296,6 +302,9 @@ func (c *census) countJob(value []byte) error {
 	c.countOnBoard(j)
 	if j.isParked() {
 		c.parked[j.Board]++
+	}
+	if err := c.checkSignals(j); err != nil {
+		return err
 	}
 	whole := c.complete(j)
 	if read, stopped := c.finishedJob(j.Sequence); stopped != j.State.NeedsOperator() || j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {

@@ -31,6 +31,7 @@ type atomRecord struct {
 	detail logbook.AtomDetail
 	// places are the indexes of detail.Attempts among all attempts of the atom.
 	places []uint32
+	waited uint64 // number of the stored open wait for a signal; 0: none
 }
 
 // isKept reports whether an atom stays in the cache: it runs, and is short.

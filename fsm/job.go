@@ -139,6 +139,7 @@ func (t *txn) putJob(j *jobRecord) {
 	command.FillJob(row.Job, &j.Job)
 	row.Job.Details, row.Job.Store, row.Job.Failure = nil, nil, nil
 	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag, row.RetryNow = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag, j.hurried
+	row.Signals, row.SignalBytes = j.signals, j.signalBytes
 	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
 	if j.was == nil {
 		j.was = &j.jobFacts
@@ -168,7 +169,7 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 		return jobFacts{}, err
 	}
 	cooled, err := command.TimeFromProto("job cools_until", row.GetCoolsUntil())
-	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag, hurried: row.GetRetryNow()}
+	facts := jobFacts{Job: job, finish: row.GetFinish(), cooled: cooled, watched: row.GetDeadlineWatched(), lag: row.Lag, hurried: row.GetRetryNow(), signals: row.GetSignals(), signalBytes: row.GetSignalBytes()}
 	if job.State.Finished() {
 		facts.final = job.State
 	}
@@ -275,6 +276,7 @@ func (t *txn) removeJob(j *jobRecord) {
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
 	t.delete(tableChange, key)
+	t.removeSignals(j)
 	t.removeErrors(j, 0)
 	delete(t.known, j.Sequence)
 }

@@ -30,7 +30,10 @@ type jobFacts struct {
 	cooled  time.Time  // end of cooling; zero: not cooling
 	watched bool       // the deadline has not been handled yet
 	lag     *int64     // see rank; nil: not claimable since the board ages jobs
-	hurried bool       // an operator ended waits of its steps during the present claim: see retryNow
+	hurried bool       // an operator or a signal ended waits of its steps during the present claim: see retryNow and signal
+
+	signals     uint64 // signals received
+	signalBytes uint64 // size of the unread ones
 }
 
 // jobRecord is a job that a command can change. putJob stores it.

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 16
+const schemaVersion = 17
 
 // table is one of the tables below.
 type table = tables.Table
@@ -42,6 +42,8 @@ var (
 	tableEvidence    = named("evidence")     // sequence → the failure in the job's last ending; absent if none
 	tableChange      = named("change")       // sequence → ids and digests of the last changes that had an id, oldest first
 	tableJobSchedule = named("job_schedule") // sequence → the schedule of the job; absent if none
+	tableSignal      = named("signal")       // sequence, number → signal that no wait has taken
+	tableSignalID    = named("signal_id")    // sequence, id → number of a received signal, and whether a wait took it on arrival
 	tableKey         = named("key")          // board, key → sequence: unfinished jobs that have a key
 	tableJobIndex    = named("job_index")    // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
 
@@ -90,6 +92,7 @@ var (
 	tableFlowBody      = named("flow_body")      // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
 	tableAtom          = named("atom")           // flow id, atom name → atom with its latest attempt
 	tableAttempt       = named("attempt")        // flow id, number of the atom, action, number → an earlier attempt
+	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal
 	tableIntervention  = named("intervention")   // flow id, number → intervention
 	tableGarbage       = named("garbage")        // flow id → nothing: deleted flows that still have rows of steps
 	tableDefinition    = named("definition")     // definition id → the definition

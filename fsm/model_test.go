@@ -63,15 +63,16 @@ type model struct {
 type modelJob struct {
 	jobs.Job // as listed
 	posting  *v1.Posting
-	nonce    string       // of the present claim
-	ended    string       // how its last claim ended, and with what; empty: it has not
-	cooled   time.Time    // until when it cools; zero: it does not
-	changes  []*v1.Change // that had an id
-	gaveUp   bool         // an operator cancelled it while it was parked and half reverted
-	watched  bool         // its deadline has not been dealt with
-	finish   uint64       // the number of its finish
-	hurried  bool         // waits of its steps were ended during its claim
-	lag      *int64       // the steps that its board had raised others by when it was claimable first; nil: not yet
+	nonce    string          // of the present claim
+	ended    string          // how its last claim ended, and with what; empty: it has not
+	cooled   time.Time       // until when it cools; zero: it does not
+	changes  []*v1.Change    // that had an id
+	gaveUp   bool            // an operator cancelled it while it was parked and half reverted
+	watched  bool            // its deadline has not been dealt with
+	finish   uint64          // the number of its finish
+	signals  map[string]bool // ids that it has received
+	hurried  bool            // waits of its steps were ended during its claim
+	lag      *int64          // the steps that its board had raised others by when it was claimable first; nil: not yet
 }
 
 type modelSession struct {
@@ -124,6 +125,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.unreserve(kind.Unreserve)
 	case *v1.Command_RetryNow:
 		err = m.retryNow(kind.RetryNow)
+	case *v1.Command_Signal:
+		said, err = m.signal(kind.Signal)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
 	case *v1.Command_Resume:

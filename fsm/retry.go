@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -144,7 +145,7 @@ func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) 
 	if step == "" {
 		steps = nil
 		t.scan(tableAtom, id.UUID[:], func(_, value []byte) bool {
-			if atom := decodeAtom(value); !atom.detail.RetryAt.IsZero() {
+			if atom := decodeAtom(value); !atom.detail.RetryAt.IsZero() && !atom.detail.OpenWait().Open() {
 				steps = append(steps, atom.detail.Name)
 			}
 			return true
@@ -156,6 +157,9 @@ func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) 
 			return false, fmt.Errorf("%w: its flow has no started step %q", logbook.ErrNotFound, name)
 		}
 		atom := decodeAtom(value)
+		if wait := atom.detail.OpenWait(); wait.Open() {
+			return false, fmt.Errorf("%w: step %q waits for signal %s; send it with `conductord job signal`", jobs.ErrConflict, name, strings.Join(wait.Signals, " or "))
+		}
 		if atom.detail.RetryAt.IsZero() {
 			continue
 		}

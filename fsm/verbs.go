@@ -26,6 +26,7 @@ var appliers = map[string]applier{
 	"transfer":            done((*v1.Command).GetTransfer, (*txn).transfer),
 	"unreserve":           done((*v1.Command).GetUnreserve, (*txn).unreserve),
 	"retry_now":           done((*v1.Command).GetRetryNow, (*txn).retryNow),
+	"signal":              answered((*v1.Command).GetSignal, (*txn).signal),
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
 	"retry":               done((*v1.Command).GetRetry, (*txn).retry),

@@ -26,6 +26,7 @@ type Board interface {
 	Claimer
 	Attendant
 	Controller
+	Signaller
 	Historian
 	Boards
 	Conductors

@@ -30,6 +30,10 @@ var (
 	// ErrUnclaimable: the job is not claimable now, or not for this session. For example, it
 	// has an owner, its board is paused, or the conductor is drained. It wraps ErrConflict.
 	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}
+	// ErrJobOver: the job is finished, so it accepts no signal. It wraps ErrConflict.
+	ErrJobOver error = &subkind{"the job is over", ErrConflict}
+	// ErrSignalsFull: the job has no room for another signal. It wraps ErrLimit.
+	ErrSignalsFull error = &subkind{"the job has no room for another signal", ErrLimit}
 	// ErrOverloaded: a queue or a budget of the node is full, and the call had no effect. It
 	// wraps ErrUnavailable. Repeat the call after a pause, as *raftboard.Client does.
 	ErrOverloaded error = &subkind{"overloaded: it did not happen", ErrUnavailable}

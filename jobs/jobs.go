@@ -240,6 +240,9 @@ type Job struct {
 	Name     string
 	Kind     string
 	Priority Priority // without ageing
+	// UnreadSignals is the number of signals that no wait has taken: see Signaller.
+	UnreadSignals int
+
 	// Effective is the priority with ageing at the time of the read: Priority, plus the
 	// steps that the job gained by waiting. Only Reader.Job sets it, and only for an
 	// unfinished job of a board that ages jobs or once did.

@@ -253,6 +253,8 @@ type Attempt struct {
 	// Unbegun: the execution ended before its function or handler was called: see NeverBegan. A revert
 	// with Unbegun had nothing to undo, and was not called.
 	Unbegun bool `json:"unbegun,omitempty"`
+	// Wait is the wait of an execution for a signal or a time; nil: it does not wait.
+	Wait *Wait `json:"wait,omitempty"`
 	// Result is the JSON value of a successful attempt, or the default result of an execution whose
 	// failure is ignored.
 	Result  json.RawMessage `json:"result,omitempty"`

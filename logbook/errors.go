@@ -15,6 +15,9 @@ var (
 	// ErrFenced: the token of the write is not the job's current token. The sender has lost
 	// the claim and must stop.
 	ErrFenced = errors.New("fenced: this token holds no claim")
+	// ErrSignalled: the update ends a wait without the signal that the wait has taken. It wraps
+	// ErrConflict. Load the flow again.
+	ErrSignalled = fmt.Errorf("%w: the step's wait has taken a signal", ErrConflict)
 	// ErrInvalid: the input is wrong. *InvalidError has the field.
 	ErrInvalid = errors.New("invalid")
 	// ErrLimit: the input is too large. *LimitError has the field, the limit and the size.

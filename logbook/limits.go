@@ -342,6 +342,9 @@ func (l Limits) checkAttempt(a *Attempt) error {
 	if err := l.CheckFailure("earlier failure", a.before()); err != nil {
 		return err
 	}
+	if err := l.checkWait(a.Wait); err != nil {
+		return err
+	}
 	if err := l.checkOptionalName("owner", a.Owner); err != nil {
 		return err
 	}

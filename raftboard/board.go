@@ -235,6 +235,16 @@ func (c *Client) RetryNow(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "retry now", request, &v1.Command{Kind: &v1.Command_RetryNow{RetryNow: command.JobCommandToProto(&request)}})
 }
 
+// Signal implements jobs.Signaller.
+func (c *Client) Signal(ctx context.Context, job jobs.JobID, signal logbook.Signal) (jobs.SignalReceipt, error) {
+	if signal.ID == "" {
+		signal.ID = uuid.NewString() // identifies the repeats of this call
+	}
+	sent := &v1.Command{Kind: &v1.Command_Signal{Signal: command.SignalCommandToProto(&jobs.SignalCommand{Job: job, Signal: signal})}}
+	result, err := submit(ctx, c.others, "signal job "+job.String(), sent)
+	return command.SignalReceiptFromProto(result.GetSignal()), err
+}
+
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {

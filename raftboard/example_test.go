@@ -357,6 +357,23 @@ func ExampleClient_RetryNow() {
 	// claimable
 }
 
+// Signal tells a job that something has happened outside. The answer comes after the commit.
+func ExampleClient_Signal() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "order", Kind: "order"}))
+	paid := logbook.Signal{Name: "paid", ID: "evt_17", Data: json.RawMessage(`{"amount": 100}`)}
+	fmt.Println(value(client.Signal(ctx, job.ID, paid)).Answer)
+	fmt.Println(value(client.Signal(ctx, job.ID, paid)).Answer)
+	fmt.Println(value(client.Job(ctx, job.ID)).UnreadSignals)
+	// Output:
+	// kept
+	// repeated
+	// 1
+}
+
 // Watch yields what happens on the boards, also over the fall of a node.
 func ExampleClient_Watch() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -136,7 +136,10 @@ func (c *core) next(now time.Time, workers int, p permitSource) []start {
 			c.open(step, now)
 			continue
 		}
-		if s, ok := c.attempt(step, now); ok {
+		if s, ok := c.attempt(step, now); ok && s.call.Action == logbook.ActionExecute && c.plan.Step(step).Wait() != nil {
+			granted.release()
+			c.await(step, now)
+		} else if ok {
 			s.permit = granted
 			c.starts = append(c.starts, s)
 		} else {
@@ -172,6 +175,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	_, begun[0].Offered = s.WorkerStep()
 	if c.goesOn(step, action) {
 		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
+		begun[0].Wait = v.attempt.Wait
 		begun[0].Worker, begun[0].WorkerName = v.attempt.Worker, v.attempt.WorkerName
 	} else {
 		*number++

@@ -150,6 +150,9 @@ type Options struct {
 	// RetryNow starts the waiting steps that it receives by name, before the time of their next
 	// tries; empty: all. nil: never.
 	RetryNow <-chan string
+	// Signals are the signals that waits of the flow have taken while it runs. Optional: a signal that the run
+	// does not get is in the record, and the next run takes it from there.
+	Signals <-chan TakenSignal
 	// RevertCause is called once after Revert was closed, and returns the cause to record. nil,
 	// or a nil result: a failure of kind logbook.FailureOperator. A panic ends the run with an
 	// error.
@@ -217,6 +220,7 @@ type End struct {
 	WaitUntil time.Time
 	Wait      time.Duration // from now to WaitUntil
 	WaitFor   string
+	Awaits    *logbook.Wait // the wait of WaitFor for a signal; nil: it waits for a time
 	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
 	// possible that nothing of the flow is recorded.
 	Unrecorded bool

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,8 +110,9 @@ func (l *loop) drive() (End, error) {
 		if state, over := l.core.end(); over {
 			return l.finish(state, l.now)
 		}
-		if due, idle := l.core.idle(l.options.TimeUp); idle && l.options.MaxIdle > 0 && due.at.Sub(l.now) > l.options.MaxIdle {
-			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: l.core.plan.Step(due.step).Name()})
+		if due, idle := l.core.idle(l.options.TimeUp); idle && l.mayLeave(due.at) {
+			waits, wait := l.core.awaited()
+			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: cmp.Or(waits, l.core.plan.Step(due.step).Name()), Awaits: wait})
 			end.Wait = max(0, due.at.Sub(l.options.Now()))
 			return end, err
 		}
@@ -142,6 +144,13 @@ func (l *loop) drive() (End, error) {
 	}
 }
 
+// mayLeave reports whether a run that is idle until a time ends, so that its job is released. A signal can come at
+// any moment, and the board takes it, so a flow that waits for one does not keep its job.
+func (l *loop) mayLeave(until time.Time) bool {
+	_, wait := l.core.awaited()
+	return l.options.MaxIdle > 0 && (wait != nil || until.Sub(l.now) > l.options.MaxIdle)
+}
+
 // poll takes requests to revert, suspend or interrupt, and finds the end of the context.
 func (l *loop) poll() error {
 	// First: the caller asks for the revert or the suspension before the interruption.
@@ -163,6 +172,8 @@ func (l *loop) poll() error {
 	select {
 	case step := <-l.options.RetryNow:
 		l.core.retryNow(step)
+	case taken := <-l.options.Signals:
+		l.core.takeSignal(&taken)
 	default:
 	}
 	select {
@@ -273,6 +284,8 @@ func (l *loop) wait() error {
 		l.requestInterrupt(grace)
 	case step := <-l.options.RetryNow:
 		l.core.retryNow(step)
+	case taken := <-l.options.Signals:
+		l.core.takeSignal(&taken)
 	case <-l.outer.Done():
 	}
 	l.now = l.options.Now()

@@ -46,8 +46,6 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	attempt.Worker, attempt.WorkerName = "", "" // any worker may be asked next
 	change := logbook.AtomChange{Attempts: []logbook.Attempt{attempt}}
 	v.attempt = &change.Attempts[0]
-	if attempt.Action == logbook.ActionRevert {
-	}
 	if said.Details != nil {
 		change.Progress = &logbook.Progress{At: now}
 		if v.progress != nil {
@@ -81,6 +79,9 @@ func (f *facts) longestWait(step, failures int, now time.Time) time.Duration {
 		return f.plan.Step(step).Retry().Longest(failures)
 	}
 	longest := flow.MaxAsk
+	if v.attempt.Wait != nil {
+		longest = flow.MaxWait
+	}
 	if end, bounded := f.askedUntil(step, v.attempt, now); bounded {
 		longest = min(longest, end.Sub(now))
 	}

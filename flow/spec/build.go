@@ -300,6 +300,9 @@ func (b *builder) node(s *Step) flow.Node {
 		}
 		options = append(options, flow.IgnoreFailure(def...))
 	}
+	if s.waits() {
+		return flow.NewStep(s.Name, nil, append(options, flow.Waits(s.wait()))...)
+	}
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 

@@ -193,6 +193,10 @@ type Step struct {
 	Version    string `json:"version,omitempty"`
 	// WaitAtMost limits how long an attempt may answer "not yet".
 	WaitAtMost Duration `json:"wait_at_most,omitzero"`
+	// Wait is the wait of the step for a signal or a time; nil: it does not wait.
+	Wait *Wait `json:"wait,omitempty"`
+	// Sleep is a time or a moment for which the step waits without a signal.
+	Sleep string `json:"sleep,omitempty"`
 	// Default is the result of a step whose failure is ignored; nil: none.
 	Default     json.RawMessage `json:"default,omitempty"`
 	Concurrency *Concurrency    `json:"concurrency,omitempty"`

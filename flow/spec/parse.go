@@ -151,6 +151,8 @@ func (r *reader) step(t *table) Step {
 		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
 		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
+	case t.has("wait"), t.has("sleep"):
+		r.waiting(t, &s)
 	default:
 		r.work(t, &s)
 	}
@@ -170,6 +172,11 @@ func elsewhere(t *table) map[string]string {
 		keys["finally"] = "it belongs to the part"
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
+	case t.has("wait"), t.has("sleep"):
+		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency"} {
+			keys[key] = "this step waits, since it has wait or sleep, and runs no handler"
+		}
+		return keys
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
 		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}

@@ -12,10 +12,11 @@ import (
 // allowed has the permissions of each role.
 var allowed = map[access.Role][]Permission{
 	access.Viewer:        {Read},
-	access.Poster:        {Read, Post},
+	access.Signaller:     {Read, Signal},
+	access.Poster:        {Read, Post, Signal},
 	access.Worker:        {Read, Work},
-	access.Operator:      {Read, Post, Operate},
-	access.Administrator: {Read, Post, Work, Operate, Administer},
+	access.Operator:      {Read, Post, Signal, Operate},
+	access.Administrator: {Read, Post, Work, Signal, Operate, Administer},
 }
 
 // Allows reports whether a role has a permission.

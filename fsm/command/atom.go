@@ -62,6 +62,7 @@ func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
 		Worker:          a.Worker,
 		WorkerName:      a.WorkerName,
 		Unbegun:         a.Unbegun,
+		Wait:            WaitToProto(a.Wait),
 	}
 }
 

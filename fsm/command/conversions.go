@@ -206,6 +206,7 @@ func JobFromProto(m *v1.Job) (jobs.Job, error) {
 	x.Name = m.Name
 	x.Kind = m.Kind
 	x.Priority = jobs.Priority(m.Priority)
+	x.UnreadSignals = r.count("job unread_signals", m.UnreadSignals)
 	x.Effective = (*jobs.Priority)(m.EffectivePriority)
 	x.Sequence = m.Sequence
 	x.State = word(&r, "job state", m.State, knownJobState)
@@ -897,6 +898,8 @@ func EventFromProto(m *v1.Event) (jobs.Event, error) {
 		value, err := OperatorRequestFromProto(m.Request)
 		x.Request = keep(&r, value, err)
 	}
+	x.Signal = m.Signal
+	x.UnreadSignals = r.count("event unread_signals", m.UnreadSignals)
 	x.JobKind = m.JobKind
 	x.Key = m.Key
 	x.Tags = slices.Clone(m.Tags)
@@ -1204,6 +1207,10 @@ func AttemptFromProto(m *v1.Attempt) (logbook.Attempt, error) {
 	x.Worker = m.Worker
 	x.WorkerName = m.WorkerName
 	x.Unbegun = m.Unbegun
+	{
+		value, err := WaitFromProto(m.Wait)
+		x.Wait = keep(&r, value, err)
+	}
 	x.Result = ValueFromProto(m.Result)
 	x.Failure = FailureFromProto(m.Failure)
 	x.Stderr = m.Stderr
@@ -1212,6 +1219,77 @@ func AttemptFromProto(m *v1.Attempt) (logbook.Attempt, error) {
 	x.Shortened = m.Shortened
 	if r.err != nil {
 		return logbook.Attempt{}, r.err
+	}
+	return x, nil
+}
+
+// SignalToProto converts a logbook.Signal; nil stays nil.
+func SignalToProto(x *logbook.Signal) *v1.Signal {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Signal{
+		Name:   x.Name,
+		Id:     x.ID,
+		Data:   ValueToProto(x.Data),
+		Reject: text(x.Reject),
+		By:     x.By,
+		At:     TimeToProto(x.At),
+	}
+	return m
+}
+
+// SignalFromProto converts a logbook.Signal. Nil stays nil.
+func SignalFromProto(m *v1.Signal) (*logbook.Signal, error) {
+	if m == nil {
+		return nil, nil
+	}
+	var r reader
+	x := new(logbook.Signal)
+	x.Name = m.Name
+	x.ID = m.Id
+	x.Data = ValueFromProto(m.Data)
+	x.Reject = m.Reject
+	x.By = m.By
+	x.At = r.time("signal at", m.At)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return x, nil
+}
+
+// WaitToProto converts a logbook.Wait; nil stays nil.
+func WaitToProto(x *logbook.Wait) *v1.Wait {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Wait{
+		Signals: slices.Clone(x.Signals),
+		Since:   TimeToProto(x.Since),
+		Until:   TimeToProto(x.Until),
+		Number:  x.Number,
+		Signal:  SignalToProto(x.Signal),
+	}
+	return m
+}
+
+// WaitFromProto converts a logbook.Wait. Nil stays nil.
+func WaitFromProto(m *v1.Wait) (*logbook.Wait, error) {
+	if m == nil {
+		return nil, nil
+	}
+	var r reader
+	x := new(logbook.Wait)
+	x.Signals = slices.Clone(m.Signals)
+	x.Since = r.time("wait since", m.Since)
+	x.Until = r.time("wait until", m.Until)
+	x.Number = m.Number
+	{
+		value, err := SignalFromProto(m.Signal)
+		x.Signal = keep(&r, value, err)
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	return x, nil
 }

@@ -15,6 +15,9 @@ const (
 	CodeNotFound       = "not_found"
 	CodeConflict       = "conflict"
 	CodeUnclaimable    = "unclaimable"
+	CodeJobOver        = "job_over"
+	CodeSignalsFull    = "signals_full"
+	CodeSignalled      = "signalled"
 	CodeFenced         = "fenced"
 	CodeInvalid        = "invalid"
 	CodeOverLimit      = "over_limit"
@@ -31,8 +34,9 @@ const (
 )
 
 // codes is the table of codes and sentinels. The first row that matches an error is its code.
-// Uncertain is first, because it must not be mistaken for another code. Unclaimable is before
-// conflict, and overloaded is before unavailable, because these errors match both rows.
+// Uncertain is first, because it must not be mistaken for another code. Unclaimable, job
+// over and signalled are before conflict, signals full is before over limit, and overloaded is before unavailable, because
+// these errors match both rows.
 var codes = []struct {
 	code     string
 	sentinel error
@@ -42,6 +46,9 @@ var codes = []struct {
 	{CodeUnavailable, jobs.ErrUnavailable},
 	{CodeFenced, jobs.ErrFenced},
 	{CodeUnclaimable, jobs.ErrUnclaimable},
+	{CodeJobOver, jobs.ErrJobOver},
+	{CodeSignalled, logbook.ErrSignalled},
+	{CodeSignalsFull, jobs.ErrSignalsFull},
 	{CodeSessionExpired, jobs.ErrSessionExpired},
 	{CodeCompacted, jobs.ErrCompacted},
 	{CodeWrongCluster, jobs.ErrWrongCluster},

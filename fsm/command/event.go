@@ -35,6 +35,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 		FlowState: e.FlowState,
 		Request:   OperatorRequestToProto(e.Request),
 
+		Signal: e.Signal, UnreadSignals: countOf(e.UnreadSignals),
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
 		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity, By: e.By,
 	}

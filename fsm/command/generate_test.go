@@ -115,6 +115,28 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		Worker:          rapid.String().Draw(t, "worker"),
 		WorkerName:      rapid.String().Draw(t, "worker name"),
 		Shortened:       rapid.Bool().Draw(t, "shortened"),
+		Wait:            optional(waits).Draw(t, "wait"),
+	}
+})
+
+var waits = rapid.Custom(func(t *rapid.T) logbook.Wait {
+	return logbook.Wait{
+		Signals: list(rapid.String()).Draw(t, "signals"),
+		Since:   times.Draw(t, "since"),
+		Until:   times.Draw(t, "until"),
+		Number:  rapid.Uint64().Draw(t, "number"),
+		Signal:  optional(signals).Draw(t, "signal"),
+	}
+})
+
+var signals = rapid.Custom(func(t *rapid.T) logbook.Signal {
+	return logbook.Signal{
+		Name:   rapid.String().Draw(t, "name"),
+		ID:     rapid.String().Draw(t, "id"),
+		Data:   rawValues.Draw(t, "data"),
+		Reject: rapid.String().Draw(t, "reject"),
+		By:     rapid.String().Draw(t, "by"),
+		At:     times.Draw(t, "at"),
 	}
 })
 
@@ -403,6 +425,8 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 
 		DeadlineAfter: durations.Draw(t, "deadline after"),
 
+		UnreadSignals: counts.Draw(t, "unread signals"),
+
 		Parked:      rapid.Bool().Draw(t, "parked"),
 		Effective:   optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
 		Outcome:     outcomes.Draw(t, "outcome"),
@@ -604,8 +628,10 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 		Steps: list(rapid.Custom(func(t *rapid.T) jobs.StepEvent {
 			return jobs.StepEvent{Name: rapid.String().Draw(t, "name"), State: rapid.String().Draw(t, "state")}
 		})).Draw(t, "steps"),
-		FlowState: rapid.String().Draw(t, "flow state"),
-		Request:   optional(standingOrders).Draw(t, "order"),
+		Signal:        rapid.String().Draw(t, "signal"),
+		UnreadSignals: counts.Draw(t, "unread signals"),
+		FlowState:     rapid.String().Draw(t, "flow state"),
+		Request:       optional(standingOrders).Draw(t, "order"),
 
 		JobKind:    rapid.String().Draw(t, "job kind"),
 		Key:        rapid.String().Draw(t, "key"),

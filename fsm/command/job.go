@@ -71,6 +71,7 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 		Attempted:     string(j.Attempted),
 		Parked:        j.Parked,
 
+		UnreadSignals:     countOf(j.UnreadSignals),
 		EffectivePriority: (*int32)(j.Effective),
 		Outcome:           string(j.Outcome),
 		StopRequest:       OperatorRequestToProto(j.StopRequest),

@@ -26,6 +26,13 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	})
 	t.Run("Watch", func(t *testing.T) { roundTrip(t, watches, command.WatchToProto, command.WatchFromProto, "Begin") })
 	t.Run("Ending", func(t *testing.T) { roundTrip(t, endings, command.EndingToProto, command.EndingFromProto) })
+	t.Run("Signal", func(t *testing.T) {
+		roundTrip(t, rapid.Custom(func(t *rapid.T) jobs.SignalCommand {
+			sent := jobs.SignalCommand{Job: jobs.JobID{UUID: ids.Draw(t, "job")}, Signal: signals.Draw(t, "signal")}
+			sent.Signal.At = time.Time{} // the cluster sets it
+			return sent
+		}), command.SignalCommandToProto, command.SignalCommandFromProto, "Signal.At")
+	})
 	t.Run("Order", func(t *testing.T) { roundTrip(t, orders, command.JobCommandToProto, command.JobCommandFromProto) })
 	t.Run("OperatorRequest", func(t *testing.T) {
 		roundTrip(t, standingOrders, command.OperatorRequestToProto, throughPointer(command.OperatorRequestFromProto))

@@ -23,6 +23,7 @@ const (
 	Post       Permission = "post"       // post jobs to a board
 	Work       Permission = "work"       // hold a session, claim jobs, and record their results
 	Operate    Permission = "operate"    // control jobs, schedules and conductors of others
+	Signal     Permission = "signal"     // send signals to jobs
 	Administer Permission = "administer" // create, limit and delete boards, back up the cluster
 	Lead       Permission = "lead"       // the leader's own; no caller has it
 )
@@ -59,6 +60,7 @@ var verbs = []Verb{
 	verb("transfer", (*v1.Command).GetTransfer, checkTransfer),
 	verb("unreserve", (*v1.Command).GetUnreserve, checkPlainCommand),
 	verb("retry_now", (*v1.Command).GetRetryNow, checkRetryNow),
+	verb("signal", (*v1.Command).GetSignal, converted(SignalCommandFromProto, jobs.CheckSignalCommand)),
 	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("retry", (*v1.Command).GetRetry, checkPlainCommand),

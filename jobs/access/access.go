@@ -45,14 +45,15 @@ type Role string
 // The roles. All of them include reading.
 const (
 	Viewer        Role = "viewer"        // reads
-	Poster        Role = "poster"        // posts jobs and saves books
+	Signaller     Role = "signaller"     // sends signals to jobs
+	Poster        Role = "poster"        // posts jobs, saves books and sends signals
 	Worker        Role = "worker"        // opens sessions, claims jobs, and records results
-	Operator      Role = "operator"      // posts, and controls the jobs, schedules and conductors of others
+	Operator      Role = "operator"      // posts, signals, and controls the jobs, schedules and conductors of others
 	Administrator Role = "administrator" // has all permissions; on all boards, also on the cluster
 )
 
 // Roles are all roles.
-var Roles = []Role{Viewer, Poster, Worker, Operator, Administrator}
+var Roles = []Role{Viewer, Signaller, Poster, Worker, Operator, Administrator}
 
 // AllBoards is the pattern of a grant for all boards, and for objects that belong to no board.
 const AllBoards = "*"

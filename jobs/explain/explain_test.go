@@ -99,6 +99,9 @@ func TestExplain(t *testing.T) {
 		{"waits for a try", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Job.Reason = jobs.StateCooling, noon.Add(time.Hour), "waits to try step pay again"
 		}, jobs.CauseCooling, "cools down until 2030-01-02T13:00:00Z: waits to try step pay again", "retry_now ID"},
+		{"waits for a signal", func(s *explain.Situation) {
+			s.Job.State, s.Job.DueAt, s.Job.Reason, s.Awaits = jobs.StateCooling, noon.Add(time.Hour), "step pay waits for signal paid since noon", "paid"
+		}, jobs.CauseCooling, "step pay waits for signal paid since noon; send it with `conductord job signal ", ""},
 		{"of a paused board", func(s *explain.Situation) {
 			s.Paused, s.Conductors = &jobs.BoardPause{By: "ann", Reason: "it rains", At: noon}, nil
 		}, jobs.CauseBoardPaused, `board "default" was paused by ann at 2030-01-02T12:00:00Z: it rains`, "resume_board default"},

@@ -84,6 +84,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"beginnings", beginRows},
 		{"stop requests", stopRows},
 		{"changes", changeRows},
+		{"signals", signalRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},
 		{"retries", retryRows},

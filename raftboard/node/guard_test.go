@@ -216,6 +216,7 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Suspend":       id(`{"job": %q}`),
 		"BoardService/Unreserve":     id(`{"job": %q}`),
 		"BoardService/RetryNow":      id(`{"job": %q}`),
+		"BoardService/Signal":        id(`{"job": %q, "name": "paid", "id": "evt_17"}`),
 		"BoardService/Transfer":      id(`{"job": %q, "to": "nobody"}`),
 		"BoardService/Resume":        id(`{"job": %q}`),
 		"BoardService/Change":        id(`{"job": %q, "priority": 3}`),

@@ -213,6 +213,7 @@ type Command struct {
 	//	*Command_Transfer
 	//	*Command_Unreserve
 	//	*Command_RetryNow
+	//	*Command_Signal
 	//	*Command_Change
 	//	*Command_Intervene
 	//	*Command_Purge
@@ -450,6 +451,15 @@ func (x *Command) GetRetryNow() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_RetryNow); ok {
 			return x.RetryNow
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSignal() *SignalCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Signal); ok {
+			return x.Signal
 		}
 	}
 	return nil
@@ -851,6 +861,10 @@ type Command_RetryNow struct {
 	RetryNow *JobCommand `protobuf:"bytes,79,opt,name=retry_now,json=retryNow,proto3,oneof"`
 }
 
+type Command_Signal struct {
+	Signal *SignalCommand `protobuf:"bytes,90,opt,name=signal,proto3,oneof"`
+}
+
 type Command_Change struct {
 	Change *Change `protobuf:"bytes,20,opt,name=change,proto3,oneof"`
 }
@@ -1026,6 +1040,8 @@ func (*Command_Transfer) isCommand_Kind() {}
 func (*Command_Unreserve) isCommand_Kind() {}
 
 func (*Command_RetryNow) isCommand_Kind() {}
+
+func (*Command_Signal) isCommand_Kind() {}
 
 func (*Command_Change) isCommand_Kind() {}
 
@@ -2050,6 +2066,91 @@ func (x *JobCommand) GetStep() string {
 	return ""
 }
 
+// SignalCommand sends a signal to a job, in any state of the job before its end.
+type SignalCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"` // made by the sender; a repeat with the same id changes nothing
+	Data          *Value                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	Reject        string                 `protobuf:"bytes,5,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection, which fails the wait; empty: no rejection
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the sender, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalCommand) Reset() {
+	*x = SignalCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalCommand) ProtoMessage() {}
+
+func (x *SignalCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalCommand.ProtoReflect.Descriptor instead.
+func (*SignalCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SignalCommand) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetData() *Value {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SignalCommand) GetReject() string {
+	if x != nil {
+		return x.Reject
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 // RaiseVersion raises the cluster version: the cluster then uses the commands of that version.
 type RaiseVersionCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2060,7 +2161,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2173,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2186,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -2107,7 +2208,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2220,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2233,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -2156,7 +2257,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2269,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2282,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -2228,7 +2329,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2341,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2354,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -2310,7 +2411,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2423,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2436,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -2367,7 +2468,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2480,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2493,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -2433,7 +2534,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2546,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2559,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -2487,7 +2588,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2600,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2613,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -2546,7 +2647,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2659,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2672,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -2602,7 +2703,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2715,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2728,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -2675,7 +2776,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2788,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2801,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2729,7 +2830,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2842,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2855,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2801,7 +2902,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2914,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2927,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2878,7 +2979,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2890,7 +2991,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2903,7 +3004,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2957,7 +3058,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3070,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3083,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -3033,7 +3134,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3146,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3159,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -3105,7 +3206,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3218,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3231,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -3186,6 +3287,7 @@ type Result struct {
 	//	*Result_Session
 	//	*Result_Count
 	//	*Result_Intervene
+	//	*Result_Signal
 	//	*Result_Schedule
 	Kind          isResult_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -3194,7 +3296,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3308,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3321,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Result) GetError() *Error {
@@ -3281,6 +3383,15 @@ func (x *Result) GetIntervene() *InterveneResult {
 	return nil
 }
 
+func (x *Result) GetSignal() *SignalResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Result_Signal); ok {
+			return x.Signal
+		}
+	}
+	return nil
+}
+
 func (x *Result) GetSchedule() *ScheduleResult {
 	if x != nil {
 		if x, ok := x.Kind.(*Result_Schedule); ok {
@@ -3314,6 +3425,10 @@ type Result_Intervene struct {
 	Intervene *InterveneResult `protobuf:"bytes,6,opt,name=intervene,proto3,oneof"`
 }
 
+type Result_Signal struct {
+	Signal *SignalResult `protobuf:"bytes,20,opt,name=signal,proto3,oneof"`
+}
+
 type Result_Schedule struct {
 	Schedule *ScheduleResult `protobuf:"bytes,12,opt,name=schedule,proto3,oneof"` // for save_schedule, run_schedule and backfill_schedule
 }
@@ -3328,6 +3443,8 @@ func (*Result_Count) isResult_Kind() {}
 
 func (*Result_Intervene) isResult_Kind() {}
 
+func (*Result_Signal) isResult_Kind() {}
+
 func (*Result_Schedule) isResult_Kind() {}
 
 // Done is the empty answer of a call that succeeded.
@@ -3339,7 +3456,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3468,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3481,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 type PostResult struct {
@@ -3376,7 +3493,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3505,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3518,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -3423,7 +3540,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3552,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3565,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Posted) GetJob() string {
@@ -3488,7 +3605,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3617,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3630,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -3534,7 +3651,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3663,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3676,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Granted) GetJob() string {
@@ -3593,7 +3710,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3722,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3735,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -3644,7 +3761,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +3773,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,12 +3786,65 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *InterveneResult) GetJob() string {
 	if x != nil {
 		return x.Job
+	}
+	return ""
+}
+
+// SignalResult says what became of a signal.
+type SignalResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // taken, kept or repeated
+	First         string                 `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`   // only for repeated: the first answer
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalResult) Reset() {
+	*x = SignalResult{}
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalResult) ProtoMessage() {}
+
+func (x *SignalResult) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalResult.ProtoReflect.Descriptor instead.
+func (*SignalResult) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *SignalResult) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *SignalResult) GetFirst() string {
+	if x != nil {
+		return x.First
 	}
 	return ""
 }
@@ -3689,7 +3859,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3871,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3884,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3745,7 +3915,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"8\n" +
 	"\bTableSum\x12\x1a\n" +
 	"\x05table\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x8e\x1f\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xce\x1f\n" +
 	"\aCommand\x12>\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandB\f\xf2\x9d&\b\b\x02\x18\x01 \x01(\x01H\x00R\x04post\x12=\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05claim\x12L\n" +
@@ -3769,7 +3939,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x06cancel\x12?\n" +
 	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\btransfer\x12A\n" +
 	"\tunreserve\x18N \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\tunreserve\x12@\n" +
-	"\tretry_now\x18O \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bretryNow\x127\n" +
+	"\tretry_now\x18O \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bretryNow\x12>\n" +
+	"\x06signal\x18Z \x01(\v2\x1c.conductord.v1.SignalCommandB\x06\xf2\x9d&\x02\b\bH\x00R\x06signal\x127\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeB\x06\xf2\x9d&\x02\b\x04H\x00R\x06change\x12C\n" +
 	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionB\x06\xf2\x9d&\x02\b\x04H\x00R\tintervene\x129\n" +
 	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x05purge\x129\n" +
@@ -3876,7 +4047,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x02to\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02to\x121\n" +
 	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x18\n" +
 	"\x04step\x18\n" +
-	" \x01(\tB\x04\xe8\x9d&\x01R\x04step:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"<\n" +
+	" \x01(\tB\x04\xe8\x9d&\x01R\x04step:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"\xd6\x01\n" +
+	"\rSignalCommand\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
+	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
+	"\x02id\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12(\n" +
+	"\x04data\x18\x04 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
+	"\x06reject\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x18\n" +
+	"\x02by\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by:\x1b\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\bjob name\x92\x9e&\x00\"<\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion:\v\x8a\x9e&\aversion\"2\n" +
 	"\x16BeginLeadershipCommand\x12\x18\n" +
@@ -3968,14 +4146,15 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x18\n" +
 	"\x02by\x18\x05 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1e\n" +
 	"\x05nonce\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x05nonce:\x0e\x8a\x9e&\n" +
-	"board name\"\x8c\x03\n" +
+	"board name\"\xc3\x03\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +
 	"\x05claim\x18\x03 \x01(\v2\x1a.conductord.v1.ClaimResultH\x00R\x05claim\x122\n" +
 	"\asession\x18\x04 \x01(\v2\x16.conductord.v1.SessionH\x00R\asession\x122\n" +
 	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
-	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x12;\n" +
+	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x125\n" +
+	"\x06signal\x18\x14 \x01(\v2\x1b.conductord.v1.SignalResultH\x00R\x06signal\x12;\n" +
 	"\bschedule\x18\f \x01(\v2\x1d.conductord.v1.ScheduleResultH\x00R\bschedule:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04kind\"\f\n" +
 	"\x04Done:\x04\xf8\x9d&\x01\";\n" +
@@ -3997,7 +4176,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\rR\x04done\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\")\n" +
 	"\x0fInterveneResult\x12\x16\n" +
-	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"v\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"H\n" +
+	"\fSignalResult\x12\x1c\n" +
+	"\x06answer\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06answer\x12\x1a\n" +
+	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\"v\n" +
 	"\x0eScheduleResult\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12/\n" +
 	"\x05slots\x18\x02 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slotsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
@@ -4014,7 +4196,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: conductord.v1.Entry
 	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
@@ -4036,54 +4218,57 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*RegisterCommand)(nil),          // 17: conductord.v1.RegisterCommand
 	(*DestroyBookCommand)(nil),       // 18: conductord.v1.DestroyBookCommand
 	(*JobCommand)(nil),               // 19: conductord.v1.JobCommand
-	(*RaiseVersionCommand)(nil),      // 20: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),   // 21: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),     // 22: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),       // 23: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),           // 24: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),             // 25: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),    // 26: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),             // 27: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),          // 28: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),             // 29: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),        // 30: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),     // 31: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),      // 32: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),    // 33: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),      // 34: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),       // 35: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil),  // 36: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                   // 37: conductord.v1.Result
-	(*Done)(nil),                     // 38: conductord.v1.Done
-	(*PostResult)(nil),               // 39: conductord.v1.PostResult
-	(*Posted)(nil),                   // 40: conductord.v1.Posted
-	(*ClaimResult)(nil),              // 41: conductord.v1.ClaimResult
-	(*Granted)(nil),                  // 42: conductord.v1.Granted
-	(*CountResult)(nil),              // 43: conductord.v1.CountResult
-	(*InterveneResult)(nil),          // 44: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),           // 45: conductord.v1.ScheduleResult
-	(*Ending)(nil),                   // 46: conductord.v1.Ending
-	(*Opening)(nil),                  // 47: conductord.v1.Opening
-	(*Book)(nil),                     // 48: conductord.v1.Book
-	(*Update)(nil),                   // 49: conductord.v1.Update
-	(*Change)(nil),                   // 50: conductord.v1.Change
-	(*Intervention)(nil),             // 51: conductord.v1.Intervention
-	(*AuditRecord)(nil),              // 52: conductord.v1.AuditRecord
-	(*Posting)(nil),                  // 53: conductord.v1.Posting
-	(*durationpb.Duration)(nil),      // 54: google.protobuf.Duration
-	(*Grant)(nil),                    // 55: conductord.v1.Grant
-	(*timestamppb.Timestamp)(nil),    // 56: google.protobuf.Timestamp
-	(*Amounts)(nil),                  // 57: conductord.v1.Amounts
-	(*Token)(nil),                    // 58: conductord.v1.Token
-	(*Entity)(nil),                   // 59: conductord.v1.Entity
-	(*BoardLimits)(nil),              // 60: conductord.v1.BoardLimits
-	(*Schedule)(nil),                 // 61: conductord.v1.Schedule
-	(*SlotDecision)(nil),             // 62: conductord.v1.SlotDecision
-	(*Error)(nil),                    // 63: conductord.v1.Error
-	(*Session)(nil),                  // 64: conductord.v1.Session
-	(*Job)(nil),                      // 65: conductord.v1.Job
-	(*Claimed)(nil),                  // 66: conductord.v1.Claimed
-	(*SlotRecord)(nil),               // 67: conductord.v1.SlotRecord
+	(*SignalCommand)(nil),            // 20: conductord.v1.SignalCommand
+	(*RaiseVersionCommand)(nil),      // 21: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 22: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 23: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 24: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 25: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 26: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 27: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 28: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 29: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 30: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 31: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 32: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 33: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 34: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 35: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 36: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 37: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 38: conductord.v1.Result
+	(*Done)(nil),                     // 39: conductord.v1.Done
+	(*PostResult)(nil),               // 40: conductord.v1.PostResult
+	(*Posted)(nil),                   // 41: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 42: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 43: conductord.v1.Granted
+	(*CountResult)(nil),              // 44: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 45: conductord.v1.InterveneResult
+	(*SignalResult)(nil),             // 46: conductord.v1.SignalResult
+	(*ScheduleResult)(nil),           // 47: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 48: conductord.v1.Ending
+	(*Opening)(nil),                  // 49: conductord.v1.Opening
+	(*Book)(nil),                     // 50: conductord.v1.Book
+	(*Update)(nil),                   // 51: conductord.v1.Update
+	(*Change)(nil),                   // 52: conductord.v1.Change
+	(*Intervention)(nil),             // 53: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 54: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 55: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 56: google.protobuf.Duration
+	(*Grant)(nil),                    // 57: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
+	(*Amounts)(nil),                  // 59: conductord.v1.Amounts
+	(*Token)(nil),                    // 60: conductord.v1.Token
+	(*Entity)(nil),                   // 61: conductord.v1.Entity
+	(*Value)(nil),                    // 62: conductord.v1.Value
+	(*BoardLimits)(nil),              // 63: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 64: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 65: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 66: conductord.v1.Error
+	(*Session)(nil),                  // 67: conductord.v1.Session
+	(*Job)(nil),                      // 68: conductord.v1.Job
+	(*Claimed)(nil),                  // 69: conductord.v1.Claimed
+	(*SlotRecord)(nil),               // 70: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -4091,14 +4276,14 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	46, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	46, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	46, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	47, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	48, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	48, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	48, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	49, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	16, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	17, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	48, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	49, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	50, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	51, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	18, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	19, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
 	19, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
@@ -4106,86 +4291,89 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	19, // 17: conductord.v1.Command.transfer:type_name -> conductord.v1.JobCommand
 	19, // 18: conductord.v1.Command.unreserve:type_name -> conductord.v1.JobCommand
 	19, // 19: conductord.v1.Command.retry_now:type_name -> conductord.v1.JobCommand
-	50, // 20: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	51, // 21: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	19, // 22: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	19, // 23: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
-	15, // 24: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	26, // 25: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	31, // 26: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	27, // 27: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	30, // 28: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	27, // 29: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	27, // 30: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	27, // 31: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	28, // 32: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	29, // 33: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	29, // 34: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	21, // 35: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	20, // 36: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	22, // 37: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	24, // 38: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	25, // 39: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	23, // 40: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	32, // 41: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	33, // 42: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	34, // 43: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	35, // 44: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	36, // 45: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	7,  // 46: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
-	8,  // 47: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
-	9,  // 48: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
-	10, // 49: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	52, // 50: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	13, // 51: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	14, // 52: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	11, // 53: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
-	53, // 54: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	54, // 55: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	55, // 56: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	56, // 57: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	12, // 58: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
-	57, // 59: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	58, // 60: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 61: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	59, // 62: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	54, // 63: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	54, // 64: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
-	54, // 65: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	58, // 66: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 67: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	54, // 68: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	54, // 69: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	60, // 70: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	61, // 71: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	56, // 72: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	56, // 73: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 74: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	62, // 75: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	56, // 76: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 77: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	56, // 78: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	56, // 79: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	63, // 80: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	39, // 81: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	41, // 82: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	64, // 83: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	43, // 84: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	44, // 85: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	45, // 86: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	40, // 87: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	63, // 88: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	65, // 89: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	42, // 90: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	58, // 91: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	66, // 92: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
-	61, // 93: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	67, // 94: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	95, // [95:95] is the sub-list for method output_type
-	95, // [95:95] is the sub-list for method input_type
-	95, // [95:95] is the sub-list for extension type_name
-	95, // [95:95] is the sub-list for extension extendee
-	0,  // [0:95] is the sub-list for field type_name
+	20, // 20: conductord.v1.Command.signal:type_name -> conductord.v1.SignalCommand
+	52, // 21: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	53, // 22: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19, // 23: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	19, // 24: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
+	15, // 25: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	27, // 26: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	32, // 27: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	28, // 28: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	31, // 29: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	28, // 30: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	28, // 31: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	28, // 32: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	29, // 33: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	30, // 34: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	30, // 35: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	22, // 36: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	21, // 37: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	23, // 38: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	25, // 39: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	26, // 40: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	24, // 41: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	33, // 42: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	34, // 43: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	35, // 44: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	36, // 45: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	37, // 46: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,  // 47: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,  // 48: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,  // 49: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10, // 50: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	54, // 51: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13, // 52: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14, // 53: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11, // 54: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	55, // 55: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	56, // 56: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	57, // 57: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	58, // 58: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12, // 59: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	59, // 60: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	60, // 61: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	56, // 62: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	61, // 63: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	56, // 64: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	56, // 65: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
+	62, // 66: conductord.v1.SignalCommand.data:type_name -> conductord.v1.Value
+	56, // 67: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	60, // 68: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	56, // 69: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	56, // 70: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	56, // 71: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	63, // 72: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	64, // 73: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	58, // 74: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	58, // 75: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	65, // 76: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	65, // 77: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	58, // 78: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	65, // 79: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	58, // 80: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	58, // 81: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	66, // 82: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	40, // 83: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	42, // 84: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	67, // 85: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	44, // 86: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	45, // 87: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	46, // 88: conductord.v1.Result.signal:type_name -> conductord.v1.SignalResult
+	47, // 89: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	41, // 90: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	66, // 91: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	68, // 92: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	43, // 93: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	60, // 94: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	69, // 95: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	64, // 96: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	70, // 97: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	98, // [98:98] is the sub-list for method output_type
+	98, // [98:98] is the sub-list for method input_type
+	98, // [98:98] is the sub-list for extension type_name
+	98, // [98:98] is the sub-list for extension extendee
+	0,  // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4214,6 +4402,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Transfer)(nil),
 		(*Command_Unreserve)(nil),
 		(*Command_RetryNow)(nil),
+		(*Command_Signal)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
 		(*Command_Purge)(nil),
@@ -4249,12 +4438,13 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_DeleteQuota)(nil),
 		(*Command_NoteTokenUses)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[37].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[38].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
 		(*Result_Count)(nil),
 		(*Result_Intervene)(nil),
+		(*Result_Signal)(nil),
 		(*Result_Schedule)(nil),
 	}
 	type x struct{}
@@ -4263,7 +4453,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -81,6 +81,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetRetryNow().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetSignal().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetChange().UnknownField(); found {
 		return name, found
 	}
@@ -412,6 +415,21 @@ func (m *JobCommand) UnknownField() (name string, found bool) {
 		return name, found
 	}
 	if name, found = unknownIn(m.GetWithin()); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *SignalCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.SignalCommand", true
+	}
+	if name, found = m.GetData().UnknownField(); found {
 		return name, found
 	}
 	return "", false

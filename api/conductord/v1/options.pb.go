@@ -143,6 +143,7 @@ const (
 	Permission_ADMINISTER Permission = 5 // make, limit and delete boards, back up the cluster
 	Permission_LEAD       Permission = 6 // the leader's own; no caller has it
 	Permission_EACH       Permission = 7 // each call in it has its own
+	Permission_SIGNAL     Permission = 8 // send signals to jobs
 )
 
 // Enum value maps for Permission.
@@ -156,6 +157,7 @@ var (
 		5: "ADMINISTER",
 		6: "LEAD",
 		7: "EACH",
+		8: "SIGNAL",
 	}
 	Permission_value = map[string]int32{
 		"UNSTATED":   0,
@@ -166,6 +168,7 @@ var (
 		"ADMINISTER": 5,
 		"LEAD":       6,
 		"EACH":       7,
+		"SIGNAL":     8,
 	}
 )
 
@@ -672,7 +675,7 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x05SHOWN\x10\x01\x12\n" +
 	"\n" +
 	"\x06HIDDEN\x10\x02\x12\v\n" +
-	"\aREDUCED\x10\x03*i\n" +
+	"\aREDUCED\x10\x03*u\n" +
 	"\n" +
 	"Permission\x12\f\n" +
 	"\bUNSTATED\x10\x00\x12\b\n" +
@@ -683,7 +686,9 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"ADMINISTER\x10\x05\x12\b\n" +
 	"\x04LEAD\x10\x06\x12\b\n" +
-	"\x04EACH\x10\a*\x8c\x01\n" +
+	"\x04EACH\x10\a\x12\n" +
+	"\n" +
+	"\x06SIGNAL\x10\b*\x8c\x01\n" +
 	"\x02On\x12\f\n" +
 	"\bUNSCOPED\x10\x00\x12\v\n" +
 	"\aCLUSTER\x10\x01\x12\t\n" +

@@ -7713,7 +7713,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\x9c\x17\n" +
+	"workerName2\xef\x17\n" +
 	"\fBoardService\x12G\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
@@ -7737,7 +7737,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\bTransfer\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0e\xea\x9d&\n" +
 	"\x12\btransfer\x12L\n" +
 	"\tUnreserve\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tunreserve\x12K\n" +
-	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12B\n" +
+	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12Q\n" +
+	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12B\n" +
 	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06change\x12Y\n" +
 	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\"\x0f\xea\x9d&\v\x12\tintervene\x12D\n" +
 	"\x05Retry\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05retry\x12D\n" +
@@ -7992,26 +7993,28 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ExtendClaimCommand)(nil),       // 152: conductord.v1.ExtendClaimCommand
 	(*Ending)(nil),                   // 153: conductord.v1.Ending
 	(*JobCommand)(nil),               // 154: conductord.v1.JobCommand
-	(*Change)(nil),                   // 155: conductord.v1.Change
-	(*Intervention)(nil),             // 156: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 157: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 158: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 159: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 160: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 161: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 162: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 163: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 164: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 165: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 166: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 167: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 168: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 169: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 170: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 171: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 172: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 173: conductord.v1.Done
-	(*InterveneResult)(nil),          // 174: conductord.v1.InterveneResult
+	(*SignalCommand)(nil),            // 155: conductord.v1.SignalCommand
+	(*Change)(nil),                   // 156: conductord.v1.Change
+	(*Intervention)(nil),             // 157: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 158: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 159: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 160: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 161: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 162: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 163: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 164: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 165: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 166: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 167: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 168: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 169: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 170: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 171: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 172: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 173: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 174: conductord.v1.Done
+	(*SignalResult)(nil),             // 175: conductord.v1.SignalResult
+	(*InterveneResult)(nil),          // 176: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
 	118, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
@@ -8140,165 +8143,167 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	154, // 123: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
 	154, // 124: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
 	154, // 125: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	155, // 126: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	156, // 127: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	154, // 128: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	154, // 129: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	31,  // 130: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 131: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	33,  // 132: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	36,  // 133: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	157, // 134: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 135: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 136: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	158, // 137: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	159, // 138: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	157, // 139: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	157, // 140: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	157, // 141: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	40,  // 142: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	42,  // 143: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	160, // 144: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	161, // 145: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	43,  // 146: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	45,  // 147: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	162, // 148: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	162, // 149: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	38,  // 150: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	137, // 151: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	47,  // 152: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	49,  // 153: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	51,  // 154: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	53,  // 155: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	163, // 156: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	56,  // 157: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	164, // 158: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	58,  // 159: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	60,  // 160: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	165, // 161: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	62,  // 162: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	63,  // 163: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	65,  // 164: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	166, // 165: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	167, // 166: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	168, // 167: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	169, // 168: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	170, // 169: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	67,  // 170: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	171, // 171: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	172, // 172: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	69,  // 173: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	71,  // 174: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	73,  // 175: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	144, // 176: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	75,  // 177: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	77,  // 178: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 179: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	101, // 180: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	99,  // 181: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	84,  // 182: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	81,  // 183: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	86,  // 184: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	89,  // 185: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	91,  // 186: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	93,  // 187: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	95,  // 188: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	97,  // 189: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	110, // 190: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	113, // 191: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	115, // 192: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	107, // 193: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 194: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 195: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 196: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 197: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	16,  // 198: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	20,  // 199: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	23,  // 200: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	25,  // 201: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	26,  // 202: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	28,  // 203: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	173, // 204: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	30,  // 205: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	173, // 206: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	173, // 207: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	173, // 208: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	173, // 209: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	173, // 210: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	173, // 211: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	173, // 212: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	173, // 213: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	173, // 214: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	173, // 215: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	174, // 216: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	173, // 217: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	173, // 218: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	32,  // 219: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 220: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	34,  // 221: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	37,  // 222: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	173, // 223: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 224: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 225: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	173, // 226: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	173, // 227: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	173, // 228: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	173, // 229: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	173, // 230: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	41,  // 231: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	173, // 232: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	173, // 233: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	173, // 234: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	44,  // 235: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	46,  // 236: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	173, // 237: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	173, // 238: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	39,  // 239: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	173, // 240: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	48,  // 241: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	50,  // 242: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	52,  // 243: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	54,  // 244: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	173, // 245: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	57,  // 246: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	173, // 247: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	59,  // 248: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	61,  // 249: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	173, // 250: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	173, // 251: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	64,  // 252: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	66,  // 253: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	173, // 254: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	173, // 255: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	173, // 256: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	173, // 257: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	173, // 258: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	68,  // 259: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	173, // 260: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	173, // 261: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	70,  // 262: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	72,  // 263: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	74,  // 264: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	173, // 265: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	76,  // 266: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	79,  // 267: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 268: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	102, // 269: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	100, // 270: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	85,  // 271: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	82,  // 272: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	87,  // 273: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	90,  // 274: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	92,  // 275: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	94,  // 276: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	96,  // 277: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	98,  // 278: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	112, // 279: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	114, // 280: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	116, // 281: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	108, // 282: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	194, // [194:283] is the sub-list for method output_type
-	105, // [105:194] is the sub-list for method input_type
+	155, // 126: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	156, // 127: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	157, // 128: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	154, // 129: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	154, // 130: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	31,  // 131: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 132: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	33,  // 133: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	36,  // 134: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	158, // 135: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 136: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 137: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	159, // 138: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	160, // 139: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	158, // 140: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	158, // 141: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	158, // 142: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	40,  // 143: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	42,  // 144: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	161, // 145: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	162, // 146: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	43,  // 147: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	45,  // 148: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	163, // 149: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	163, // 150: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	38,  // 151: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	137, // 152: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	47,  // 153: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	49,  // 154: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	51,  // 155: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	53,  // 156: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	164, // 157: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	56,  // 158: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	165, // 159: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	58,  // 160: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	60,  // 161: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	166, // 162: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	62,  // 163: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	63,  // 164: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	65,  // 165: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	167, // 166: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	168, // 167: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	169, // 168: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	170, // 169: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	171, // 170: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	67,  // 171: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	172, // 172: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	173, // 173: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	69,  // 174: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	71,  // 175: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	73,  // 176: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	144, // 177: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	75,  // 178: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	77,  // 179: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	103, // 180: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	101, // 181: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	99,  // 182: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	84,  // 183: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	81,  // 184: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	86,  // 185: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	89,  // 186: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	91,  // 187: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	93,  // 188: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	95,  // 189: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	97,  // 190: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	110, // 191: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	113, // 192: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	115, // 193: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	107, // 194: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 195: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 196: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 197: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 198: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	16,  // 199: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	20,  // 200: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	23,  // 201: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	25,  // 202: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	26,  // 203: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	28,  // 204: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	174, // 205: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	30,  // 206: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	174, // 207: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	174, // 208: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	174, // 209: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	174, // 210: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	174, // 211: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	174, // 212: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	174, // 213: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	174, // 214: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	174, // 215: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	175, // 216: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	174, // 217: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	176, // 218: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	174, // 219: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	174, // 220: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	32,  // 221: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 222: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	34,  // 223: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	37,  // 224: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	174, // 225: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 226: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 227: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	174, // 228: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	174, // 229: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	174, // 230: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	174, // 231: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	174, // 232: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	41,  // 233: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	174, // 234: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	174, // 235: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	174, // 236: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	44,  // 237: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	46,  // 238: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	174, // 239: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	174, // 240: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	39,  // 241: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	174, // 242: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	48,  // 243: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	50,  // 244: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	52,  // 245: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	54,  // 246: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	174, // 247: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	57,  // 248: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	174, // 249: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	59,  // 250: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	61,  // 251: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	174, // 252: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	174, // 253: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	64,  // 254: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	66,  // 255: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	174, // 256: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	174, // 257: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	174, // 258: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	174, // 259: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	174, // 260: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	68,  // 261: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	174, // 262: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	174, // 263: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	70,  // 264: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	72,  // 265: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	74,  // 266: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	174, // 267: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	76,  // 268: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	79,  // 269: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	104, // 270: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	102, // 271: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	100, // 272: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	85,  // 273: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	82,  // 274: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	87,  // 275: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	90,  // 276: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	92,  // 277: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	94,  // 278: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	96,  // 279: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	98,  // 280: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	112, // 281: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	114, // 282: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	116, // 283: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	108, // 284: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	195, // [195:285] is the sub-list for method output_type
+	105, // [105:195] is the sub-list for method input_type
 	105, // [105:105] is the sub-list for extension type_name
 	105, // [105:105] is the sub-list for extension extendee
 	0,   // [0:105] is the sub-list for field type_name

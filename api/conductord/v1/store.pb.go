@@ -32,7 +32,9 @@ type JobRow struct {
 	// Steps of priority that the board's ageing had given when this job first became
 	// claimable.
 	Lag           *int64 `protobuf:"zigzag64,5,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
-	RetryNow      bool   `protobuf:"varint,6,opt,name=retry_now,json=retryNow,proto3" json:"retry_now,omitempty"` // an operator ended waits of its steps during the present claim
+	RetryNow      bool   `protobuf:"varint,6,opt,name=retry_now,json=retryNow,proto3" json:"retry_now,omitempty"`           // an operator or a signal ended waits of its steps during the present claim
+	SignalBytes   uint64 `protobuf:"varint,20,opt,name=signal_bytes,json=signalBytes,proto3" json:"signal_bytes,omitempty"` // size of its unread signals
+	Signals       uint64 `protobuf:"varint,21,opt,name=signals,proto3" json:"signals,omitempty"`                            // signals received
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,6 +109,20 @@ func (x *JobRow) GetRetryNow() bool {
 		return x.RetryNow
 	}
 	return false
+}
+
+func (x *JobRow) GetSignalBytes() uint64 {
+	if x != nil {
+		return x.SignalBytes
+	}
+	return 0
+}
+
+func (x *JobRow) GetSignals() uint64 {
+	if x != nil {
+		return x.Signals
+	}
+	return 0
 }
 
 // PostingRow is the constant part of a job.
@@ -420,6 +436,59 @@ func (x *FlowBodyRow) GetOnFailure() string {
 	return ""
 }
 
+// WaitRow is a step that waits for a signal.
+type WaitRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Signals       []string               `protobuf:"bytes,2,rep,name=signals,proto3" json:"signals,omitempty"` // names
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitRow) Reset() {
+	*x = WaitRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitRow) ProtoMessage() {}
+
+func (x *WaitRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitRow.ProtoReflect.Descriptor instead.
+func (*WaitRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WaitRow) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *WaitRow) GetSignals() []string {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
 // BoardRow is a board without its counters.
 type BoardRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -434,7 +503,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +515,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[4]
+	mi := &file_conductord_v1_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +528,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BoardRow) GetCreatedAt() *timestamppb.Timestamp {
@@ -516,7 +585,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +597,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[5]
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +610,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Counters) GetJobs() []uint64 {
@@ -617,7 +686,7 @@ type CountersRate struct {
 
 func (x *CountersRate) Reset() {
 	*x = CountersRate{}
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +698,7 @@ func (x *CountersRate) String() string {
 func (*CountersRate) ProtoMessage() {}
 
 func (x *CountersRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +711,7 @@ func (x *CountersRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountersRate.ProtoReflect.Descriptor instead.
 func (*CountersRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CountersRate) GetSlot() int64 {
@@ -663,7 +732,7 @@ var File_conductord_v1_store_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x01\n" +
+	"\x19conductord/v1/store.proto\x12\rconductord.v1\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x02\n" +
 	"\x06JobRow\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\x04R\x06finish\x12;\n" +
@@ -671,7 +740,9 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"coolsUntil\x12)\n" +
 	"\x10deadline_watched\x18\x04 \x01(\bR\x0fdeadlineWatched\x12\x15\n" +
 	"\x03lag\x18\x05 \x01(\x12H\x00R\x03lag\x88\x01\x01\x12\x1b\n" +
-	"\tretry_now\x18\x06 \x01(\bR\bretryNow:\x04\xf8\x9d&\x01B\x06\n" +
+	"\tretry_now\x18\x06 \x01(\bR\bretryNow\x12!\n" +
+	"\fsignal_bytes\x18\x14 \x01(\x04R\vsignalBytes\x12\x18\n" +
+	"\asignals\x18\x15 \x01(\x04R\asignals:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04_lag\"s\n" +
 	"\n" +
 	"PostingRow\x12.\n" +
@@ -711,7 +782,10 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
 	"\ton_change\x18\x06 \x01(\tR\bonChange\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
+	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"=\n" +
+	"\aWaitRow\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
+	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
@@ -745,46 +819,47 @@ func file_conductord_v1_store_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_store_proto_rawDescData
 }
 
-var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_conductord_v1_store_proto_goTypes = []any{
 	(*JobRow)(nil),                // 0: conductord.v1.JobRow
 	(*PostingRow)(nil),            // 1: conductord.v1.PostingRow
 	(*FlowRow)(nil),               // 2: conductord.v1.FlowRow
 	(*FlowBodyRow)(nil),           // 3: conductord.v1.FlowBodyRow
-	(*BoardRow)(nil),              // 4: conductord.v1.BoardRow
-	(*Counters)(nil),              // 5: conductord.v1.Counters
-	(*CountersRate)(nil),          // 6: conductord.v1.CountersRate
-	(*Job)(nil),                   // 7: conductord.v1.Job
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*Value)(nil),                 // 9: conductord.v1.Value
-	(*NamedValue)(nil),            // 10: conductord.v1.NamedValue
-	(*Token)(nil),                 // 11: conductord.v1.Token
-	(*Failure)(nil),               // 12: conductord.v1.Failure
-	(*BoardLimits)(nil),           // 13: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 14: conductord.v1.BoardPause
-	(*BoardAgeing)(nil),           // 15: conductord.v1.BoardAgeing
+	(*WaitRow)(nil),               // 4: conductord.v1.WaitRow
+	(*BoardRow)(nil),              // 5: conductord.v1.BoardRow
+	(*Counters)(nil),              // 6: conductord.v1.Counters
+	(*CountersRate)(nil),          // 7: conductord.v1.CountersRate
+	(*Job)(nil),                   // 8: conductord.v1.Job
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Value)(nil),                 // 10: conductord.v1.Value
+	(*NamedValue)(nil),            // 11: conductord.v1.NamedValue
+	(*Token)(nil),                 // 12: conductord.v1.Token
+	(*Failure)(nil),               // 13: conductord.v1.Failure
+	(*BoardLimits)(nil),           // 14: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 15: conductord.v1.BoardPause
+	(*BoardAgeing)(nil),           // 16: conductord.v1.BoardAgeing
 }
 var file_conductord_v1_store_proto_depIdxs = []int32{
-	7,  // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
-	8,  // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
-	9,  // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
-	10, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
-	8,  // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
-	11, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
-	11, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
-	11, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
-	9,  // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
-	10, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
-	10, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
-	12, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
-	8,  // 14: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
-	13, // 15: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
-	14, // 16: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
-	15, // 17: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
-	6,  // 18: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
-	6,  // 19: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
+	8,  // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
+	9,  // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
+	10, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
+	11, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
+	9,  // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
+	9,  // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
+	12, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
+	12, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
+	12, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
+	12, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
+	10, // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
+	11, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
+	11, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
+	13, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
+	9,  // 14: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
+	14, // 15: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
+	15, // 16: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
+	16, // 17: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
+	7,  // 18: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
+	7,  // 19: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
 	20, // [20:20] is the sub-list for method output_type
 	20, // [20:20] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
@@ -806,7 +881,7 @@ func file_conductord_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_store_proto_rawDesc), len(file_conductord_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

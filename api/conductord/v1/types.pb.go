@@ -1655,6 +1655,7 @@ type Attempt struct {
 	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // session of the worker that has the attempt; empty: none yet
 	WorkerName    string `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
 	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // the attempt ended before its function or handler was called
+	Wait          *Wait  `protobuf:"bytes,30,opt,name=wait,proto3" json:"wait,omitempty"`        // the step waits, or has waited, for a signal or a time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1809,176 @@ func (x *Attempt) GetUnbegun() bool {
 	return false
 }
 
+func (x *Attempt) GetWait() *Wait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// Signal is a signal that a job has received.
+type Signal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Data          *Value                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Reject        string                 `protobuf:"bytes,4,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection; empty: no rejection
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`         // the sender
+	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Signal) Reset() {
+	*x = Signal{}
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Signal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Signal) ProtoMessage() {}
+
+func (x *Signal) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
+func (*Signal) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Signal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Signal) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Signal) GetData() *Value {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Signal) GetReject() string {
+	if x != nil {
+		return x.Reject
+	}
+	return ""
+}
+
+func (x *Signal) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Signal) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Wait is the wait of an execution for a signal or a time.
+type Wait struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Signals []string               `protobuf:"bytes,1,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: the step sleeps
+	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Until   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// The log index at which the wait began, set by the cluster. The wait with the smallest number takes a signal first.
+	Number        uint64  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Signal        *Signal `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"` // the taken signal; without its data in an attempt that has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Wait) GetSignals() []string {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
+func (x *Wait) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Wait) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *Wait) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Wait) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
 // StepAttempt names one attempt at a step.
 type StepAttempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1822,7 +1993,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2005,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2018,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -1913,7 +2084,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2096,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2109,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2072,7 +2243,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2255,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2268,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2139,7 +2310,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2322,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2335,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2241,7 +2412,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2253,7 +2424,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2266,7 +2437,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Update) GetFlow() string {
@@ -2341,7 +2512,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2353,7 +2524,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2366,7 +2537,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2456,7 +2627,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2639,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2652,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Posting) GetId() string {
@@ -2656,7 +2827,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2839,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2852,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2800,13 +2971,14 @@ type Job struct {
 	// Only in GetJob, for an unfinished job of a board that ages jobs or once did: the
 	// current priority with ageing.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
+	UnreadSignals     uint32 `protobuf:"varint,70,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // signals that no wait has taken
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2990,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +3003,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Job) GetId() string {
@@ -3177,6 +3349,13 @@ func (x *Job) GetEffectivePriority() int32 {
 	return 0
 }
 
+func (x *Job) GetUnreadSignals() uint32 {
+	if x != nil {
+		return x.UnreadSignals
+	}
+	return 0
+}
+
 // JobError is a failed attempt at a job.
 type JobError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3200,7 +3379,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3391,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3404,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3346,7 +3525,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3537,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3550,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Change) GetJob() string {
@@ -3470,7 +3649,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3661,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3674,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3572,7 +3751,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3763,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3776,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3629,7 +3808,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3820,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3833,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Claim) GetSession() string {
@@ -3723,7 +3902,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3914,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3927,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3821,7 +4000,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +4012,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4025,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3894,7 +4073,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4085,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4098,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Ending) GetJob() string {
@@ -3991,7 +4170,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4182,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4195,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Opening) GetId() string {
@@ -4070,7 +4249,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4261,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4274,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Session) GetId() string {
@@ -4174,7 +4353,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4365,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4378,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Entity) GetKind() string {
@@ -4300,7 +4479,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4491,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4504,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4373,7 +4552,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4385,7 +4564,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4398,7 +4577,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4435,16 +4614,18 @@ type Event struct {
 	EntityKind    string                 `protobuf:"bytes,16,opt,name=entity_kind,json=entityKind,proto3" json:"entity_kind,omitempty"`
 	Entity        string                 `protobuf:"bytes,17,opt,name=entity,proto3" json:"entity,omitempty"`
 	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
-	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`   // of the job
-	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"` // of the job
-	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`     // the principal whose command caused the event; empty without access control
+	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`                                           // of the job
+	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"`                                         // of the job
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`                                             // the principal whose command caused the event; empty without access control
+	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // only of signalled: the name of the signal
+	UnreadSignals uint32                 `protobuf:"varint,31,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // only of the end of a job: signals that no wait has taken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4637,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4650,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4619,6 +4800,20 @@ func (x *Event) GetBy() string {
 	return ""
 }
 
+func (x *Event) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *Event) GetUnreadSignals() uint32 {
+	if x != nil {
+		return x.UnreadSignals
+	}
+	return 0
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4629,7 +4824,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4836,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4654,7 +4849,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4706,7 +4901,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4913,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +4926,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4920,7 +5115,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5127,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5140,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4990,7 +5185,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5002,7 +5197,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5210,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5108,7 +5303,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5120,7 +5315,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5133,7 +5328,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5180,7 +5375,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5192,7 +5387,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5205,7 +5400,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Error) GetCode() string {
@@ -5273,7 +5468,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5480,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5493,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Board) GetName() string {
@@ -5355,7 +5550,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5562,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5575,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5416,7 +5611,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5428,7 +5623,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5441,7 +5636,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5477,7 +5672,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5489,7 +5684,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5502,7 +5697,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5544,7 +5739,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5556,7 +5751,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5569,7 +5764,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5654,7 +5849,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5666,7 +5861,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5679,7 +5874,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5713,7 +5908,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +5920,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +5933,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5767,7 +5962,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +5974,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +5987,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5977,7 +6172,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x9f\x05\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc8\x05\n" +
 	"\aAttempt\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -5998,7 +6193,21 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06worker\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x06worker\x12%\n" +
 	"\vworker_name\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"workerName\x12\x18\n" +
-	"\aunbegun\x18\x11 \x01(\bR\aunbegun:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\x8f\x01\n" +
+	"\aunbegun\x18\x11 \x01(\bR\aunbegun\x12'\n" +
+	"\x04wait\x18\x1e \x01(\v2\x13.conductord.v1.WaitR\x04wait:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\xcc\x01\n" +
+	"\x06Signal\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
+	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12(\n" +
+	"\x04data\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
+	"\x06reject\x18\x04 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x14\n" +
+	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12*\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\xd7\x01\n" +
+	"\x04Wait\x12\x1e\n" +
+	"\asignals\x18\x01 \x03(\tB\x04\xe8\x9d&\x01R\asignals\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x04R\x06number\x12-\n" +
+	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal:\x04\xf8\x9d&\x01\"\x8f\x01\n" +
 	"\vStepAttempt\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
@@ -6097,7 +6306,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
 	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x18\n" +
-	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xaa\x0f\n" +
+	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xd1\x0f\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6154,7 +6363,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x12#\n" +
 	"\n" +
 	"last_owner\x18: \x01(\tB\x04\xe8\x9d&\x01R\tlastOwner\x122\n" +
-	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
+	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01\x12%\n" +
+	"\x0eunread_signals\x18F \x01(\rR\runreadSignals:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
 	"\x13_effective_priority\"\xd7\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x16\n" +
@@ -6270,7 +6480,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\":\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\xd9\x05\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\x9e\x06\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12.\n" +
@@ -6295,7 +6505,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bjob_kind\x18\x12 \x01(\tB\x04\xe8\x9d&\x01R\ajobKind\x12\x16\n" +
 	"\x03key\x18\x13 \x01(\tB\x04\xe8\x9d&\x01R\x03key\x12\x18\n" +
 	"\x04tags\x18\x14 \x03(\tB\x04\xe8\x9d&\x01R\x04tags\x12\x14\n" +
-	"\x02by\x18\x15 \x01(\tB\x04\xe8\x9d&\x01R\x02by:\x04\xf8\x9d&\x01\"A\n" +
+	"\x02by\x18\x15 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06signal\x18\x1e \x01(\tB\x04\xe8\x9d&\x01R\x06signal\x12%\n" +
+	"\x0eunread_signals\x18\x1f \x01(\rR\runreadSignals:\x04\xf8\x9d&\x01\"A\n" +
 	"\tStepEvent\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
 	"\x05state\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05state\"\xba\a\n" +
@@ -6423,7 +6635,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6445,76 +6657,78 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Folded)(nil),                // 17: conductord.v1.Folded
 	(*Progress)(nil),              // 18: conductord.v1.Progress
 	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*StepAttempt)(nil),           // 20: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 21: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 22: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 23: conductord.v1.StepOutcome
-	(*Update)(nil),                // 24: conductord.v1.Update
-	(*AtomChange)(nil),            // 25: conductord.v1.AtomChange
-	(*Posting)(nil),               // 26: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 27: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 28: conductord.v1.Job
-	(*JobError)(nil),              // 29: conductord.v1.JobError
-	(*Change)(nil),                // 30: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 31: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 32: conductord.v1.Reservation
-	(*Claim)(nil),                 // 33: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 34: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 35: conductord.v1.Claimed
-	(*Ending)(nil),                // 36: conductord.v1.Ending
-	(*Opening)(nil),               // 37: conductord.v1.Opening
-	(*Session)(nil),               // 38: conductord.v1.Session
-	(*Entity)(nil),                // 39: conductord.v1.Entity
-	(*Drain)(nil),                 // 40: conductord.v1.Drain
-	(*Position)(nil),              // 41: conductord.v1.Position
-	(*Event)(nil),                 // 42: conductord.v1.Event
-	(*StepEvent)(nil),             // 43: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 44: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 45: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 46: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 47: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 48: conductord.v1.Error
-	(*Board)(nil),                 // 49: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 50: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 51: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 52: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 53: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 54: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 55: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 56: conductord.v1.BoardHolder
-	nil,                           // 57: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 58: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 60: google.protobuf.Duration
+	(*Signal)(nil),                // 20: conductord.v1.Signal
+	(*Wait)(nil),                  // 21: conductord.v1.Wait
+	(*StepAttempt)(nil),           // 22: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 23: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 24: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 25: conductord.v1.StepOutcome
+	(*Update)(nil),                // 26: conductord.v1.Update
+	(*AtomChange)(nil),            // 27: conductord.v1.AtomChange
+	(*Posting)(nil),               // 28: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 29: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 30: conductord.v1.Job
+	(*JobError)(nil),              // 31: conductord.v1.JobError
+	(*Change)(nil),                // 32: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 33: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 34: conductord.v1.Reservation
+	(*Claim)(nil),                 // 35: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 36: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 37: conductord.v1.Claimed
+	(*Ending)(nil),                // 38: conductord.v1.Ending
+	(*Opening)(nil),               // 39: conductord.v1.Opening
+	(*Session)(nil),               // 40: conductord.v1.Session
+	(*Entity)(nil),                // 41: conductord.v1.Entity
+	(*Drain)(nil),                 // 42: conductord.v1.Drain
+	(*Position)(nil),              // 43: conductord.v1.Position
+	(*Event)(nil),                 // 44: conductord.v1.Event
+	(*StepEvent)(nil),             // 45: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 46: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 47: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 48: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 49: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 50: conductord.v1.Error
+	(*Board)(nil),                 // 51: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 52: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 53: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 54: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 55: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 56: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 57: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 58: conductord.v1.BoardHolder
+	nil,                           // 59: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 60: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	59,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	59,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	59,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	41,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	59,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	59,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	59,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	59,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	61,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	43,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	61,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	61,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	61,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	61,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	59,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6522,141 +6736,147 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	59,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	61,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	59,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	61,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	59,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	61,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	59,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	59,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	61,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	61,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	20,  // 48: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 49: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 50: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 51: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 52: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 53: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	60,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 55: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	22,  // 56: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	20,  // 57: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 58: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 59: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	60,  // 60: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 61: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 62: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 63: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	25,  // 64: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 65: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	59,  // 66: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 67: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 68: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 69: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 70: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 71: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	59,  // 72: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 73: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	60,  // 74: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	27,  // 75: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	60,  // 76: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	60,  // 77: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	60,  // 78: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 79: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 80: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	59,  // 81: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 82: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	59,  // 83: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	59,  // 84: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	59,  // 85: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	33,  // 86: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 87: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 88: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	31,  // 89: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	59,  // 90: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	60,  // 91: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	59,  // 92: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	59,  // 93: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	59,  // 94: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	27,  // 95: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	60,  // 96: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	32,  // 97: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	41,  // 98: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	59,  // 99: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 100: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 101: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	59,  // 102: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	59,  // 103: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	59,  // 104: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	60,  // 105: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	60,  // 106: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	59,  // 107: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 108: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	59,  // 109: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	60,  // 110: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	33,  // 111: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	60,  // 112: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	60,  // 113: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	28,  // 114: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 115: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 116: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 117: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	24,  // 118: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 119: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	60,  // 120: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	60,  // 121: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	60,  // 122: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	59,  // 123: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 124: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	59,  // 125: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	59,  // 126: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	41,  // 127: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	59,  // 128: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 129: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	43,  // 130: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	31,  // 131: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	26,  // 132: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	60,  // 133: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	59,  // 134: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	59,  // 135: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	59,  // 136: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	59,  // 137: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	59,  // 138: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	59,  // 139: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	45,  // 140: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	59,  // 141: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	59,  // 142: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	59,  // 143: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	59,  // 144: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	59,  // 145: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	59,  // 146: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	41,  // 147: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	59,  // 148: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	51,  // 149: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	52,  // 150: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	53,  // 151: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	50,  // 152: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	60,  // 153: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	59,  // 154: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	59,  // 155: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	57,  // 156: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	59,  // 157: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	59,  // 158: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	54,  // 159: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	54,  // 160: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	55,  // 161: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	56,  // 162: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	58,  // 163: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	164, // [164:164] is the sub-list for method output_type
-	164, // [164:164] is the sub-list for method input_type
-	164, // [164:164] is the sub-list for extension type_name
-	164, // [164:164] is the sub-list for extension extendee
-	0,   // [0:164] is the sub-list for field type_name
+	21,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
+	0,   // 49: conductord.v1.Signal.data:type_name -> conductord.v1.Value
+	61,  // 50: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	61,  // 51: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	61,  // 52: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	20,  // 53: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
+	22,  // 54: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 55: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 56: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 57: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 58: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 59: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	62,  // 60: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 61: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	24,  // 62: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	22,  // 63: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 64: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 65: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	62,  // 66: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 67: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 68: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 69: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	27,  // 70: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 71: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	61,  // 72: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 73: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 74: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 75: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 76: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 77: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	61,  // 78: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 79: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	62,  // 80: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	29,  // 81: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 82: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	62,  // 83: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	62,  // 84: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 85: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 86: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	61,  // 87: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 88: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	61,  // 89: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	61,  // 90: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	61,  // 91: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	35,  // 92: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 93: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 94: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	33,  // 95: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	61,  // 96: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	62,  // 97: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	61,  // 98: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	61,  // 99: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	61,  // 100: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	29,  // 101: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	62,  // 102: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	34,  // 103: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	43,  // 104: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	61,  // 105: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 106: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 107: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	61,  // 108: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	61,  // 109: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	61,  // 110: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	62,  // 111: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	62,  // 112: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	61,  // 113: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 114: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	61,  // 115: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	62,  // 116: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	35,  // 117: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	62,  // 118: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	62,  // 119: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	30,  // 120: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 121: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 122: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 123: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	26,  // 124: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 125: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	62,  // 126: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	62,  // 127: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	62,  // 128: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	61,  // 129: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 130: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	61,  // 131: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	61,  // 132: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	43,  // 133: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	61,  // 134: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 135: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	45,  // 136: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	33,  // 137: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	28,  // 138: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	62,  // 139: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	61,  // 140: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	61,  // 141: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	61,  // 142: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 143: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	61,  // 144: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	61,  // 145: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	47,  // 146: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	61,  // 147: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	61,  // 148: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	61,  // 149: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	61,  // 150: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	61,  // 151: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	61,  // 152: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	43,  // 153: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	61,  // 154: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	53,  // 155: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	54,  // 156: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	55,  // 157: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	52,  // 158: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	62,  // 159: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	61,  // 160: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	61,  // 161: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	59,  // 162: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	61,  // 163: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	61,  // 164: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	56,  // 165: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	56,  // 166: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	57,  // 167: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	58,  // 168: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	60,  // 169: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	170, // [170:170] is the sub-list for method output_type
+	170, // [170:170] is the sub-list for method input_type
+	170, // [170:170] is the sub-list for extension type_name
+	170, // [170:170] is the sub-list for extension extendee
+	0,   // [0:170] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6665,15 +6885,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[28].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[30].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

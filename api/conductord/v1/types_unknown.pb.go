@@ -321,6 +321,48 @@ func (m *Attempt) UnknownField() (name string, found bool) {
 			return name, found
 		}
 	}
+	if name, found = m.GetWait().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Signal) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Signal", true
+	}
+	if name, found = m.GetData().UnknownField(); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Wait) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Wait", true
+	}
+	if name, found = unknownIn(m.GetSince()); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetUntil()); found {
+		return name, found
+	}
+	if name, found = m.GetSignal().UnknownField(); found {
+		return name, found
+	}
 	return "", false
 }
 

@@ -168,6 +168,18 @@ class Client:
         """Start a failed, reverted, parked or trashed job again."""
         self.call("BoardService/Retry", {"job": id, "reason": reason, "by": _user()})
 
+    def signal(self, job: str, name: str, data: Any = None, id: Optional[str] = None, reject: str = "") -> Dict[str, Any]:
+        """Send a signal to a job. A repeat with the same ``id`` changes nothing.
+
+        The answer is ``{"answer": "taken"}`` if a step has taken the signal, and ``kept`` if no step waits yet.
+        """
+        fields: Dict[str, Any] = {"job": job, "name": name, "id": id or new_id(), "by": _user()}
+        if data is not None:
+            fields["data"] = data
+        if reject:
+            fields["reject"] = reject
+        return self.call("BoardService/Signal", fields)
+
     def wait(self, id: str, timeout: Optional[float] = None) -> Job:
         """Wait until a job is finished or needs an operator. TimeoutError: after this many seconds."""
         until = None if timeout is None else time.monotonic() + timeout

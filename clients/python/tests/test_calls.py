@@ -152,6 +152,20 @@ class Jobs(unittest.TestCase):
             self.assertEqual(Job({"id": "x", "state": state}).finished, finished)
 
 
+class Signals(unittest.TestCase):
+    def test_fields(self):
+        client, sent = Client(), []
+        client.call = lambda method, request, **how: sent.append((method, request)) or {"answer": "taken"}
+        self.assertEqual(client.signal("j", "paid", {"amount": 7}, id="evt_17"), {"answer": "taken"})
+        client.signal("j", "paid", reject="no money")
+        client.signal("j", "paid")
+        methods, (data, reject, plain) = {method for method, _ in sent}, [request for _, request in sent]
+        self.assertEqual(methods, {"BoardService/Signal"})
+        self.assertEqual((data["job"], data["name"], data["data"], data["id"]), ("j", "paid", {"amount": 7}, "evt_17"))
+        self.assertEqual((reject["reject"], "data" in reject), ("no money", False))
+        self.assertTrue(plain["id"] and plain["id"] != reject["id"])
+
+
 class Watching(unittest.TestCase):
     def test_the_last_line_is_an_error(self):
         shown = {"code": "compacted", "message": "no longer kept", "since": "1-7"}

@@ -159,6 +159,14 @@ export class Client {
 		await this.call("BoardService/Cancel", { job, ...order }, { ...options, name: `cancel job ${job}` });
 	}
 
+	/**
+	 * Sends a signal to a job. A repeat with the same `id` changes nothing. The answer is `taken` if a step has taken the signal, and `kept`
+	 * if no step waits yet.
+	 */
+	async signal(job: string, name: string, signal: { data?: Json; id?: string; reject?: string; by?: string } = {}, options: CallOptions = {}): Promise<{ answer: string; first?: string }> {
+		return this.call("BoardService/Signal", { job, name, id: newID(), ...signal }, { ...options, name: `signal job ${job}` });
+	}
+
 	/** Starts a failed, reverted, trashed or parked job again. */
 	async retry(job: string, order: Order = {}, options: CallOptions = {}): Promise<void> {
 		await this.call("BoardService/Retry", { job, ...order }, { ...options, name: `retry job ${job}` });

@@ -130,6 +130,26 @@ test("a wait for a step ends with its outcome, or when the job needs an operator
 	}
 });
 
+test("a signal has an id, which the caller can set", async () => {
+	const bodies: { id: string; job: string; name: string; data?: object; reject?: string }[] = [];
+	const listen: RequestListener = async (request, response) => {
+		let body = "";
+		for await (const chunk of request) {
+			body += chunk;
+		}
+		assert.match(request.url ?? "", /BoardService\/Signal$/);
+		bodies.push(JSON.parse(body));
+		response.end(JSON.stringify({ answer: "taken" }));
+	};
+	await against([listen], 5_000, async (client) => {
+		assert.deepEqual(await client.signal("j", "paid", { data: { amount: 7 }, id: "evt_17" }), { answer: "taken" });
+		await client.signal("j", "paid", { reject: "no money" });
+	});
+	assert.deepEqual(bodies[0], { job: "j", name: "paid", data: { amount: 7 }, id: "evt_17" });
+	assert.deepEqual({ ...bodies[1], id: "" }, { job: "j", name: "paid", reject: "no money", id: "" });
+	assert.match(bodies[1]!.id, /^[0-9a-f-]{36}$/);
+});
+
 test("a lost answer is repeated at another node, under the same id", async () => {
 	const bodies: string[] = [];
 	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {

@@ -97,6 +97,8 @@ const (
 	BoardServiceUnreserveProcedure = "/conductord.v1.BoardService/Unreserve"
 	// BoardServiceRetryNowProcedure is the fully-qualified name of the BoardService's RetryNow RPC.
 	BoardServiceRetryNowProcedure = "/conductord.v1.BoardService/RetryNow"
+	// BoardServiceSignalProcedure is the fully-qualified name of the BoardService's Signal RPC.
+	BoardServiceSignalProcedure = "/conductord.v1.BoardService/Signal"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
@@ -301,6 +303,8 @@ type BoardServiceClient interface {
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// RetryNow ends the wait of a job's steps for their next tries.
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
+	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -471,6 +475,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("RetryNow")),
 			connect.WithClientOptions(opts...),
 		),
+		signal: connect.NewClient[v1.SignalCommand, v1.SignalResult](
+			httpClient,
+			baseURL+BoardServiceSignalProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Signal")),
+			connect.WithClientOptions(opts...),
+		),
 		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
@@ -593,6 +603,7 @@ type boardServiceClient struct {
 	transfer    *connect.Client[v1.JobCommand, v1.Done]
 	unreserve   *connect.Client[v1.JobCommand, v1.Done]
 	retryNow    *connect.Client[v1.JobCommand, v1.Done]
+	signal      *connect.Client[v1.SignalCommand, v1.SignalResult]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
 	retry       *connect.Client[v1.JobCommand, v1.Done]
@@ -716,6 +727,11 @@ func (c *boardServiceClient) RetryNow(ctx context.Context, req *connect.Request[
 	return c.retryNow.CallUnary(ctx, req)
 }
 
+// Signal calls conductord.v1.BoardService.Signal.
+func (c *boardServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
+	return c.signal.CallUnary(ctx, req)
+}
+
 // Change calls conductord.v1.BoardService.Change.
 func (c *boardServiceClient) Change(ctx context.Context, req *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {
 	return c.change.CallUnary(ctx, req)
@@ -835,6 +851,8 @@ type BoardServiceHandler interface {
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// RetryNow ends the wait of a job's steps for their next tries.
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
+	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -1001,6 +1019,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("RetryNow")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceSignalHandler := connect.NewUnaryHandler(
+		BoardServiceSignalProcedure,
+		svc.Signal,
+		connect.WithSchema(boardServiceMethods.ByName("Signal")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceChangeHandler := connect.NewUnaryHandler(
 		BoardServiceChangeProcedure,
 		svc.Change,
@@ -1141,6 +1165,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceUnreserveHandler.ServeHTTP(w, r)
 		case BoardServiceRetryNowProcedure:
 			boardServiceRetryNowHandler.ServeHTTP(w, r)
+		case BoardServiceSignalProcedure:
+			boardServiceSignalHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
@@ -1264,6 +1290,10 @@ func (UnimplementedBoardServiceHandler) Unreserve(context.Context, *connect.Requ
 
 func (UnimplementedBoardServiceHandler) RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.RetryNow is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Signal is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {

@@ -446,6 +446,10 @@ func attemptOutcome(attempt *logbook.Attempt) string {
 		return "nothing to undo"
 	case attempt.Ended():
 		return "done"
+	case attempt.Wait != nil && attempt.Wait.Signal != nil:
+		return "took signal " + attempt.Wait.Signal.Name
+	case attempt.Wait != nil:
+		return attempt.Wait.Text()
 	case attempt.Asked > 0:
 		return fmt.Sprintf("not yet, asked %d times", attempt.Asked)
 	case attempt.IsUntaken():

@@ -33,7 +33,7 @@ func Command(p *cli.Program) *cobra.Command {
 	for _, how := range stopCommands() {
 		commands = append(commands, orderCommand(p, how))
 	}
-	commands = append(commands, explainCommand(p), logsCommand(p), errorsCommand(p), releaseCommand(p), alterCommand(p), moveCommand(p))
+	commands = append(commands, signalCommand(p), explainCommand(p), logsCommand(p), errorsCommand(p), releaseCommand(p), alterCommand(p), moveCommand(p))
 	return cli.Noun("job", "Post, show, control and end jobs", commands...)
 }
 
@@ -234,6 +234,7 @@ func jobFields(p *cli.Program, job *jobs.Job) []cli.Field {
 		cli.Field{"took", tookText(job, time.Now())},
 		cli.Field{"claims", strconv.Itoa(job.Claims)},
 		cli.Field{"crashes", cli.CountText(job.Crashes)},
+		cli.Field{"unread signals", cli.CountText(job.UnreadSignals)},
 		cli.Field{"failures", cli.CountText(job.Failures)},
 		cli.Field{"retention", cli.SpanText(job.Retention)},
 		cli.Field{"retry", RetryText(job.Retry)},

@@ -121,6 +121,9 @@ func (t *tree) again(atom *logbook.AtomDetail, last *logbook.Attempt) string {
 	if last.Ended() {
 		return "tries again " + t.in(atom.RetryAt)
 	}
+	if wait := atom.OpenWait(); wait != nil {
+		return cli.Clean(wait.Text())
+	}
 	if last.Asked > 1 {
 		return fmt.Sprintf("not yet (%d×), again %s", last.Asked, t.in(atom.RetryAt))
 	}

@@ -67,6 +67,14 @@ func notYet(asked int, again time.Duration) func(*logbook.AtomDetail) {
 	}
 }
 
+// awaiting makes a step wait for signals, or sleep without signals.
+func awaiting(signals ...string) func(*logbook.AtomDetail) {
+	return func(a *logbook.AtomDetail) {
+		notYet(1, time.Hour)(a)
+		a.Attempts[0].Wait = &logbook.Wait{Signals: signals, Since: noon, Until: noon.Add(time.Hour)}
+	}
+}
+
 func progress(done, total int64, details string) func(*logbook.AtomDetail) {
 	return func(a *logbook.AtomDetail) {
 		a.Progress = &logbook.Progress{Done: done, Total: total, Details: json.RawMessage(details)}
@@ -240,6 +248,12 @@ order  running  [██████████░░░░░░░░░░] 2
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
   · price                     pending    1h0m0s  not yet (3×), again in 30 s  7
   · approve                   pending
+  · pack                      pending
+  · a-step-with-quite-a-long-name-beyond-the-column  pending`},
+		{"waits for signals, and sleeps", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", awaiting("paid", "waived")), atom("approve", pending, "", awaiting())), true, `
+order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
+  · price                     pending    1h0m0s  waits for signal paid or waived until 2026-01-02T13:00:00Z
+  · approve                   pending    1h0m0s  sleeps until 2026-01-02T13:00:00Z
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"a step waits for a worker", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker(""))), true, `

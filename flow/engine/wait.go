@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A step that waits for a signal or a time has no task. Its execution begins, and says "not yet" until the end of
+// the wait, in one update. Then nothing of it runs. The board gives a signal to the open attempt: see logbook.Wait.
+
+// TakenSignal is a signal that the wait of a step has taken while the flow runs.
+type TakenSignal struct {
+	Step   string
+	Signal logbook.Signal
+}
+
+// await begins or continues the execution of a step that waits. attempt has written its mark.
+func (c *core) await(step int, now time.Time) {
+	wait, open := c.plan.Step(step).Wait(), c.vertices[step].attempt.Wait
+	said := outcome{step: step, ended: now}
+	if open == nil {
+		open = &logbook.Wait{Signals: wait.Signals, Since: now, Until: wait.End(now)}
+		c.keepWait(step, open)
+		if open.Until.After(now) {
+			said.notYet = &flow.NotYetError{After: open.Until.Sub(now)}
+			c.finish(said, now)
+			return
+		}
+	}
+	if open.Open() && open.Until.After(now) { // called early: nothing has come
+		said.notYet = &flow.NotYetError{After: open.Until.Sub(now)}
+		c.finish(said, now)
+		return
+	}
+	said.result, said.failure = wait.Result(open.Signal)
+	if open.Signal != nil {
+		taken, ended := *open.Signal, *open
+		taken.Data = nil // the result has them
+		ended.Signal = &taken
+		c.keepWait(step, &ended)
+	}
+	c.finish(said, now)
+}
+
+// keepWait replaces the wait of the open attempt. Updates hold the attempt before, so it is not changed.
+func (c *core) keepWait(step int, wait *logbook.Wait) {
+	v := &c.vertices[step]
+	attempt := *v.attempt
+	attempt.Wait = wait
+	v.attempt = &attempt
+}
+
+// isWaiting reports whether a step waits for a signal that has not come.
+func (f *facts) isWaiting(step int) bool {
+	v := &f.vertices[step]
+	return v.phase == waiting && v.attempt != nil && v.attempt.Wait.Open()
+}
+
+// awaited returns a step that waits for a signal, and its wait; nil if none does.
+func (c *core) awaited() (string, *logbook.Wait) {
+	for _, due := range c.due {
+		if c.isWaiting(due.step) {
+			return c.plan.Step(due.step).Name(), c.vertices[due.step].attempt.Wait
+		}
+	}
+	return "", nil
+}
+
+// takeSignal continues a step whose wait has taken a signal.
+func (c *core) takeSignal(taken *TakenSignal) {
+	step, found := c.plan.Find(taken.Step)
+	if !found || !c.isWaiting(step) || !c.vertices[step].attempt.Wait.Takes(taken.Signal.Name) {
+		return
+	}
+	wait := *c.vertices[step].attempt.Wait
+	wait.Signal = &taken.Signal
+	c.keepWait(step, &wait)
+	c.retryNow(taken.Step)
+}

@@ -1,0 +1,25 @@
+package fsm_test
+
+import (
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// signal gives a signal to a job. In the walks no step waits, so the job keeps it.
+func (m *model) signal(c *v1.SignalCommand) (string, error) {
+	j := m.jobs[c.Job]
+	switch {
+	case j == nil:
+		return "", jobs.ErrNotFound
+	case j.signals[c.Id]:
+		return string(jobs.SignalRepeated), nil
+	case j.State.Finished():
+		return "", jobs.ErrJobOver
+	}
+	if j.signals == nil {
+		j.signals = map[string]bool{}
+	}
+	j.signals[c.Id] = true
+	j.UnreadSignals++
+	return string(jobs.SignalKept), nil
+}

@@ -1,0 +1,208 @@
+package fsm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A step that waits for a signal has a row in tableWait as long as its wait can take one: while its atom is
+// pending, and its open execution has a wait without a signal. The row and the atom change in one entry. When a
+// signal meets a wait, the atom gets the signal, and the row is removed. The next owner of the job, or the present
+// one, finds the signal in the atom, and records the step's result.
+
+// waitKey returns the key of an open wait. The waits of a flow sort by their starts.
+func waitKey(flow logbook.FlowID, number uint64, atom uint32) []byte {
+	key := append(make([]byte, 0, idSize+8+4), flow.UUID[:]...)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(key, number), atom)
+}
+
+// openWait returns the number of the atom's open wait for a signal; 0 if it has none.
+func (a *atomRecord) openWait() uint64 {
+	if wait := a.detail.OpenWait(); wait.Open() {
+		return wait.Number
+	}
+	return 0
+}
+
+// joinWaits completes the waits of a change from the stored attempts. An owner may not know the signal that a wait
+// has taken, so an open attempt keeps it, and an end without the signal is refused: the signal must not be lost.
+func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
+	for i := range change.Attempts {
+		attempt := &change.Attempts[i]
+		stored := a.waitOf(attempt)
+		if stored == nil {
+			continue
+		}
+		if stored.Signal != nil && attempt.Ended() && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
+			return fmt.Errorf("%w: step %q took signal %q with id %q; load the flow again", logbook.ErrSignalled, change.Name, stored.Signal.Name, stored.Signal.ID)
+		}
+		if attempt.Ended() || attempt.Wait == nil {
+			continue
+		}
+		joined := *attempt.Wait
+		if joined.Number = stored.Number; joined.Signal == nil {
+			joined.Signal = stored.Signal
+		}
+		attempt.Wait = &joined
+		if joined.Signal != nil {
+			change.RetryAt = time.Time{}
+		}
+	}
+	return nil
+}
+
+// waitOf returns the wait of the stored attempt that an attempt of a change continues; nil if it has none.
+func (a *atomRecord) waitOf(changed *logbook.Attempt) *logbook.Wait {
+	for i := range a.detail.Attempts {
+		stored := &a.detail.Attempts[i]
+		if stored.Action == changed.Action && stored.Number == changed.Number {
+			return stored.Wait
+		}
+	}
+	return nil
+}
+
+// putWait updates the row of an atom's wait, before the atom is stored. A wait that starts takes the oldest unread
+// signal with one of its names. j is nil for a flow without an unfinished job.
+func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
+	wait := a.detail.OpenWait()
+	if wait.Open() && wait.Number == 0 {
+		started := *wait
+		started.Number = t.Index
+		wait = &started
+		a.detail.Attempts[len(a.detail.Attempts)-1].Wait = wait
+	}
+	if now := a.openWait(); now != a.waited {
+		if a.waited != 0 {
+			t.delete(tableWait, waitKey(flow, a.waited, a.number))
+		}
+		if now != 0 && !t.takeUnread(a, j) {
+			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
+		}
+	}
+	a.waited = a.openWait()
+}
+
+// takeUnread gives an open wait the oldest unread signal of its job that the wait can take; false if there is none.
+func (t *txn) takeUnread(a *atomRecord, j *jobRecord) bool {
+	if j == nil || j.UnreadSignals == 0 {
+		return false
+	}
+	var key []byte
+	var found *logbook.Signal
+	t.scan(tableSignal, sequenceKey(j.Sequence), func(k, value []byte) bool {
+		signal := decode(value, &v1.Signal{}, command.SignalFromProto)
+		if a.detail.OpenWait().Takes(signal.Name) {
+			key, found = bytes.Clone(k), signal
+		}
+		return found == nil
+	})
+	if found == nil {
+		return false
+	}
+	t.delete(tableSignal, key)
+	j.UnreadSignals--
+	j.signalBytes -= uint64(found.Size())
+	a.give(found)
+	t.hurry(j)
+	t.eventOfSignal(j, found.Name, a.detail.Name)
+	return true
+}
+
+// give ends the open wait of an atom with a signal. The caller stores the atom.
+func (a *atomRecord) give(signal *logbook.Signal) {
+	latest := &a.detail.Attempts[len(a.detail.Attempts)-1]
+	ended := *latest.Wait
+	ended.Signal = signal
+	latest.Wait, a.detail.RetryAt = &ended, time.Time{}
+}
+
+// deliver gives a signal to the job's oldest wait for it, and returns the waiting step; empty if none waits.
+func (t *txn) deliver(j *jobRecord, signal *logbook.Signal) (step string) {
+	key, step := t.waitFor(j, signal.Name)
+	if key == nil {
+		return ""
+	}
+	t.forgetRunning(j.Flow)
+	atom := decodeAtom(t.get(tableAtom, atomKey(j.Flow, step)))
+	atom.give(signal)
+	t.delete(tableWait, key)
+	atom.waited = 0
+	t.saveAtom(j.Flow, atom)
+	return step
+}
+
+// awaits reports whether a step of a job waits for a signal.
+func (v *view) awaits(j *jobRecord, signal string) bool {
+	key, _ := v.waitFor(j, signal)
+	return key != nil
+}
+
+// waitFor returns the oldest wait of a job for a signal, and its step; nil if there is none.
+func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
+	if j.Flow.IsZero() {
+		return nil, ""
+	}
+	v.scan(tableWait, j.Flow.UUID[:], func(k, value []byte) bool {
+		if row := decodeMessage(value, &v1.WaitRow{}); slices.Contains(row.GetSignals(), signal) {
+			key, step = bytes.Clone(k), row.GetStep()
+		}
+		return key == nil
+	})
+	return key, step
+}
+
+// awaited returns a signal for which the oldest wait of a job waits; empty if none waits.
+func (v *view) awaited(j *jobRecord) (signal string) {
+	if j.Flow.IsZero() {
+		return ""
+	}
+	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
+		signal = decodeMessage(value, &v1.WaitRow{}).GetSignals()[0]
+		return false
+	})
+	return signal
+}
+
+// forgetRunning removes the cached atom of a flow, because the caller changes atoms of the flow.
+func (t *txn) forgetRunning(flow logbook.FlowID) {
+	if known := t.flows[flow]; known != nil {
+		known.running = nil
+	}
+}
+
+// hurry lets a job whose step has taken a signal continue. The owner of a claimed job may not know the signal, so
+// the delay of its abandon does not count. The job no longer cools, unless its owner was lost. The caller
+// does not store the job.
+func (t *txn) hurry(j *jobRecord) {
+	switch {
+	case j.Claim != nil:
+		j.hurried = true
+		t.putJob(j)
+		return
+	case j.end != endLost: // also of a suspended job, which would cool after its resume
+		j.cooled = time.Time{}
+	}
+	t.placeJob(j)
+}
+
+// eventOfSignal records that a job has received a signal, or that a step has taken it. The owner of a claimed job
+// gets the event too.
+func (t *txn) eventOfSignal(j *jobRecord, name, step string) {
+	event := jobs.Event{Signal: name}
+	if step != "" {
+		event.Steps = []jobs.StepEvent{{Name: step, State: string(logbook.AtomPending)}}
+	}
+	if j.Claim != nil {
+		event.Owner, event.Token = j.Claim.Owner, j.Token
+	}
+	t.event(jobs.EventSignalled, j, event)
+}

@@ -1,0 +1,71 @@
+package logbook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxWait limits a wait: longer ones outlive the programs that know their meaning.
+	MaxWait = 400 * 24 * time.Hour
+	// MaxWaitSignals limits the names of one wait.
+	MaxWaitSignals = 16
+)
+
+// Wait is the wait of a step for a signal or a time. It belongs to the open execution of the step, which is
+// pending, and nothing of the step runs. The cluster gives the oldest unread signal of the names to the oldest
+// wait for it, in the log entry in which the later of the two arrives.
+type Wait struct {
+	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps
+	Since   time.Time `json:"since"`
+	Until   time.Time `json:"until"`
+	// Number is the log index at which the wait began, set by the cluster.
+	Number uint64 `json:"number,omitempty"`
+	// Signal is the taken signal; nil: none yet. An ended attempt has it without data.
+	Signal *Signal `json:"signal,omitempty"`
+}
+
+// Open reports whether the wait can take a signal.
+func (w *Wait) Open() bool { return w != nil && w.Signal == nil && len(w.Signals) > 0 }
+
+// Text describes an open wait, or a sleep, for display.
+func (w *Wait) Text() string {
+	until := " until " + w.Until.UTC().Format(time.RFC3339)
+	if len(w.Signals) == 0 {
+		return "sleeps" + until
+	}
+	return "waits for signal " + strings.Join(w.Signals, " or ") + until
+}
+
+// Takes reports whether the wait can take a signal of a name.
+func (w *Wait) Takes(name string) bool { return w.Open() && slices.Contains(w.Signals, name) }
+
+// OpenWait returns the wait of a step that waits for a signal, or for a time; nil if it does not wait.
+func (a *AtomDetail) OpenWait() *Wait {
+	if n := len(a.Attempts); n > 0 && a.State == AtomPending && a.Attempts[n-1].Action == ActionExecute && !a.Attempts[n-1].Ended() {
+		return a.Attempts[n-1].Wait
+	}
+	return nil
+}
+
+func (l Limits) checkWait(w *Wait) error {
+	switch {
+	case w == nil:
+		return nil
+	case len(w.Signals) > MaxWaitSignals:
+		return &LimitError{Field: "wait signals", Limit: MaxWaitSignals, Size: int64(len(w.Signals)), Unit: "names"}
+	case w.Until.Sub(w.Since) > MaxWait:
+		return &InvalidError{Field: "wait until", Reason: fmt.Sprintf("%s after its start, and the limit is %s", w.Until.Sub(w.Since), MaxWait)}
+	}
+	for _, name := range w.Signals {
+		if err := l.CheckName("wait signal", name); err != nil {
+			return err
+		}
+	}
+	if w.Signal == nil {
+		return nil
+	}
+	return l.CheckSignal(w.Signal)
+}
