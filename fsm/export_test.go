@@ -169,6 +169,30 @@ type census struct {
 	built        map[command.DefinitionID]uint64 // flows
 }
 
+func (c *census) countFlow(key, value []byte) error {
+	record := decode(value, &v1.FlowRow{}, flowFromProto)
+	record.ID = logbook.FlowID{UUID: [idSize]byte(key)}
+	if record.job != 0 {
+		c.owned++
+	}
+	if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
+		return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
+	}
+	if c.built[record.built]++; record.built.IsZero() {
+		delete(c.built, record.built)
+	}
+	c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
+	return c.checkInterventions(record)
+}
+
+func (c *census) checkScheduleJob(key []byte) error {
+	sequence := sequenceAtEnd(key)
+	if j := c.job(sequence); j.State.Finished() || !bytes.Equal(c.get(tableJobSchedule, sequenceKey(sequence)), key[:idSize]) {
+		return fmt.Errorf("job %s, which is %s, is one of schedule %x", j.ID, j.State, key[:idSize])
+	}
+	return nil
+}
+
 func (c *census) row(t table, key, value []byte) error {
 	switch t {
 	case tableJob:
@@ -184,19 +208,7 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:
-		record := decode(value, &v1.FlowRow{}, flowFromProto)
-		record.ID = logbook.FlowID{UUID: [idSize]byte(key)}
-		if record.job != 0 {
-			c.owned++
-		}
-		if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
-			return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
-		}
-		if c.built[record.built]++; record.built.IsZero() {
-			delete(c.built, record.built)
-		}
-		c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
-		return c.checkInterventions(record)
+		return c.countFlow(key, value)
 	case tableWaiting: // checked with the table of jobs, which comes before
 		if waiting := c.storedCount(t, key); waiting != c.waiting[string(key)] {
 			return fmt.Errorf("%d jobs wait by row %q, and %d are counted", c.waiting[string(key)], key, waiting)
@@ -239,11 +251,7 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableSchedule:
 		return c.countSchedule(value)
 	case tableScheduleJob:
-		sequence := sequenceAtEnd(key)
-		j := c.job(sequence)
-		if j.State.Finished() || !bytes.Equal(c.get(tableJobSchedule, sequenceKey(sequence)), key[:idSize]) {
-			return fmt.Errorf("job %s, which is %s, is one of schedule %x", j.ID, j.State, key[:idSize])
-		}
+		return c.checkScheduleJob(key)
 	case tablePresence:
 		if c.get(tableEntity, key[idSize:]) == nil {
 			return fmt.Errorf("a session has an entity that does not exist: %x", key)

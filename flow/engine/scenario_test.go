@@ -520,12 +520,9 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.ProvidesFields(value))
 		case "may":
 			options = append(options, flow.Optional(value))
-		case "shows":
+		case "shows", "sees":
 			task.shows = value
-			options = append(options, flow.Requires(value))
-		case "sees":
-			task.shows = value
-			options = append(options, flow.Optional(value))
+			options = append(options, map[string]flow.StepOption{"shows": flow.Requires(value), "sees": flow.Optional(value)}[key])
 		case "failon":
 			task.failOn = strings.Split(value, ",")
 		default:

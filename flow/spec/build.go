@@ -269,11 +269,7 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
 	}
 	if s.Concurrency != nil {
-		var while []flow.ConcurrencyOption
-		if s.Concurrency.ReleaseWhileWaiting {
-			while = append(while, flow.ReleaseWhileWaiting())
-		}
-		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit, while...))
+		options = append(options, s.Concurrency.option())
 	}
 	if len(s.Argv) > 0 {
 		options = append(options, flow.Remark(fmt.Sprintf("argv %q", s.Argv)))

@@ -58,3 +58,11 @@ func placeholders(key string) []string {
 		names, key = append(names, name), rest
 	}
 }
+
+func (c *Concurrency) option() flow.StepOption {
+	var while []flow.ConcurrencyOption
+	if c.ReleaseWhileWaiting {
+		while = append(while, flow.ReleaseWhileWaiting())
+	}
+	return flow.Concurrency(c.Key, c.Limit, while...)
+}

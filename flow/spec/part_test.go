@@ -65,7 +65,7 @@ func TestEach(t *testing.T) {
 // TestKeysAreDocumented checks that the pages about documents have a row for every key.
 func TestKeysAreDocumented(t *testing.T) {
 	page := ""
-	for _, name := range []string{"flows", "control-flow", "failure"} {
+	for _, name := range []string{"flows", "control-flow", "failure", "time-limits"} {
 		page += string(read(t, "../../docs/"+name+".md"))
 	}
 	known := regexp.MustCompile(`known are (.*)`)
