@@ -116,7 +116,7 @@ func (r *Readiness) Check() error {
 	leader, known := r.Leader.Known()
 	switch {
 	case awaits != "":
-		return fmt.Errorf("%w: this node waits for %s: before the first election, every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
+		return fmt.Errorf("%w: waits for %s: before the first election, every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known && !r.Listed():
 		return fmt.Errorf("%w: this node joins the cluster, and no leader has contacted it yet", jobs.ErrUnavailable)
 	case !known:

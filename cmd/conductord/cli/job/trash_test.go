@@ -25,7 +25,7 @@ func TestTrash(t *testing.T) {
 		{"trash list --tag soft", 0, "REASON\n", ""},
 		{"-o json trash list", 0, `"reason": "there is rock below"`, ""},
 		{"trash list --limit -1", cli.ExitUsage, "", "must not be negative"},
-		{"trash show ID", 0, "failure:      operator: there is rock below", ""},
+		{"trash show ID", 0, "failure:         operator: there is rock below", ""},
 		{"job explain ID", 0, "conductord job retry ID", ""},
 		{"job retry --reason now ID", 0, "ID claimable\n", ""},
 		{"job retry ID", 0, "ID claimable\n", ""},

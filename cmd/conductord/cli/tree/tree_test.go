@@ -252,8 +252,8 @@ order  running  [░░░░░░░░░░░░░░░░░░░░] 0
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"waits for signals, and sleeps", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", awaiting("paid", "waived")), atom("approve", pending, "", awaiting())), true, `
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
-  · price                     pending    1h0m0s  waits for signal paid or waived until 2026-01-02T13:00:00Z
-  · approve                   pending    1h0m0s  sleeps until 2026-01-02T13:00:00Z
+  · price                     pending    1h0m0s  waits for signal paid or waive
+  · approve                   pending    1h0m0s  sleeps until 2026-01-02T13:00:
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"a step waits for a worker", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker(""))), true, `
