@@ -151,7 +151,8 @@ func (p *place) deafTo(from string) error {
 
 func (p *place) hear() error { return p.run("iptables -w -F INPUT") }
 
-// inhabitants are the processes in the namespace, but for its holder.
+// inhabitants are the processes in the namespace, but for its holder and this process: the kernel reports a process
+// where its first thread is, and that can be a thread that has joined the namespace (see join).
 func (p *place) inhabitants() []int {
 	own, err := os.Readlink(p.namespace())
 	if err != nil {
@@ -161,7 +162,7 @@ func (p *place) inhabitants() []int {
 	var pids []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == p.holder.Process.Pid {
+		if err != nil || pid == p.holder.Process.Pid || pid == os.Getpid() {
 			continue
 		}
 		if theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && theirs == own {
