@@ -54,10 +54,21 @@ func (s *spread) vertices(c *Choice) {
 			passed[v] = passed[v] && !s.spares(&p.joins[j].part)
 		}
 		if v < p.Len() {
-			passed[v] = passed[v] || s.lacks(v, &Scope{Retry: v, End: v + 1})
+			passed[v] = passed[v] || s.lacks(v, &Scope{Retry: v, End: v + 1}) || s.lacksRetry(v)
 			s.now[v] = passed[v]
 		}
 	}
+}
+
+// lacksRetry reports whether the retry around a step is ignored. The step is ignored with it, also if it has another
+// provider: nothing could decide about its failure.
+func (s *spread) lacksRetry(step int) bool {
+	for scope := s.plan.Governor(step); scope >= 0; scope = s.plan.scopes[scope].Parent {
+		if s.now[s.plan.scopes[scope].Retry] {
+			return true
+		}
+	}
+	return false
 }
 
 // children spreads to the children of the graph, each as a whole.
