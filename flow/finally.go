@@ -128,14 +128,16 @@ func (c *compiler) closeFinals(flow *Flow, ends []int32) []int32 {
 	return ends
 }
 
-// keepFinals keeps the final steps of flows of which a target, or a step that it waits for, is left. They wait for
-// what is left.
+// keepFinals keeps the final steps of each flow with a remaining step: a target, or a step before a target. The
+// final steps wait for the remaining steps.
 func (c *compiler) keepFinals(kept []bool) {
 	for i := range c.finals {
 		f := &c.finals[i]
 		left := false
 		for v := f.start + 1; v < f.gate; v++ {
-			if left = left || kept[v] && c.vertices[v] != nil; kept[v] && !slices.ContainsFunc(c.edges[v], func(next int32) bool { return next <= f.gate && kept[next] || next == f.gate }) {
+			left = left || kept[v] && c.vertices[v] != nil
+			isBefore := func(next int32) bool { return next == f.gate || next < f.gate && kept[next] }
+			if kept[v] && !slices.ContainsFunc(c.edges[v], isBefore) {
 				c.edges[v] = append(c.edges[v], f.gate)
 			}
 		}

@@ -72,7 +72,7 @@ func (s Shadow) String() string {
 	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
 }
 
-// storedDefaults are the symbols whose value in the store replaces that of a step that has not run.
+// storedDefaults are the symbols with a value in the store that replaces the result of a step, if the step has not run.
 func (p *Plan) storedDefaults() map[string]bool {
 	symbols := make(map[string]bool)
 	for step := range p.steps {
@@ -88,7 +88,7 @@ func (p *Plan) storedDefaults() map[string]bool {
 }
 
 // Shadowed are the names in the inputs of Compile that steps hide from other steps, each once, in
-// the order of the steps. A value of the store that replaces that of a step that has not run is no shadow. A shadow is allowed but seldom intended, so programs that show a plan
+// the order of the steps. A value of the store that replaces a missing result of a step is not a shadow. A shadow is allowed but seldom intended, so programs that show a plan
 // should warn about it.
 func (p *Plan) Shadowed() []Shadow {
 	var shadows []Shadow

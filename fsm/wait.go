@@ -33,7 +33,7 @@ func (a *atomRecord) openWait() uint64 {
 }
 
 // joinWaits completes the waits of a change from the stored attempts. An owner may not know the signal that a wait
-// has taken, so an open attempt keeps it, and an end without the signal is refused: the signal must not be lost.
+// has taken, so an open attempt keeps the wait and the signal, and an end without the signal is refused: the signal must not be lost.
 func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]
@@ -44,10 +44,13 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if stored.Signal != nil && attempt.Ended() && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return fmt.Errorf("%w: step %q took signal %q with id %q; load the flow again", logbook.ErrSignalled, change.Name, stored.Signal.Name, stored.Signal.ID)
 		}
-		if attempt.Ended() || attempt.Wait == nil {
+		if attempt.Ended() {
 			continue
 		}
-		joined := *attempt.Wait
+		joined := *stored
+		if attempt.Wait != nil {
+			joined = *attempt.Wait
+		}
 		if joined.Number = stored.Number; joined.Signal == nil {
 			joined.Signal = stored.Signal
 		}

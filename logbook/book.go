@@ -123,7 +123,7 @@ func (f *FlowDetail) Passed() string {
 	return ""
 }
 
-// IsPoint reports whether a step, or the step of which it is an instance, is among the names that
+// IsPoint reports whether a step, or the template step of an instance, is among the names that
 // Definition.Points or Definition.Finals returns.
 func IsPoint(points map[string]bool, step string) bool {
 	for ok := true; ok; step, ok = CutInstance(step) {
@@ -388,7 +388,7 @@ func (a *AtomDetail) FailureIgnored() bool {
 	return a.State == AtomFailure && a.Intention == IntendIgnore
 }
 
-// IsDropped reports whether the step is undone, or to be undone, because enough other members of its flow have
+// IsDropped reports whether the step reverts or has reverted, because enough other members of its flow have
 // succeeded.
 func (a *AtomDetail) IsDropped() bool { return a.Intention == IntendDrop }
 

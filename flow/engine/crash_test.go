@@ -143,7 +143,7 @@ func (w *world) draw(rt *rapid.T, name string, depth int) flow.Node {
 	return graph
 }
 
-// drawEnough makes a flow of which some members must succeed.
+// drawEnough makes a flow with Enough: some of its members must succeed.
 func (w *world) drawEnough(rt *rapid.T, name string) *flow.Flow {
 	w.selects, w.member, w.tolerates, w.decides = true, true, true, true
 	defer func() { w.member = false }()

@@ -18,13 +18,13 @@ import (
 // not as a success, before any later result. So a resumed run finds the same complete members and decides alike,
 // even if the drop itself was lost.
 
-// isDropped reports whether a step is undone, or to be undone, because enough other members have succeeded.
+// isDropped reports whether a step reverts or has reverted because enough other members have succeeded.
 func (v *vertex) isDropped() bool { return v.intention == logbook.IntendDrop }
 
 // isLeaving reports whether a dropped step is not undone yet.
 func (v *vertex) isLeaving() bool { return v.isDropped() && v.phase != undone }
 
-// isToUndo reports whether a step that has begun is to be undone, and not executed again.
+// isToUndo reports whether a started step reverts, and does not run again.
 func (v *vertex) isToUndo() bool { return v.intention == logbook.IntendRevert || v.isDropped() }
 
 // isAbsent reports whether a step was skipped or dropped: it has no result, and later steps get none.
@@ -222,7 +222,7 @@ func (f *facts) droppingMember(vertex int) (member int, ok bool) {
 	return 0, false
 }
 
-// undoneBefore are the vertices whose undo waits for that of a vertex.
+// undoneBefore are the vertices that revert only after a vertex has reverted.
 func (f *facts) undoneBefore(vertex int) []int32 {
 	previous := f.plan.Previous(vertex)
 	if len(f.plan.Groups()) == 0 {

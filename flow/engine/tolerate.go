@@ -97,7 +97,7 @@ func (c *core) leaveOut(step int, now time.Time) bool {
 	return true
 }
 
-// isUnneeded reports whether a step is a final step of a flow of which no step has run.
+// isUnneeded reports whether a step is the final step of a flow without a started step.
 func (f *facts) isUnneeded(step int) bool {
 	final, ok := f.plan.FinalOf(step)
 	return ok && !f.hasStarted(final)

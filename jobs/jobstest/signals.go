@@ -14,6 +14,7 @@ var signalRows = []row{
 	{"a wait takes a signal in the entry of the signal, and the job is claimable", takenSignals},
 	{"the wait that began first takes a signal", oldestWait},
 	{"a wait does not end without the signal that it has taken", lateTimeout},
+	{"an open attempt keeps the signal of its wait, also if the owner forgets the wait", forgottenWait},
 	{"a finished job accepts no signal, and recognises repeats", signalsAtTheEnd},
 	{"signals over the limits are refused", fullOfSignals},
 }
@@ -102,6 +103,16 @@ func keptSignals(k *kit) {
 			k.Errorf("event %d is %s", i, render(got))
 		}
 	}
+}
+
+func forgottenWait(k *kit) {
+	claimed := k.travelling(k.session("worker"), "waits")
+	k.signal(claimed.Job.ID, "paid", "one", jobs.SignalKept)
+	k.wants("Update", k.update(waitsFor(claimed, 1, "fly", 1, "paid")), nil)
+	again := waitsFor(claimed, 2, "fly", 1, "paid")
+	again.Atoms[0].Attempts[0].Wait = nil
+	k.wants("Update without the wait", k.update(again), nil)
+	k.same("the signal of fly", k.taken(claimed.Job.Flow, "fly"), "one")
 }
 
 func takenSignals(k *kit) {
