@@ -143,9 +143,36 @@ func (f *facts) mayUndo(gate int) bool {
 	return f.undoTurns[f.turnID(turns, place.Element)] || !f.isToUndo(&turns.Elements[place.Element])
 }
 
-// takeUndoTurns undoes instances up to the limit, from the last one.
+// undoesByItself reports whether the undo of an instance needs no turn: a step of it has nothing to undo behind it,
+// because the steps behind it have not begun, or are undone. An interrupted instance is one of at most so many as the
+// limit.
+func (f *facts) undoesByItself(turn *flow.Turn) bool {
+	for step := turn.Steps.First; step < turn.Steps.End; step++ {
+		if phase := f.vertices[step].phase; f.order[step].after == 0 && phase.hasBegun() && phase != undone && !f.plan.Step(step).IsFinal() {
+			return true
+		}
+	}
+	return false
+}
+
+// takeUndoTurn gives an instance its turn.
+func (c *core) takeUndoTurn(turns *flow.Turns, element int, now time.Time) {
+	if c.undoTurns == nil {
+		c.undoTurns = make(map[turnID]bool)
+	}
+	c.undoTurns[c.turnID(turns, element)] = true
+	c.tryRevert(turns.Elements[element].End, now)
+}
+
+// takeUndoTurns undoes instances up to the limit, from the last one. Instances that are undone by themselves have
+// their turn first.
 func (c *core) takeUndoTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
+	for element := range turns.Elements {
+		if !c.undoTurns[c.turnID(turns, element)] && c.undoesByItself(&turns.Elements[element]) {
+			c.takeUndoTurn(turns, element, now)
+		}
+	}
 	for {
 		undoing, next, begun := 0, -1, false
 		for element := range turns.Elements {
@@ -164,11 +191,7 @@ func (c *core) takeUndoTurns(number int, now time.Time) {
 		if next < 0 || undoing >= turns.AtOnce {
 			return
 		}
-		if c.undoTurns == nil {
-			c.undoTurns = make(map[turnID]bool)
-		}
-		c.undoTurns[c.turnID(turns, next)] = true
-		c.tryRevert(turns.Elements[next].End, now)
+		c.takeUndoTurn(turns, next, now)
 	}
 }
 
