@@ -348,7 +348,10 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		return
 	}
 	c.advance(step, onFailure, logbook.AtomChange{Intention: c.intentionAfter(step), Attempts: attempts}, now)
-	c.noteFailure(step)
+	ignores := c.plan.Step(step).IgnoresFailure() && !undecided // its part is undone: see tolerates
+	if !ignores {
+		c.noteFailure(step)
+	}
 	switch {
 	case c.broken: // nothing more is decided
 	case v.isDropped() && !c.reverting:
@@ -356,7 +359,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 	case c.reverting:
 		c.addFailure(step, attempt.Failure)
 		c.tryRevert(step, now)
-	case !again && c.resolve(step, undecided, now):
+	case !again && !ignores && c.resolve(step, undecided, now):
 	default:
 		// The step is undone with its scope. If it could have been tried again, it has not failed
 		// permanently, so no retry decides about it.

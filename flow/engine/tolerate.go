@@ -55,7 +55,7 @@ func (v *vertex) undoIntention() logbook.Intention {
 // cause of an undo.
 func (f *facts) wasTolerated(step int) bool {
 	v := &f.vertices[step]
-	return v.phase == tolerated || v.isDropped() || v.phase != failed && f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
+	return v.phase == tolerated || v.isDropped() || f.plan.Step(step).IgnoresFailure() && !f.mayBeUndecided(step)
 }
 
 // ignoredFailure is the failure of a step as later steps and deciders get it; null: there is none.
@@ -121,8 +121,8 @@ func (f *facts) governed(step int) []int {
 	return steps
 }
 
-// lacksValue reports whether a step requires a value that is absent because a failure is ignored. All steps
-// before it must be done.
+// lacksValue reports whether a step requires a value that is absent because a failure is ignored, or because a final
+// step has not run. All steps before it must be done.
 func (f *facts) lacksValue(step int) bool {
 	if lacks, known := f.lacking[step]; known {
 		return lacks
@@ -136,7 +136,7 @@ func (f *facts) lacksValue(step int) bool {
 				continue
 			}
 			v := &f.vertices[from]
-			lacks = lacks || v.hasNoDefault() || v.phase == ignored && f.lacksValue(from)
+			lacks = lacks || v.hasNoDefault() || v.phase == ignored && (f.plan.Step(from).IsFinal() || f.lacksValue(from))
 		}
 	}
 	if f.lacking == nil {
