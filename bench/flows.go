@@ -100,10 +100,15 @@ func openStart(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 	}, nil
 }
 
-func postFlow(ctx context.Context, client *raftboard.Client, kind string) (jobs.JobID, error) {
+// flowPosting is a job with a new flow of a kind.
+func flowPosting(kind string) jobs.Posting {
 	book := logbook.Book{ID: logbook.NewBookID(), Name: "bench"}
 	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "bench", Factory: logbook.Factory{Name: kind}}}
-	job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: benchBoard, Name: "bench", Book: &book})
+	return jobs.Posting{Board: benchBoard, Name: "bench", Book: &book}
+}
+
+func postFlow(ctx context.Context, client *raftboard.Client, kind string) (jobs.JobID, error) {
+	job, err := jobs.PostOne(ctx, client, flowPosting(kind))
 	return job.ID, err
 }
 

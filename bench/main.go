@@ -96,6 +96,9 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	if ctx.Err() == nil && b.o.chosen[aheadName] {
 		b.repeatable(ctx)
 	}
+	if ctx.Err() == nil && o.Waits > 0 && b.o.chosen[waitingName] {
+		b.waiting(ctx)
+	}
 	if o.Fill > 0 {
 		b.amongMany(ctx)
 	}

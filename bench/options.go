@@ -21,6 +21,8 @@ const (
 	// maxFill is the number of jobs that a usual disk can hold. A job takes about 10 KiB on
 	// each node: state, log and two snapshots.
 	maxFill = 10_000_000
+	// maxWaits is the number of waiting flows that a run brings to their wait within minutes.
+	maxWaits = 1_000_000
 	// waitingBytes is the size of the details of each job that waits.
 	waitingBytes = 1 << 10
 )
@@ -34,6 +36,7 @@ type options struct {
 	FillPairs int           `json:"fill_pairs"`
 	Idle      time.Duration `json:"idle_ns"`
 	Restarts  int           `json:"restarts"`
+	Waits     int           `json:"waits"`      // flows that wait for a signal; 0: nothing that needs them
 	LogStores []string      `json:"log_stores"` // log stores of both sides; measurements with many waiting jobs use the first
 	Only      string        `json:"only,omitempty"`
 
@@ -51,15 +54,16 @@ type options struct {
 type preset struct {
 	warm, window, idle        time.Duration
 	fill, fillPairs, restarts int
+	waits                     int
 	stores                    []string
 }
 
 func short() preset {
-	return preset{warm: 500 * time.Millisecond, window: 2 * time.Second, idle: 5 * time.Second, fill: 100_000, fillPairs: 2, restarts: 1, stores: config.LogStores[:1]}
+	return preset{warm: 500 * time.Millisecond, window: 2 * time.Second, idle: 5 * time.Second, fill: 100_000, fillPairs: 2, restarts: 1, waits: 20_000, stores: config.LogStores[:1]}
 }
 
 func full() preset {
-	return preset{warm: time.Second, window: 4 * time.Second, idle: 20 * time.Second, fill: 1_000_000, fillPairs: 5, restarts: 3, stores: config.LogStores}
+	return preset{warm: time.Second, window: 4 * time.Second, idle: 20 * time.Second, fill: 1_000_000, fillPairs: 5, restarts: 3, waits: 100_000, stores: config.LogStores}
 }
 
 func (p preset) storesText() string { return strings.Join(p.stores, ",") }
@@ -85,6 +89,7 @@ func parseOptions(args []string) (options, error) {
 	flags.IntVar(&o.FillPairs, "fill-pairs", 0, "runs of each work among many jobs and among 1000, in turns (2, full: 5)")
 	flags.DurationVar(&o.Idle, "idle", 0, "for how long idle nodes are looked at (5s, full: 20s)")
 	flags.IntVar(&o.Restarts, "restarts", 0, "how often a node is started with many jobs (1, full: 3)")
+	flags.IntVar(&o.Waits, "waits", 0, fmt.Sprintf("flows that wait for a signal, compared with %d; 0: leave that out (20000, full: 100000)", fewFlows))
 	stores := flags.String("log-store", "", "the log store of both sides, or several with commas between them ("+short().storesText()+", full: "+full().storesText()+")")
 	flags.StringVar(&o.Only, "only", "", "what to do, by names and patterns with commas between them; empty: all of "+strings.Join(names(), ", "))
 	flags.StringVar(&o.output, "o", "table", "table or json")
@@ -127,7 +132,7 @@ func (o *options) complete(kind preset, given map[string]bool) {
 	numbers := map[string]struct {
 		target *int
 		value  int
-	}{"fill": {&o.Fill, kind.fill}, "fill-pairs": {&o.FillPairs, kind.fillPairs}, "restarts": {&o.Restarts, kind.restarts}}
+	}{"fill": {&o.Fill, kind.fill}, "fill-pairs": {&o.FillPairs, kind.fillPairs}, "restarts": {&o.Restarts, kind.restarts}, "waits": {&o.Waits, kind.waits}}
 	for name, n := range numbers {
 		if !given[name] {
 			*n.target = n.value
@@ -149,6 +154,9 @@ func (o *options) check() error {
 	within("restarts", o.Restarts, 1, maxPairs)
 	if o.Fill != 0 {
 		within("fill", o.Fill, fewWaiting+1, maxFill)
+	}
+	if o.Waits != 0 {
+		within("waits", o.Waits, fewFlows+1, maxWaits)
 	}
 	if o.Warm < 0 || o.Window < 100*time.Millisecond || o.Warm+o.Window > maxWindow {
 		fault("-warm and -window together must be at most %s, and -window at least 100ms", maxWindow)

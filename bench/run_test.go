@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	args := "-pairs 1 -warm 100ms -window 600ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
+	args := "-pairs 1 -warm 100ms -window 600ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -waits 300 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
 	o, err := parseOptions(strings.Fields(args))
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,8 @@ func works() []work {
 		{name: "flow-256", load: one(256), open: openFlow, by: byCommands, few: true, goals: []goal{atMost("processor µs/op", 1_100, processorTime)}},
 		{name: "ahead-1", load: one(1), open: openLine(flowSteps, flow.Repeatable()), by: byP50, few: true, goals: []goal{atMost("p50 ratio", 3.5, p50Ratio)}},
 		{name: "ahead-64", load: one(64), open: openLine(flowSteps, flow.Repeatable()), by: byCommands, few: true, goals: []goal{atMost("processor µs/op", 750, processorTime)}},
+		{name: "signal-1", load: one(1), open: openResume, by: byP50, few: true, goals: []goal{atMost("p50 ratio", 2, p50Ratio)}},
+		{name: "signal-64", load: one(64), open: openSignal, by: byCommands, few: true, goals: []goal{atMost("processor µs/op", 1_500, processorTime)}},
 		{name: "claim-16", load: one(16), open: openClaim, by: byCommands, goals: []goal{atLeast("ratio", 0.6, ratio)}},
 		{name: "post-64", load: one(64), open: openPost, by: byOperations, goals: []goal{atLeast("ratio", 0.7, ratio)}},
 		{name: "post-16x100", load: measure.Load{Callers: 16, PerCall: 100}, open: openPost, by: byOperations, goals: []goal{atLeast("ratio", 0.3, ratio)}},
@@ -101,6 +103,7 @@ const (
 	guardedName  = "guarded"
 	workersName  = "workers"
 	aheadName    = "repeatable"
+	waitingName  = "waiting"
 )
 
 // names are all works and figures that can be selected.
@@ -114,7 +117,7 @@ func names() []string {
 			all = append(all, fillPrefix+w.name)
 		}
 	}
-	return append(all, idleName, hostileName, guardedName, workersName, aheadName, memoryName, backupName, replaceName, snapshotName, restartName)
+	return append(all, idleName, hostileName, guardedName, workersName, aheadName, waitingName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.
@@ -196,16 +199,7 @@ func post(ctx context.Context, client *raftboard.Client, count int, carried json
 	for i := range postings {
 		postings[i] = jobs.Posting{ID: jobs.NewJobID(), Board: benchBoard, Name: "bench", Kind: postKind, Details: carried}
 	}
-	posted, err := client.Post(ctx, postings...)
-	if err != nil {
-		return err
-	}
-	for _, one := range posted {
-		if one.Err != nil {
-			return one.Err
-		}
-	}
-	return nil
+	return postAll(ctx, client, postings)
 }
 
 // openRead reads a job that no conductor can claim.
