@@ -85,10 +85,21 @@ func (l Queue) Suits(request *jobs.ClaimRequest) bool {
 	return board && kind && offersAll(request.Labels, l.Labels)
 }
 
-// QueueOfPosting returns the queue that the job of a posting enters at once. It returns false if the
+// QueuesOfPostings yields the queues that jobs of postings enter at once: see queueOfPosting.
+func QueuesOfPostings(postings []*v1.Posting) iter.Seq[Queue] {
+	return func(yield func(Queue) bool) {
+		for _, posting := range postings {
+			if queue, claimable := queueOfPosting(posting); claimable && !yield(queue) {
+				return
+			}
+		}
+	}
+}
+
+// queueOfPosting returns the queue that the job of a posting enters at once. It returns false if the
 // posting alone does not decide that: the job waits for a time or a release, or its flow is already in
 // the logbook.
-func QueueOfPosting(p *v1.Posting) (Queue, bool) {
+func queueOfPosting(p *v1.Posting) (Queue, bool) {
 	if p.GetHold() || p.GetNotBefore() != nil {
 		return Queue{}, false
 	}

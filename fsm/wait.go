@@ -149,6 +149,23 @@ func (v *view) awaits(j *jobRecord, signal string) bool {
 	return key != nil
 }
 
+// QueueOfSignal returns the queue in which a cooling job becomes claimable when it receives a signal. It returns false
+// if no step waits for the signal, or if only some conductors can claim the job.
+func (m *Machine) QueueOfSignal(c *v1.SignalCommand) (queue Queue, claimable bool) {
+	id, err := jobs.ParseJobID(c.GetJob())
+	if err != nil {
+		return Queue{}, false
+	}
+	err = m.read(func(v *view) error {
+		j, err := v.jobByID(id)
+		if err == nil && j.State == jobs.StateCooling && j.end != endLost && j.Reserved == nil {
+			queue, claimable = queueOf(&j.jobFacts), v.awaits(j, c.GetName())
+		}
+		return err
+	})
+	return queue, claimable && err == nil
+}
+
 // waitFor returns the oldest wait of a job for a signal, and its step; nil if there is none.
 func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
 	if j.Flow.IsZero() {

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -130,6 +132,63 @@ func TestJobsAreClaimedByTheEntryThatPostsThem(t *testing.T) {
 	}
 	if len(seen) != claims {
 		t.Errorf("%d jobs were claimed", len(seen))
+	}
+}
+
+// TestWaitingJobIsClaimedByTheEntryThatSignalsIt: a waiting claim is piggybacked on the signal for which a step waits.
+func TestWaitingJobIsClaimedByTheEntryThatSignalsIt(t *testing.T) {
+	c := newCluster(t, 1).startAll() // the leader stays, and writes nothing by itself
+	client, leader := c.client(), c.nodes[0]
+	session := opened(t, client, jobs.MaxTTL)
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "b"}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "f", Factory: logbook.Factory{Name: "k"}}}
+	if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "waits", Book: &book}); err != nil {
+		t.Fatal(err)
+	}
+	next := func() (jobs.Claimed, error) {
+		claimed, err := client.ClaimNext(t.Context(), jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Kinds: []string{"k"}, Wait: patience})
+		if err == nil && len(claimed) != 1 {
+			err = fmt.Errorf("claimed %d jobs", len(claimed))
+		}
+		return append(claimed, jobs.Claimed{})[0], err
+	}
+	claimed, err := next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := logbook.Wait{Signals: []string{"paid"}, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+	verdicts, err := client.Update(t.Context(), logbook.Update{Flow: claimed.Job.Flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{{
+		Name: "a", Kind: logbook.KindTask, State: logbook.AtomPending, RetryAt: wait.Until,
+		Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: claimed.Job.Token, StartedAt: wait.Since, Asked: 1, Wait: &wait}},
+	}}})
+	if err := errors.Join(append(verdicts, err)...); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Abandon(t.Context(), jobs.Ending{Job: claimed.Job.ID, Token: claimed.Job.Token, Delay: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan jobs.Claimed, 1)
+	go func() { // ends with the claim
+		again, err := next()
+		if err != nil {
+			t.Error(err)
+		}
+		got <- again
+	}()
+	eventually(t, "the claim waits idle", func() bool { return node.Idle(leader) == 1 })
+	before := node.Raft(leader).LastIndex()
+	if receipt, err := client.Signal(t.Context(), claimed.Job.ID, logbook.Signal{Name: "other"}); err != nil || receipt.Answer != jobs.SignalKept {
+		t.Errorf("another signal: %+v, %v", receipt, err)
+	}
+	if receipt, err := client.Signal(t.Context(), claimed.Job.ID, logbook.Signal{Name: "paid"}); err != nil || receipt.Answer != jobs.SignalTaken {
+		t.Errorf("the signal: %+v, %v", receipt, err)
+	}
+	again := <-got
+	if again.Job.ID != claimed.Job.ID || again.Job.Token.Index != before+2 {
+		t.Errorf("entry %d claimed job %s, and the signal is entry %d", again.Job.Token.Index, again.Job.ID, before+2)
+	}
+	if again.Flow == nil || len(again.Flow.Atoms) != 1 || again.Flow.Atoms[0].Attempts[0].Wait.Signal == nil {
+		t.Errorf("the owner does not get the signal: %+v", again.Flow)
 	}
 }
 

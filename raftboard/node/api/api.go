@@ -77,7 +77,7 @@ func New(p *Parts) *API {
 	checks := &flowChecks{check: p.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}
 	return &API{
 		Router: r, shares: p.Shares,
-		posts:     &postService{limits: p.Limits, checks: checks, machine: p.Machine, polls: p.Polls, proposer: p.Proposer, submit: submit},
+		posts:     &postService{limits: p.Limits, checks: checks, machine: p.Machine, proposer: p.Proposer, submit: submit},
 		claims:    &claimService{limits: p.Limits, machine: p.Machine, leader: p.Leader, polls: p.Polls, proposer: p.Proposer, submit: submit},
 		workers:   &workerService{limits: p.Limits, machine: p.Machine, leader: p.Leader, reads: p.Reads, offers: p.Offers, router: r, clock: p.Clock},
 		board:     &boardService{elsewhere: p.Elsewhere, machine: p.Machine, clock: p.Clock, leader: p.Leader, reads: p.Reads, polls: p.Polls, submit: submit, offers: p.Offers},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -15,7 +14,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
-	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -25,7 +23,6 @@ type postService struct {
 	limits   logbook.Limits
 	checks   *flowChecks
 	machine  *fsm.Machine
-	polls    *polls.Polls // their claims are piggybacked
 	proposer *proposer.Proposer
 	submit   *Submitter
 }
@@ -88,14 +85,7 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 // postChecked posts checked jobs. It piggybacks matching waiting claims, so the entry that posts a
 // job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
-	claims := slices.DeleteFunc(s.polls.Piggyback(c.GetPost().GetPostings()), func(claim *proposer.Piggybacked) bool {
-		refusal := claim.Still()
-		if refusal != nil {
-			claim.Outcome <- proposer.Outcome{Err: refusal}
-		}
-		return refusal != nil
-	})
-	index, results, err := s.proposer.ProposeWith(ctx, claims, c)
+	index, results, err := s.submit.proposeClaimed(ctx, fsm.QueuesOfPostings(c.GetPost().GetPostings()), c)
 	if err != nil {
 		return nil, 0, err
 	}

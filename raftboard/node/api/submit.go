@@ -3,10 +3,14 @@ package api
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 // Submitter checks and replicates the commands of callers.
@@ -48,7 +52,7 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	if len(passed) == 0 {
 		return s.Machine.AppliedIndex(), results, nil
 	}
-	index, applied, err := s.Proposer.Propose(ctx, passed...)
+	index, applied, err := s.proposeClaimed(ctx, slices.Values(s.released(passed)), passed...)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -56,6 +60,30 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 		results[place] = applied[i]
 	}
 	return index, results, nil
+}
+
+// released returns the queues in which signals make jobs claimable.
+func (s *Submitter) released(commands []*conductordv1.Command) (queues []fsm.Queue) {
+	for _, c := range commands {
+		if signal := c.GetSignal(); signal != nil {
+			if queue, claimable := s.Machine.QueueOfSignal(signal); claimable {
+				queues = append(queues, queue)
+			}
+		}
+	}
+	return queues
+}
+
+// proposeClaimed replicates commands that make jobs claimable, with waiting claims for these jobs in the same entry.
+func (s *Submitter) proposeClaimed(ctx context.Context, claimable iter.Seq[fsm.Queue], commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	claims := slices.DeleteFunc(s.Polls.Piggyback(claimable), func(claim *proposer.Piggybacked) bool {
+		refusal := claim.Still()
+		if refusal != nil {
+			claim.Outcome <- proposer.Outcome{Err: refusal}
+		}
+		return refusal != nil
+	})
+	return s.Proposer.ProposeWith(ctx, claims, commands...)
 }
 
 // One replicates one command, and returns its refusal as an error.

@@ -4,7 +4,9 @@ package polls
 
 import (
 	"cmp"
+	"iter"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -53,7 +55,7 @@ func IDOf(r *jobs.ClaimRequest) RequestID { return RequestID{r.Session, r.Nonce}
 
 // Waiter is a waiting ClaimNext.
 type Waiter struct {
-	proposer.Piggybacked // the request as it is proposed, and its outcome if a posting piggybacked it
+	proposer.Piggybacked // the request as it is proposed, and its outcome if another call piggybacked it
 	Request              jobs.ClaimRequest
 	Woken                chan []fsm.Queue // with a buffer of one: queues with jobs that may be claimable
 	// Repeated is closed when another call has the same nonce: a caller repeats a call only when
@@ -67,10 +69,10 @@ type Waiter struct {
 	undrains    int  // Polls.undrains at the start of its wait
 	drained     bool // its conductor is drained: no claim until a drain ends
 	idle        bool // it has looked for a job and found none
-	piggybacked bool // appended to the entry of a posting, and no longer in Polls
+	piggybacked bool // appended to the entry of another call, and no longer in Polls
 }
 
-// Limits of the claims that are piggybacked on one call that posts. Their bytes are added to its
+// Limits of the claims that are piggybacked on one call. Their bytes are added to its
 // entry. The other jobs are claimed by the waiters that they wake.
 const (
 	MaxPiggybacked    = 16
@@ -199,10 +201,10 @@ func (p *Polls) SetIdle(waiter *Waiter) {
 	waiter.idle = true
 }
 
-// Piggyback removes idle claims that can take the jobs about to be posted: the
-// longest waiting first, as many as there are jobs for. The caller proposes them with
-// the posting, and sends each one's result to its outcome.
-func (p *Polls) Piggyback(postings []*conductordv1.Posting) []*proposer.Piggybacked {
+// Piggyback removes idle claims that can take the jobs about to become claimable, one for each yielded queue: the
+// longest waiting first, as many as there are jobs for. The caller proposes them with the commands that make
+// the jobs claimable, and sends each one's result to its outcome.
+func (p *Polls) Piggyback(claimable iter.Seq[fsm.Queue]) []*proposer.Piggybacked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.claims) == 0 {
@@ -211,11 +213,7 @@ func (p *Polls) Piggyback(postings []*conductordv1.Posting) []*proposer.Piggybac
 	var chosen []*proposer.Piggybacked
 	var queue fsm.Queue
 	looks, bytes, taken := 0, 0, 0 // taken: number of further jobs of the queue that the previous claims can take
-	for _, posting := range postings {
-		next, claimable := fsm.QueueOfPosting(posting)
-		if !claimable {
-			continue
-		}
+	for next := range claimable {
 		if next != queue {
 			queue, taken = next, 0
 		}
@@ -227,7 +225,7 @@ func (p *Polls) Piggyback(postings []*conductordv1.Posting) []*proposer.Piggybac
 		}
 		waiter := p.firstLocked(&queue, true)
 		if waiter == nil {
-			taken = len(postings)
+			taken = math.MaxInt
 			continue
 		}
 		if bytes += command.Size(waiter.Command); bytes > MaxPiggybackBytes {

@@ -179,7 +179,7 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 		{"labels", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"c", "a"}}}, []*polls.Waiter{able}},
 		{"when all are piggybacked", []*conductordv1.Posting{plain}, nil},
 	} {
-		if chosen := p.Piggyback(row.postings); !slices.Equal(chosen, claimsOf(row.chosen)) {
+		if chosen := p.Piggyback(fsm.QueuesOfPostings(row.postings)); !slices.Equal(chosen, claimsOf(row.chosen)) {
 			t.Errorf("%s: %d are piggybacked, and not %d, or others", row.name, len(chosen), len(row.chosen))
 		}
 	}
@@ -208,7 +208,7 @@ func TestPostingsTakeFewClaimsAlong(t *testing.T) {
 		p.SetIdle(add(p, asking(jobs.NewSessionID(), "plain")))
 		postings = append(postings, &conductordv1.Posting{Kind: "plain"})
 	}
-	if chosen := len(p.Piggyback(postings)); chosen != polls.MaxPiggybacked {
+	if chosen := len(p.Piggyback(fsm.QueuesOfPostings(postings))); chosen != polls.MaxPiggybacked {
 		t.Errorf("%d are piggybacked, and %d may", chosen, polls.MaxPiggybacked)
 	}
 	if claims := p.Load().Claims; claims != polls.MaxPiggybacked {
@@ -230,7 +230,7 @@ func TestPostingsTakeSmallClaimsAlong(t *testing.T) {
 		p.SetIdle(waiter)
 		waiters = append(waiters, waiter)
 	}
-	if chosen := p.Piggyback(postings); !slices.Equal(chosen, claimsOf(waiters[:2])) {
+	if chosen := p.Piggyback(fsm.QueuesOfPostings(postings)); !slices.Equal(chosen, claimsOf(waiters[:2])) {
 		t.Errorf("%d are piggybacked, and not the first two", len(chosen))
 	}
 	if wake(p, plain); !woken(waiters[2]) {
