@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/internal/load"
+	"github.com/conductord/conductord/internal/measure"
 )
 
 // backupCallers is the number of callers that post during the backup.
@@ -60,7 +61,7 @@ func (b *bench) postsDuringBackup(ctx context.Context, c *cluster) (ratio float6
 			return 0, run.First
 		}
 	}
-	return 2 * during.PerSecond / (before.PerSecond + after.PerSecond), ctx.Err()
+	return measure.Share(2*during.PerSecond, before.PerSecond+after.PerSecond), ctx.Err()
 }
 
 func (b *bench) postRate(ctx context.Context, c *cluster) *load.Result {

@@ -65,7 +65,7 @@ func (b *bench) guardedWork(ctx context.Context, w work, dials []func(context.Co
 			rates[side] = run.PerSecond
 		}
 		progress("guarded, %s, pair %d of %d: %.0f/s, and %.0f/s without", w.name, number+1, b.o.Pairs, rates[1], rates[0])
-		ratios = append(ratios, rates[1]/rates[0])
+		ratios = append(ratios, measure.Share(rates[1], rates[0]))
 	}
 	least := atLeast("", 0.9, nil)
 	b.report.figure(fmt.Sprintf("%s with TLS and access control, against without", w.name), "of the rate", &least, ratios...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/internal/load"
+	"github.com/conductord/conductord/internal/measure"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/test/attack"
 )
@@ -70,7 +71,7 @@ func (b *bench) postsUnderAttack(ctx context.Context, c *attack.Cluster) (ratio 
 			return 0, run.First
 		}
 	}
-	return 2 * during.PerSecond / (before.PerSecond + after.PerSecond), ctx.Err()
+	return measure.Share(2*during.PerSecond, before.PerSecond+after.PerSecond), ctx.Err()
 }
 
 func (b *bench) honestRate(ctx context.Context, c *attack.Cluster) *load.Result {

@@ -202,7 +202,7 @@ func (b *bench) waiting(ctx context.Context) {
 			p50[side] = run.P50
 		}
 		progress("signals among waiting flows, pair %d of %d: p50 %v among %d, and %v among %d", number+1, b.o.Pairs, p50[1], b.o.Waits, p50[0], fewFlows)
-		ratios = append(ratios, float64(p50[0])/float64(p50[1]))
+		ratios = append(ratios, measure.Share(float64(p50[0]), float64(p50[1])))
 	}
 	flat := atLeast("", 0.9, nil)
 	b.report.figure(fmt.Sprintf("from a signal to the next step: p50 among %d waiting flows, divided by p50 among %d", fewFlows, b.o.Waits), "", &flat, ratios...)

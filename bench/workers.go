@@ -72,7 +72,7 @@ func (b *bench) turnsOf(ctx context.Context, c *cluster, o contest, callers int)
 			}
 		}
 		rates = append(rates, pair[1].PerSecond*float64(o.steps))
-		ratios = append(ratios, pair[1].PerSecond/pair[0].PerSecond)
+		ratios = append(ratios, measure.Share(pair[1].PerSecond, pair[0].PerSecond))
 		entries = append(entries, pair[1].Cost.Entries-pair[0].Cost.Entries)
 		commands = append(commands, pair[1].Cost.Commands-pair[0].Cost.Commands)
 	}
