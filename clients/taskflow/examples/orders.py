@@ -3,12 +3,14 @@
     python3 orders.py work "conductord://127.0.0.1:7070/" a       # a conductor; start several
     python3 orders.py post "conductord://127.0.0.1:7070/" 20      # post 20 orders, and wait for their ends
 
-The address is all that differs between the backends of TaskFlow. Kill a conductor with ``kill -9``:
-another one continues its orders after the last recorded task.
+The address is all that differs between the backends of TaskFlow. For a board without logbooks, such as
+redis://127.0.0.1:6379, LOGBOOK is the address of the logbooks. Kill a conductor with ``kill -9``: another
+one continues its orders after the last recorded task.
 """
 
 import contextlib
 import logging
+import os
 import sys
 import time
 
@@ -78,7 +80,7 @@ def order_flow():
 @contextlib.contextmanager
 def connected(address):
     """The board and the logbooks at an address."""
-    with logbooks.backend({"connection": address}) as logbook:
+    with logbooks.backend({"connection": os.environ.get("LOGBOOK", address)}) as logbook:
         with boards.backend("orders", {"board": address}, persistence=logbook) as board:
             yield board, logbook
 
