@@ -37,11 +37,12 @@ func TestTaskFlowPrograms(t *testing.T) {
 }
 
 // TestTaskFlowFaults checks the faults that TaskFlow's boards have had in production: lost claims, long
-// steps, logbooks that cannot be written, bad postings, killed conductors.
+// steps, logbooks that cannot be written, bad postings, killed conductors. It also moves jobs from Redis
+// and back.
 func TestTaskFlowFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	runTaskFlow(t, "test_faults")
+	runTaskFlow(t, "test_faults", "test_move")
 }
 
 // runTaskFlow runs modules of clients/taskflow/tests on a node of their own.

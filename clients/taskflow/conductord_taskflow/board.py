@@ -121,13 +121,14 @@ class Board(base.NotifyingJobBoard):
         return row["claim"]["owner"] if row["state"] == "claimed" else None
 
     def post(self, name: str, book: Any = None, details: Optional[Dict[str, Any]] = None,
-             priority: Any = base.JobPriority.NORMAL) -> Job:
+             priority: Any = base.JobPriority.NORMAL, uuid: Optional[str] = None) -> Job:
+        """Post a job. With ``uuid``, a repeat of the same posting creates no second job."""
         number = PRIORITIES[base.JobPriority.convert(priority)]
         posting: Dict[str, Any] = {"details": details or {}}
         if book is not None:
             posting["book"] = {"name": book.name, "uuid": book.uuid}
         # A repeat after a lost answer has the same id, and creates no second job.
-        request = {"id": new_id(), "board": self.board, "kind": self.kind, "name": name, "priority": number, "details": as_json(posting)}
+        request = {"id": uuid or new_id(), "board": self.board, "kind": self.kind, "name": name, "priority": number, "details": as_json(posting)}
         with translated(exc.JobFailure, "post job %s" % name):
             verdict = self.call("BoardService/Post", {"postings": [request], "brief": True})["posted"][0]
             if "error" in verdict:
