@@ -222,13 +222,14 @@ class Client:
             more = answer.get("more") or part.get("more")
         return by_symbol(flow)
 
-    def watch(self, after: Optional[str] = None, **select: Any) -> Iterator[Dict[str, Any]]:
+    def watch(self, after: Optional[str] = None, signs: bool = False, **select: Any) -> Iterator[Dict[str, Any]]:
         """Yield events in order, without gap or repeat; see Watch in docs/protocol.md.
 
         ``after`` is the ``position`` of an event that you have seen: without it, the events begin
         now. ``Compacted``: the events after that position are no longer kept. If a node is lost,
         the watch continues at another node. It ends when no node has answered for the client's
-        timeout.
+        timeout. With ``signs``, the watch also yields a dict with only the ``position``, when it
+        begins and every few seconds without events.
         """
         if after is not None:
             select["after"] = after
@@ -242,6 +243,8 @@ class Client:
                         yield event
                     # If the stream begins now, its first position is the start.
                     select["after"] = message.get("position", select.get("after"))
+                    if signs and not message.get("events"):
+                        yield {"position": select["after"]}
             except Unavailable:
                 if time.monotonic() - heard > self.timeout:
                     raise

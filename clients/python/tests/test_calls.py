@@ -183,7 +183,8 @@ class Watching(unittest.TestCase):
 
         with http.server.HTTPServer(("127.0.0.1", 0), Node) as node:
             threading.Thread(target=node.handle_request, daemon=True).start()
-            events = Client("127.0.0.1:%d" % node.server_port).watch()
+            events = Client("127.0.0.1:%d" % node.server_port).watch(signs=True)
+            self.assertEqual(next(events), {"position": "1-0"})
             self.assertEqual(next(events)["position"], "1-1")
             with self.assertRaises(Compacted) as raised:
                 next(events)

@@ -1,0 +1,74 @@
+"""The claims that this process holds. Each has the token that its ending needs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, Optional, Tuple
+
+from conductord import ConductordError
+
+from .ids import row_id
+from .owner import Owner
+
+
+class Claim:
+    """A claim on one job."""
+
+    def __init__(self, job: str, who: str, token: str, owner: Owner, book: Optional[str]):
+        self.job, self.who, self.token, self.owner, self.book = job, who, token, owner, book
+        self.expires: Optional[float] = None  # by the clock of the owner; None: the claim ends with the session
+        self.lost = False
+        self.flow_state: Optional[str] = None  # TaskFlow's state of the flow, as last written
+        # Details of the logbook whose write failed and was not repeated, by row, each with the error.
+        self.unsaved: Dict[str, Tuple[Any, ConductordError]] = {}
+
+    def ended(self) -> bool:
+        """Whether another owner can have the job, or can get it soon."""
+        self.lost = self.lost or self.owner.failing() or self.expires is not None and self.owner.clock() >= self.expires
+        return self.lost
+
+
+class Claims:
+    """The claims of a process. All boards of the process share them: TaskFlow programs extend a claim on
+    another board object than the one that made it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_job: Dict[str, Claim] = {}
+        self._by_book: Dict[str, Claim] = {}
+
+    def add(self, claim: Claim) -> None:
+        """Note a new claim."""
+        with self._lock:
+            self._by_job[claim.job] = claim
+            if claim.book:
+                self._by_book[claim.book] = claim
+
+    def of_job(self, job: str) -> Optional[Claim]:
+        """The claim on a job."""
+        with self._lock:
+            return self._by_job.get(job)
+
+    def of_book(self, book: str) -> Optional[Claim]:
+        """The latest claim on a job of a logbook. It stays after the claim is lost, and ends when the claim
+        is given back."""
+        with self._lock:
+            return self._by_book.get(book)
+
+    def remove(self, claim: Claim, lost: bool = False) -> None:
+        """Forget a claim that has ended. A lost claim still refuses writes to its logbook."""
+        with self._lock:
+            claim.lost = claim.lost or lost
+            if self._by_job.get(claim.job) is claim:
+                del self._by_job[claim.job]
+            if claim.book and not lost and self._by_book.get(claim.book) is claim:
+                del self._by_book[claim.book]
+
+
+held = Claims()
+
+
+def posting_book(details: Any) -> Optional[str]:
+    """The id of the row of the logbook that the details of a job name."""
+    book = details.get("book") if isinstance(details, dict) else None
+    return row_id(book["uuid"]) if isinstance(book, dict) and "uuid" in book else None
