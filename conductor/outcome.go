@@ -185,14 +185,16 @@ func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 // waiting releases a job until its flow can continue. This does not count as a problem.
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
-	if wait := r.end.Awaits; wait != nil {
+	ending.Delay = min(r.end.Wait, jobs.MaxDelay)
+	switch wait := r.end.Awaits; {
+	case wait == nil:
+		ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
+	case len(wait.Signals) == 0:
+		ending.Reason = clip(fmt.Sprintf("step %s sleeps until %s", r.end.WaitFor, wait.Until.UTC().Format(time.RFC3339)))
+	default:
 		ending.Reason = clip(fmt.Sprintf("step %s waits for signal %s since %s, until %s", r.end.WaitFor, strings.Join(wait.Signals, " or "),
 			wait.Since.UTC().Format(time.RFC3339), wait.Until.UTC().Format(time.RFC3339)))
-		ending.Delay = min(r.end.Wait, jobs.MaxDelay)
-		return decision{abandon, ending}
 	}
-	ending.Reason = clip(fmt.Sprintf("waits until %s to try step %s again", until.UTC().Format(time.RFC3339), r.end.WaitFor))
-	ending.Delay = min(r.end.Wait, jobs.MaxDelay)
 	return decision{abandon, ending}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,6 +71,9 @@ func TestSuspendedJobKeepsSignals(t *testing.T) {
 func TestRetryNowEndsASleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, id := waitingJob(t, flow.Sleep("rest", 24*time.Hour), flow.Signal[payment]("paid", flow.WaitFor(time.Hour)))
+		if job, err := c.Job(t.Context(), id); err != nil || !strings.HasPrefix(job.Reason, "step rest sleeps until ") {
+			t.Errorf("the reason of a sleep is %q, %v", job.Reason, err)
+		}
 		began := time.Now()
 		for range 2 { // the second finds the wait for the signal
 			if err := c.RetryNow(t.Context(), jobs.JobCommand{Job: id}); err != nil {

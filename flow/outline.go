@@ -303,6 +303,9 @@ func (p *Plan) notesOf(number int) (notes []string) {
 	if step.wait != nil {
 		note("%s", step.wait.note())
 	}
+	for i := range step.sends {
+		note("%s", step.sends[i].note())
+	}
 	if step.concurrency.given {
 		note("%s", &step.concurrency)
 	}

@@ -54,6 +54,7 @@ type Step struct {
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
 	wait            *Wait // nil: the step does not wait
+	sends           []Send
 	concurrency     concurrency
 	priority        int
 	remark          string
@@ -435,6 +436,7 @@ func (s *Step) check() {
 	s.checkNames("provides", provisionNames(s.provides))
 	s.checkInjected()
 	s.checkConcurrency()
+	s.checkSends()
 	s.checkLabels()
 	s.checkPriority()
 }

@@ -74,6 +74,7 @@ type Call struct {
 	// Final is set for a step of Flow.Finally, together with Cause: the zero cause after a success.
 	Final bool
 
+	sends           []logbook.Sending
 	stderr          string
 	stderrTruncated bool
 	unbegun         bool

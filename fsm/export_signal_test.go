@@ -17,7 +17,13 @@ func (c *census) checkSignals(j *jobRecord) error {
 		size += uint64(decode(value, &v1.Signal{}, command.SignalFromProto).Size())
 		return true
 	})
-	received := len(c.keys(tableSignalID, sequenceKey(j.Sequence)))
+	ids := c.keys(tableSignalID, sequenceKey(j.Sequence))
+	received := len(ids)
+	for _, key := range ids {
+		if _, board := decodeSignalID(c.get(tableSignalID, key)); board != "" && c.get(tableSignalKey, signalKeyKey(board, j.Key, string(key[sequenceSize:]))) == nil {
+			return fmt.Errorf("job %s received signal %q by key, and the key has no row", j.ID, key[sequenceSize:])
+		}
+	}
 	if unread != j.UnreadSignals || size != j.signalBytes || uint64(received) != j.signals {
 		return fmt.Errorf("job %s has %d unread signals of %d bytes and %d ids, and counts %d of %d bytes and %d", j.ID, unread, size, received, j.UnreadSignals, j.signalBytes, j.signals)
 	}

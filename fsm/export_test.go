@@ -236,6 +236,10 @@ func (c *census) row(t table, key, value []byte) error {
 		case tableWait:
 			return c.checkWaitRow(key, value)
 		}
+	case tableSignalKey:
+		if c.get(tableJob, value) == nil {
+			return fmt.Errorf("signal %q was sent by key to a job that is not there", key)
+		}
 	case tableEvent:
 		return c.countEvents(key, value)
 	case tableJobIndex:

@@ -279,6 +279,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 		body.Cause = plan.flow.Cause
 		t.saveFlowBody(body)
 	}
+	sends := takeSends(plan.atoms)
 	worked := false
 	for _, atom := range plan.atoms {
 		t.putWait(plan.flow.ID, atom, j)
@@ -289,6 +290,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 		}
 	}
 	t.saveFlow(plan.flow)
+	t.sendAll(plan.flow.ID, sends, j)
 	if worked {
 		t.changes.Worked = append(t.changes.Worked, plan.flow.ID)
 	}

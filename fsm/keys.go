@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 17
+const schemaVersion = 18
 
 // table is one of the tables below.
 type table = tables.Table
@@ -43,7 +43,8 @@ var (
 	tableChange      = named("change")       // sequence → ids and digests of the last changes that had an id, oldest first
 	tableJobSchedule = named("job_schedule") // sequence → the schedule of the job; absent if none
 	tableSignal      = named("signal")       // sequence, number → signal that no wait has taken
-	tableSignalID    = named("signal_id")    // sequence, id → number of a received signal, and whether a wait took it on arrival
+	tableSignalID    = named("signal_id")    // sequence, id → whether a wait took the signal on arrival; for a signal by key, the key's board
+	tableSignalKey   = named("signal_key")   // board, key, signal id → sequence: the job that received a signal by key
 	tableKey         = named("key")          // board, key → sequence: unfinished jobs that have a key
 	tableJobIndex    = named("job_index")    // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
 

@@ -26,7 +26,10 @@ type modelFlow struct {
 	logbook.FlowDetail
 	plan *v1.FlowDetail // from the latest save
 	busy *modelJob      // its unfinished job; nil: none
-	last *modelJob      // its last job, which may be removed already; nil: it never had one
+
+	changed []string          // atoms of the latest update
+	waited  map[string]uint64 // numbers of the open waits, by atom
+	last    *modelJob         // its last job, which may be removed already; nil: it never had one
 }
 
 // flowOf returns the flow of a job; nil if the job has none, or the flow was removed.

@@ -154,7 +154,10 @@ func (m *model) retryNow(c *v1.JobCommand) error {
 	if flow := m.flowOf(j); flow != nil {
 		for i := range flow.Atoms {
 			atom := &flow.Atoms[i]
-			if c.Step == "" || atom.Name == c.Step {
+			if c.Step == atom.Name && atom.OpenWait().Open() {
+				return jobs.ErrConflict
+			}
+			if c.Step == "" && !atom.OpenWait().Open() || atom.Name == c.Step {
 				known, waited, atom.RetryAt = true, waited || !atom.RetryAt.IsZero(), time.Time{}
 			}
 		}

@@ -54,6 +54,7 @@ type model struct {
 	schedules map[schedules.Ref]*modelSchedule
 	vacated   []*modelSchedule // schedules whose last unfinished job the current command has finished
 
+	keyed  map[[3]string]string     // job that received a signal by key: by board, key and id
 	ended  map[string]bool          // ended sessions
 	tokens map[string]logbook.Token // the last token of each job and flow, and of each intervention in a flow
 	taken  int                      // finished jobs that cannot be reopened because another job has their key
@@ -71,6 +72,7 @@ type modelJob struct {
 	watched  bool            // its deadline has not been dealt with
 	finish   uint64          // the number of its finish
 	signals  map[string]bool // ids that it has received
+	unread   []modelSignal   // in order
 	hurried  bool            // waits of its steps were ended during its claim
 	lag      *int64          // the steps that its board had raised others by when it was claimable first; nil: not yet
 }
@@ -85,7 +87,7 @@ func newModel() *model {
 		jobs: map[string]*modelJob{}, books: map[string]*modelBook{}, flows: map[string]*modelFlow{}, boards: map[string]*modelBoard{},
 		sessions: map[string]*modelSession{}, entities: map[string]*modelEntity{}, drains: map[string]*jobs.Drain{}, schedules: map[schedules.Ref]*modelSchedule{},
 		quotas: map[access.Subject]*modelQuota{},
-		ended:  map[string]bool{}, tokens: map[string]logbook.Token{},
+		ended:  map[string]bool{}, tokens: map[string]logbook.Token{}, keyed: map[[3]string]string{},
 	}
 }
 
@@ -214,14 +216,14 @@ func (m *model) token() logbook.Token { return logbook.Token{Generation: 1, Inde
 func (m *model) post(c *v1.PostCommand) string {
 	var verdicts []string
 	for _, p := range c.Postings {
-		job, existed, err := m.postOne(p)
-		verdicts = append(verdicts, verdict(job, existed, command.ErrorToProto(err)))
+		job, existed, signalled, err := m.postSignal(p)
+		verdicts = append(verdicts, verdict(job, existed, signalled, command.ErrorToProto(err)))
 	}
 	return strings.Join(verdicts, ", ")
 }
 
-func verdict(job string, existed bool, err *v1.Error) string {
-	return strings.TrimSpace(fmt.Sprint(job, map[bool]string{true: " existed"}[existed], " ", err.GetCode()))
+func verdict(job string, existed bool, signalled string, err *v1.Error) string {
+	return strings.TrimSpace(fmt.Sprint(job, map[bool]string{true: " existed"}[existed], strings.TrimRight(" "+signalled, " "), " ", err.GetCode()))
 }
 
 func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
@@ -236,7 +238,7 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		panic(err)
 	}
 	posting.Board = boardNamed(posting.Board)
-	if holder := m.holder(posting.Board, posting.Key); holder != nil {
+	if holder := m.holder(posting.Board, posting.Key); holder != nil && m.keyHolder(posting.Board, posting.Key, posting.Sends()) == holder {
 		m.raise(holder, &posting)
 		return holder.ID.String(), true, nil
 	}
@@ -555,7 +557,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 				return jobs.ErrConflict
 			}
 			if flow != nil {
-				*flow = *after
+				m.adopt(flow, after)
 			}
 			j.Failure = command.FailureFromProto(c.Failure)
 			m.tryAgain(j, flow, c.Outcome, next, due)
@@ -566,7 +568,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 		}
 	}
 	if flow != nil {
-		*flow = *after
+		m.adopt(flow, after)
 	}
 	delay := c.GetDelay().AsDuration()
 	if under(j, jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since) {
@@ -642,7 +644,7 @@ func (m *model) update(u *v1.Update) error {
 	}
 	after, err := m.advanced(flow, u)
 	if err == nil {
-		*flow = *after
+		m.adopt(flow, after)
 	}
 	return err
 }
@@ -664,6 +666,7 @@ func (m *model) advanced(flow *modelFlow, u *v1.Update) (*modelFlow, error) {
 		panic(err)
 	}
 	after := *flow
+	after.changed = nil
 	verdict, err := after.Judge(&update)
 	if err != nil || verdict == logbook.Repeat {
 		return &after, err
@@ -692,9 +695,13 @@ func (m *model) advanced(flow *modelFlow, u *v1.Update) (*modelFlow, error) {
 			after.Atoms = append(after.Atoms, logbook.NewAtom(change.Name, change.Kind))
 			atom = &after.Atoms[len(after.Atoms)-1]
 		}
+		if err := joinWaits(atom, change); err != nil {
+			return nil, err
+		}
 		if err := atom.Advance(change); err != nil {
 			return nil, err
 		}
+		after.changed = append(after.changed, change.Name)
 	}
 	return &after, nil
 }

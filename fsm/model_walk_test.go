@@ -38,16 +38,20 @@ func jobLine(j jobs.Job) string {
 		order += fmt.Sprint(", reserved for ", j.Reserved.Conductor, " until ", ago(j.Reserved.Until))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
+		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t, %d unread signals",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
 		ago(j.PostedAt), j.PostedBy, j.Size, ago(j.ModifiedAt), ago(j.StartedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
-		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked)
+		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked, j.UnreadSignals)
 }
 
 func flowLine(f *logbook.FlowDetail) string {
 	var atoms []string
 	for i := range f.Atoms {
-		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts), f.Atoms[i].RetryAt))
+		taken := ""
+		if n := len(f.Atoms[i].Attempts); n > 0 && f.Atoms[i].Attempts[n-1].Wait != nil && f.Atoms[i].Attempts[n-1].Wait.Signal != nil {
+			taken = f.Atoms[i].Attempts[n-1].Wait.Signal.ID
+		}
+		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts), f.Atoms[i].RetryAt, " ", taken))
 	}
 	return fmt.Sprintf("%s is %s after update %d under %s, begun under %s, with %v and %d interventions",
 		f.Name, f.State, f.Sequence, f.Fence, f.Begun, atoms, len(f.Interventions))
@@ -98,7 +102,7 @@ func answerText(result *v1.Result) string {
 	switch kind := result.Kind.(type) {
 	case *v1.Result_Post:
 		for _, posted := range kind.Post.Posted {
-			words = append(words, verdict(posted.Job, posted.Existed, posted.Error))
+			words = append(words, verdict(posted.Job, posted.Existed, posted.Signal.GetAnswer(), posted.Error))
 		}
 	case *v1.Result_Claim:
 		for _, g := range kind.Claim.Granted {
@@ -184,8 +188,11 @@ type coverage struct {
 // answer counts the answers to a command.
 func (c *coverage) answer(name string, result *v1.Result) {
 	c.answers[strings.TrimSpace(name+" "+result.GetError().GetCode())]++
+	if signalled := result.GetSignal(); signalled != nil {
+		c.answers["signal "+signalled.Answer]++
+	}
 	for _, posted := range result.GetPost().GetPosted() {
-		c.answers[verdict("posting", posted.Existed, posted.Error)]++
+		c.answers[verdict("posting", posted.Existed, posted.Signal.GetAnswer(), posted.Error)]++
 	}
 }
 
@@ -639,13 +646,13 @@ var (
 		"expire_claim", "expire_claim fenced", "expire_session", "expire_session session_expired", "extend_claim", "extend_claim fenced", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
 		"intervene", "intervene conflict", "intervene not_found",
 		"delete_quota", "delete_quota not_found", "save_quota", "open_session over_limit", "open_session conflict",
-		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
+		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed", "posting kept", "posting existed kept", "posting existed repeated",
 		"backfill_schedule", "backfill_schedule conflict", "backfill_schedule invalid", "create_board", "delete_board", "delete_board conflict", "delete_board not_found",
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal job_over", "signal not_found", "sweep", "trash", "trash fenced",
-		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "sweep", "trash", "trash fenced",
+		"update_flow", "update_flow conflict", "update_flow signalled", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedSlots = []string{
 		"posted by schedule", "posted by run", "posted by backfill", "waiting by schedule", "waiting by backfill",

@@ -32,6 +32,7 @@ func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 		if t.answered {
 			item := &items[i]
 			item.Job, item.Existed, item.Posted, item.Error = posted.job, posted.existed, posted.as, command.ErrorToProto(err)
+			item.Signal = command.SignalReceiptToProto(posted.signal)
 			answer[i] = item
 		}
 	}
@@ -46,6 +47,7 @@ type posted struct {
 	job     string  // its id, or the id of the existing job; the posting's id if it is refused
 	existed bool    // before
 	as      *v1.Job // a new job in its current state; nil if no caller reads it
+	signal  jobs.SignalReceipt
 }
 
 // postOne posts one job.
@@ -61,32 +63,60 @@ func (t *txn) postOne(p *v1.Posting) (posted, error) {
 	var digest [command.DigestSize]byte
 	digest, t.digest = command.PostingDigest(t.digest, p)
 	if known := t.get(tableJobID, posting.ID.UUID[:]); known != nil {
-		answer.existed, err = t.repeatedPost(posting.ID, known, digest[:])
+		if answer.existed, err = t.repeatedPost(posting.ID, known, digest[:]); err == nil && posting.Signal != nil {
+			answer.signal, err = t.signalPosted(t.job(binary.BigEndian.Uint64(known)), &posting)
+		}
 		return answer, err
 	}
-	if holder := t.holderOf(posting.Board, posting.Key); holder != nil {
-		t.raise(holder, &posting)
-		answer.job, answer.existed = holder.ID.String(), true
-		return answer, nil
+	if holder := t.postingHolder(&posting); holder != nil {
+		return t.postAgain(holder, &posting)
 	}
-	answer.as, err = t.postNew(p, &posting, digest[:])
+	answer.as, answer.signal, err = t.postNew(p, &posting, digest[:])
 	return answer, err
+}
+
+// postingHolder finds the job that a posting with a key finds instead of a new one; nil: none.
+func (t *txn) postingHolder(p *jobs.Posting) *jobRecord {
+	if p.Signal == nil {
+		return t.holderOf(p.Board, p.Key)
+	}
+	return t.keyHolder(cmp.Or(p.Board, jobs.DefaultBoard), p.Key, p.Sends().ID)
+}
+
+// postAgain applies a posting to the job that has its key.
+func (t *txn) postAgain(holder *jobRecord, p *jobs.Posting) (answer posted, err error) {
+	answer.job, answer.existed = holder.ID.String(), true
+	if p.Signal != nil {
+		if answer.signal, err = t.signalPosted(holder, p); err != nil {
+			return answer, err
+		}
+	}
+	if holder.final == "" {
+		t.raise(holder, p)
+	}
+	return answer, nil
+}
+
+// signalPosted gives the signal of a posting to a job.
+func (t *txn) signalPosted(j *jobRecord, p *jobs.Posting) (jobs.SignalReceipt, error) {
+	return t.receive(j, cmp.Or(p.Board, jobs.DefaultBoard), p.Sends())
 }
 
 // postNew posts a job that does not exist yet. It returns the job's current state, so that the
 // answer needs no second read.
-func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.Job, error) {
+func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.Job, jobs.SignalReceipt, error) {
+	var receipt jobs.SignalReceipt
 	work, err := t.planWork(posting)
 	if err != nil {
-		return nil, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+		return nil, receipt, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
 	}
 	j, err := t.newJob(posting, work)
 	if err != nil {
-		return nil, err
+		return nil, receipt, err
 	}
 	j.Size = uint64(command.SizeOf(p))
 	if err := t.admit(j); err != nil {
-		return nil, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
+		return nil, receipt, fmt.Errorf("cannot post job %s: %w", posting.ID, err)
 	}
 	t.Sequence++
 	j.Sequence = t.Sequence
@@ -95,15 +125,23 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	t.savePosting(j, p)
 	t.attach(j, work)
 	t.notePosting(j.Board)
+	signal, step := posting.Sends(), ""
+	if signal != nil { // before the job is stored, because a command stores a new job once
+		step = t.accept(j, j.Board, signal)
+		receipt = receiptOf(j, step)
+	}
 	t.placeJob(j)
 	t.changes.Posted++
 	t.event(jobs.EventPosted, j, jobs.Event{})
+	if signal != nil {
+		t.eventOfSignal(j, signal.Name, step)
+	}
 	if !t.answered {
-		return nil, nil
+		return nil, receipt, nil
 	}
 	message := t.messages.takeJob()
 	message.Details, message.Store = p.GetDetails(), p.GetStore()
-	return message, nil
+	return message, receipt, nil
 }
 
 // repeatedPost distinguishes a repeat from another posting with the same id.

@@ -29,7 +29,7 @@ func (m *Machine) Step(id jobs.JobID, name string) (step jobs.Step, err error) {
 func (v *view) step(j *jobRecord, name string) (jobs.Step, error) {
 	step := jobs.Step{Job: j.ID, JobState: j.State, Flow: j.Flow, Atom: logbook.AtomDetail{Name: name}}
 	if j.Flow.IsZero() {
-		return step, fmt.Errorf("job %s has no flow, and no step %.64q: %w", j.ID, name, jobs.ErrNotFound)
+		return step, fmt.Errorf("the job has no flow: %w", jobs.ErrNotFound)
 	}
 	record := v.flow(j.Flow)
 	if record == nil { // a finished job can outlive its book
@@ -52,7 +52,7 @@ func (v *view) plannedStep(record *flowRecord, step *jobs.Step) error {
 	if len(first) <= maxKeyName && v.get(tableAtom, atomKey(record.ID, first)) != nil {
 		return &logbook.InvalidError{Field: "step", Reason: fmt.Sprintf("%.64q runs once for each element of a list: name one of its runs, such as %.64q", name, first)}
 	}
-	missing := fmt.Errorf("the flow of job %s has no step %.64q: %w", step.Job, name, jobs.ErrNotFound)
+	missing := fmt.Errorf("its flow has no such step: %w", jobs.ErrNotFound)
 	base, isInstance := logbook.CutInstance(name)
 	for more := isInstance; more; {
 		base, more = logbook.CutInstance(base)

@@ -110,6 +110,9 @@ func (a *author) post() *v1.Command {
 		}
 		p.Hold = a.draw("held", 5) == 0
 		p.Key = a.oneOf("key", "", "", "red", "blue")
+		if p.Key != "" && a.draw("with a signal", 1) == 0 {
+			p.Signal = &v1.Signal{Name: "paid", Id: a.oneOf("signal id", "", "a", "b", "c")}
+		}
 		p.Front = a.draw("front", 3) == 0
 		p.Tags = [][]string{nil, {"wet"}, {"wet", "cold"}}[a.draw("tags", 2)]
 		if a.draw("deadline", 3) == 0 {
@@ -200,7 +203,11 @@ func (a *author) order() *v1.Command {
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
 	switch a.draw("order", 9) {
 	case 8:
-		return &v1.Command{Kind: &v1.Command_Signal{Signal: &v1.SignalCommand{Job: o.Job, Name: "paid", Id: a.oneOf("signal id", "a", "b", "c", "d")}}}
+		sent := &v1.SignalCommand{Job: o.Job, Name: a.oneOf("signal", "paid", "sent"), Id: a.oneOf("signal id", "a", "b", "c", "d", "e", "f")}
+		if a.draw("by key", 1) == 0 {
+			sent.Job, sent.Board, sent.Key = "", a.oneOf("board", "", "other"), a.oneOf("key", "red", "blue")
+		}
+		return &v1.Command{Kind: &v1.Command_Signal{Signal: sent}}
 	case 7:
 		o.Step = a.oneOf("step", "", "x", "y")
 		return &v1.Command{Kind: &v1.Command_RetryNow{RetryNow: o}}
@@ -368,6 +375,19 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		attempt = executed(number, `{"r":[1]}`)
 	}
 	change.Attempts = append(change.Attempts, attempt)
+	switch a.draw("waits for a signal", 3) {
+	case 0:
+		attempt.EndedAt, attempt.Result = nil, nil
+		change.State, attempt.Asked = "pending", 1
+		attempt.Wait = &v1.Wait{Signals: []string{"paid"}, Since: timestamppb.New(start), Until: timestamppb.New(start.Add(time.Hour))}
+		if a.draw("two names", 1) == 0 {
+			attempt.Wait.Signals = []string{"sent", "paid"}
+		}
+	case 1:
+		if atom, ok := flow.Atom(name); ok && len(atom.Attempts) > 0 && atom.Attempts[len(atom.Attempts)-1].Wait != nil {
+			attempt.Wait = command.WaitToProto(atom.Attempts[len(atom.Attempts)-1].Wait)
+		}
+	}
 	if a.draw("waits", 1) == 0 {
 		change.RetryAt = timestamppb.New(start.Add(time.Hour))
 	}

@@ -107,7 +107,7 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed or cooling job waits for its next try", j.ID, jobs.ErrConflict, j.State)
 	}
 	cools := j.State == jobs.StateCooling && j.end != endLost
-	waited, err := t.endWaits(j.Flow, c.GetStep())
+	waited, err := t.endWaits(j, c.GetStep())
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot retry job %s now: %w", j.ID, err)
@@ -135,8 +135,9 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 	return nil
 }
 
-// endWaits removes the time of the next try from the named step of a flow, or from all steps.
-func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) {
+// endWaits removes the time of the next try from the named step of a job, or from all steps.
+func (t *txn) endWaits(j *jobRecord, step string) (waited bool, err error) {
+	id := j.Flow
 	flow := t.flow(id)
 	if flow == nil {
 		return false, nil
@@ -158,7 +159,7 @@ func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) 
 		}
 		atom := decodeAtom(value)
 		if wait := atom.detail.OpenWait(); wait.Open() {
-			return false, fmt.Errorf("%w: step %q waits for signal %s; send it with `conductord job signal`", jobs.ErrConflict, name, strings.Join(wait.Signals, " or "))
+			return false, fmt.Errorf("%w: step %q waits for signal %s; send it with `conductord job signal %s %s`", jobs.ErrConflict, name, strings.Join(wait.Signals, " or "), j.ID, wait.Signals[0])
 		}
 		if atom.detail.RetryAt.IsZero() {
 			continue

@@ -31,6 +31,7 @@ const (
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
 	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next tries
 	EventSignalled     EventKind = "signalled"      // the job received a signal; with Steps: the waiting step took it
+	EventUnsent        EventKind = "unsent"         // a step's Signal did not reach a job; Reason has the cause
 	EventChanged       EventKind = "changed"        // a Change took effect, or a posting with the job's key raised it
 	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
 	EventMoved         EventKind = "moved"          // the job has moved to the event's board
@@ -70,7 +71,7 @@ const (
 // EventKinds are all kinds that Watch.Kinds accepts.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
@@ -100,11 +101,11 @@ type Event struct {
 	Token     Token
 	Outcome   Outcome
 	Reason    string
-	Steps     []StepEvent      // for EventFlow, the changed steps; for EventRetryNow, the step that waited: none means all; for EventSignalled, the step that took the signal
+	Steps     []StepEvent      // for EventFlow, the changed steps; for EventRetryNow, the step that waited: none means all; for EventSignalled, the step that took the signal; for EventUnsent, the sender
 	FlowState string           // only for EventFlow: the new state; empty: unchanged
 	Request   *OperatorRequest // the operator's request that caused the event
 
-	Signal        string // only for EventSignalled: the name of the signal
+	Signal        string // only for EventSignalled and EventUnsent: the name of the signal
 	UnreadSignals int    // only for the end of a job: signals that no wait has taken
 
 	JobKind string

@@ -221,6 +221,10 @@ type Posting struct {
 	// *raftboard.Client takes the span from the context of Post. Without a span, the job
 	// starts its own trace.
 	Traceparent string
+	// Signal is a signal to the unfinished job with the posting's Key. Without such a job, the job is posted with the
+	// signal. Both happen in one log entry, so of two such postings at once, one posts the job, and the job has both
+	// signals. Without an ID, the signal has the ID of the posting. Nil: none.
+	Signal *logbook.Signal
 	// Err is the error of NewPosting or NewPlainPosting. Post and SaveSchedule refuse the
 	// posting with this error.
 	Err error
@@ -229,8 +233,10 @@ type Posting struct {
 // Posted is the result of one posting.
 type Posted struct {
 	Job     Job
-	Existed bool  // the job existed: an earlier call posted it, or it is unfinished and has the posting's key
-	Err     error // the refusal; Job then has only its ID
+	Existed bool // the job existed: an earlier call posted it, or it is unfinished and has the posting's key
+	// Signal is the answer to the posting's signal; zero without a signal.
+	Signal SignalReceipt
+	Err    error // the refusal; Job then has only its ID
 }
 
 // Job is an accepted posting and its progress.

@@ -103,6 +103,9 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	if err := l.CheckValue("posting details", p.Details); err != nil {
 		return err
 	}
+	if err := checkPostingSignal(l, p); err != nil {
+		return err
+	}
 	return l.CheckValues("posting store", p.Store)
 }
 

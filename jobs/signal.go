@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/conductord/conductord/logbook"
@@ -35,6 +36,7 @@ var SignalAnswers = []SignalAnswer{SignalTaken, SignalKept, SignalRepeated}
 type SignalReceipt struct {
 	Answer SignalAnswer
 	First  SignalAnswer // only for SignalRepeated: the answer to the first signal with the id
+	Job    JobID        // the job that has received the signal
 }
 
 // Signaller sends signals to jobs.
@@ -50,18 +52,54 @@ type Signaller interface {
 	// ErrNotFound. ErrJobOver if the job is finished. ErrSignalsFull at MaxUnreadSignals, MaxUnreadBytes and
 	// MaxSignals. ErrInvalid or ErrLimit for a signal that logbook.Limits.CheckSignal refuses.
 	Signal(ctx context.Context, job JobID, signal logbook.Signal) (SignalReceipt, error)
+
+	// SignalKey sends a signal to the unfinished job of a board that has a key, as Signal does. An empty board is
+	// DefaultBoard. A repeat of an ID that the key's job has received changes nothing, also after the end of that job
+	// and while another job has the key. ErrNotFound if no unfinished job has the key.
+	SignalKey(ctx context.Context, board, key string, signal logbook.Signal) (SignalReceipt, error)
 }
 
-// SignalCommand is a signal and its job.
+// Sends returns the signal of a posting, with its default id; nil: none.
+func (p *Posting) Sends() *logbook.Signal {
+	if p.Signal == nil {
+		return nil
+	}
+	signal := *p.Signal
+	signal.ID = cmp.Or(signal.ID, p.ID.String())
+	return &signal
+}
+
+// checkPostingSignal checks the signal of a posting.
+func checkPostingSignal(l logbook.Limits, p *Posting) error {
+	switch {
+	case p.Signal == nil:
+		return nil
+	case p.Key == "":
+		return &logbook.InvalidError{Field: "posting signal", Reason: "set without a key; the key names the job that gets the signal"}
+	}
+	return l.CheckSignal(p.Sends())
+}
+
+// SignalCommand is a signal and its job: Job, or the unfinished job of a board that has a key.
 type SignalCommand struct {
-	Job    JobID
-	Signal logbook.Signal
+	Job        JobID
+	Board, Key string
+	Signal     logbook.Signal
 }
 
 // CheckSignalCommand checks a signal before it is written.
 func CheckSignalCommand(l logbook.Limits, c *SignalCommand) error {
-	if c.Job.IsZero() {
-		return &logbook.InvalidError{Field: "signal job", Reason: "unset"}
+	switch {
+	case c.Job.IsZero() && c.Key == "":
+		return &logbook.InvalidError{Field: "signal job", Reason: "unset; name a job, or a board and a key"}
+	case !c.Job.IsZero() && (c.Key != "" || c.Board != ""):
+		return &logbook.InvalidError{Field: "signal key", Reason: "board or key set beside a job; name one of the two"}
+	}
+	if err := CheckOptionalName(l, "signal board", c.Board); err != nil {
+		return err
+	}
+	if err := CheckOptionalName(l, "signal key", c.Key); err != nil {
+		return err
 	}
 	return l.CheckSignal(&c.Signal)
 }

@@ -255,6 +255,8 @@ type Attempt struct {
 	Unbegun bool `json:"unbegun,omitempty"`
 	// Wait is the wait of an execution for a signal or a time; nil: it does not wait.
 	Wait *Wait `json:"wait,omitempty"`
+	// Sends are the signals that a successful execution sends to other jobs.
+	Sends []Sending `json:"sends,omitempty"`
 	// Result is the JSON value of a successful attempt, or the default result of an execution whose
 	// failure is ignored.
 	Result  json.RawMessage `json:"result,omitempty"`

@@ -345,6 +345,9 @@ func (l Limits) checkAttempt(a *Attempt) error {
 	if err := l.checkWait(a.Wait); err != nil {
 		return err
 	}
+	if err := l.checkSendsOf(a); err != nil {
+		return err
+	}
 	if err := l.checkOptionalName("owner", a.Owner); err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 	}
 	for k, answer := range answers {
 		place := places[k]
-		if err := readPosted(answer, own[place], &posted[place]); err != nil {
+		if err := readPosted(answer, own[place], &posted[place], postings[place].Signal); err != nil {
 			return nil, fmt.Errorf("cannot %s: %w", op.name, err)
 		}
 		if !answer.GetExisted() && posted[place].Err == nil {
@@ -143,7 +143,7 @@ func checkSize(field string, size int) error {
 	return nil
 }
 
-func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
+func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted, signal *logbook.Signal) error {
 	if posted.Err = command.ErrorFromProto(answer.GetError()); posted.Err != nil {
 		return nil
 	}
@@ -152,6 +152,9 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	// attempt posted it.
 	posted.Existed = answer.GetExisted() && (!own || job.ID != posted.Job.ID)
 	posted.Job = job
+	if err == nil && signal != nil {
+		posted.Signal, err = readReceipt(answer.GetSignal(), own && signal.ID == "")
+	}
 	return unreadable(err)
 }
 
@@ -237,12 +240,35 @@ func (c *Client) RetryNow(ctx context.Context, request jobs.JobCommand) error {
 
 // Signal implements jobs.Signaller.
 func (c *Client) Signal(ctx context.Context, job jobs.JobID, signal logbook.Signal) (jobs.SignalReceipt, error) {
-	if signal.ID == "" {
-		signal.ID = uuid.NewString() // identifies the repeats of this call
+	return c.signal(ctx, "signal job "+job.String(), jobs.SignalCommand{Job: job, Signal: signal})
+}
+
+// SignalKey implements jobs.Signaller.
+func (c *Client) SignalKey(ctx context.Context, board, key string, signal logbook.Signal) (jobs.SignalReceipt, error) {
+	return c.signal(ctx, fmt.Sprintf("signal the job with key %q", key), jobs.SignalCommand{Board: board, Key: key, Signal: signal})
+}
+
+func (c *Client) signal(ctx context.Context, name string, sent jobs.SignalCommand) (jobs.SignalReceipt, error) {
+	own := sent.Signal.ID == ""
+	if own {
+		sent.Signal.ID = uuid.NewString() // identifies the repeats of this call
 	}
-	sent := &v1.Command{Kind: &v1.Command_Signal{Signal: command.SignalCommandToProto(&jobs.SignalCommand{Job: job, Signal: signal})}}
-	result, err := submit(ctx, c.others, "signal job "+job.String(), sent)
-	return command.SignalReceiptFromProto(result.GetSignal()), err
+	message := &v1.Command{Kind: &v1.Command_Signal{Signal: command.SignalCommandToProto(&sent)}}
+	result, err := submit(ctx, c.others, name, message)
+	if err != nil {
+		return jobs.SignalReceipt{}, err
+	}
+	return readReceipt(result.GetSignal(), own)
+}
+
+// readReceipt reads the answer to a signal. Only this call knows an id that it made: if the answer is repeated, an
+// earlier attempt sent the signal.
+func readReceipt(answer *v1.SignalResult, own bool) (jobs.SignalReceipt, error) {
+	receipt, err := command.SignalReceiptFromProto(answer)
+	if own && receipt.Answer == jobs.SignalRepeated {
+		receipt.Answer, receipt.First = receipt.First, ""
+	}
+	return receipt, unreadable(err)
 }
 
 // Change implements jobs.Controller.

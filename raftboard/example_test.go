@@ -357,6 +357,23 @@ func ExampleClient_RetryNow() {
 	// claimable
 }
 
+// SignalKey tells the job of an order that something has happened outside, without its id. A posting with a signal does
+// the same, and posts the job if it does not exist.
+func ExampleClient_SignalKey() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	paid := &logbook.Signal{Name: "paid", ID: "evt_17"}
+	posted := value(client.Post(ctx, jobs.Posting{Name: "order", Kind: "order", Key: "order-7", Signal: paid}))
+	fmt.Println(posted[0].Existed, posted[0].Signal.Answer)
+	receipt := value(client.SignalKey(ctx, jobs.DefaultBoard, "order-7", logbook.Signal{Name: "sent"}))
+	fmt.Println(receipt.Answer, receipt.Job == posted[0].Job.ID)
+	// Output:
+	// false kept
+	// kept true
+}
+
 // Signal tells a job that something has happened outside. The answer comes after the commit.
 func ExampleClient_Signal() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

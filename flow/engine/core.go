@@ -62,6 +62,7 @@ type start struct {
 type outcome struct {
 	step            int
 	result          []byte
+	sends           []logbook.Sending // with a success
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of result and failure
 	unbegun         bool              // it failed before its function or handler was called
@@ -286,6 +287,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	v.touched = v.touched || attempt.Action == logbook.ActionExecute && !attempt.NeverBegan()
 	switch {
 	case attempt.Action == logbook.ActionExecute && o.failure == nil:
+		attempt.Sends = o.sends
 		c.executed(o.step, attempt, now)
 	case attempt.Action == logbook.ActionExecute:
 		c.executionFailed(o.step, attempt, o.undecided, now)
@@ -299,7 +301,7 @@ func (c *core) finish(o outcome, now time.Time) {
 func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
 	if failure := missingField(c.plan, step, attempt.Result); failure != nil {
-		attempt.Result, attempt.Failure = nil, failure
+		attempt.Result, attempt.Failure, attempt.Sends = nil, failure, nil
 		c.executionFailed(step, attempt, false, now)
 		return
 	}

@@ -220,7 +220,7 @@ type End struct {
 	WaitUntil time.Time
 	Wait      time.Duration // from now to WaitUntil
 	WaitFor   string
-	Awaits    *logbook.Wait // the wait of WaitFor for a signal; nil: it waits for a time
+	Awaits    *logbook.Wait // the wait or the sleep of WaitFor; nil: it waits for its next try
 	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
 	// possible that nothing of the flow is recorded.
 	Unrecorded bool

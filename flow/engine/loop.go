@@ -112,6 +112,9 @@ func (l *loop) drive() (End, error) {
 		}
 		if due, idle := l.core.idle(l.options.TimeUp); idle && l.mayLeave(due.at) {
 			waits, wait := l.core.awaited()
+			if wait == nil {
+				wait = l.core.sleep(due.step)
+			}
 			end, err := l.conclude(End{State: l.core.out.state, Cause: l.core.cause, WaitUntil: due.at, WaitFor: cmp.Or(waits, l.core.plan.Step(due.step).Name()), Awaits: wait})
 			end.Wait = max(0, due.at.Sub(l.options.Now()))
 			return end, err

@@ -71,10 +71,13 @@ func (l *loop) perform(ctx context.Context, s start) {
 	}
 	if r.unbegun = err != nil; err == nil {
 		r.result, err = l.act(ctx, step, s.call)
+		if err == nil && s.call.Action == logbook.ActionExecute {
+			r.sends, err = l.sends(step, s.call, hidden)
+		}
 		r.unbegun = s.call.Unbegun()
 	}
 	if err != nil {
-		r.result = nil
+		r.result, r.sends = nil, nil
 		if r.notYet, err = notYet(ctx, &l.options.Limits, err); r.notYet == nil {
 			_, offered := step.WorkerStep()
 			r.failure = failureOf(ctx, err, offered)
@@ -132,6 +135,23 @@ func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (resul
 		return nil, err
 	}
 	return encode(value, &l.options.Limits)
+}
+
+// sends returns the signals of a successful execution, without secrets.
+func (l *loop) sends(step *flow.Step, call *flow.Call, h *hidden) ([]logbook.Sending, error) {
+	sends, err := step.TakeSends(call)
+	if err != nil {
+		return nil, flow.Fail(logbook.FailureArgument, err)
+	}
+	for i := range sends {
+		if sends[i].Signal.Data, err = h.value(sends[i].Signal.Data); err != nil {
+			return nil, flow.Fail(logbook.FailureResult, fmt.Errorf("cannot hide secrets in a signal: %w", err))
+		}
+	}
+	if err := l.options.Limits.CheckSends(sends); err != nil {
+		return nil, flow.Fail(logbook.FailureResult, fmt.Errorf("cannot send its signals: %w", err))
+	}
+	return sends, nil
 }
 
 // encode makes a result storable. A result that cannot be stored is not a permanent failure:

@@ -36,6 +36,7 @@ const (
 	attemptOverhead    = 160
 	failureOverhead    = 48
 	progressOverhead   = 48
+	sendingOverhead    = 48
 	detailOverhead     = 16
 	definitionOverhead = 16
 	// usualChanges is the capacity of a new update: the end of one step and the mark of
@@ -306,6 +307,9 @@ func sizeOf(change *logbook.AtomChange) int {
 		size += attemptOverhead + len(attempt.Owner) + len(attempt.Worker) + len(attempt.WorkerName) + len(attempt.Result) + len(attempt.Stderr) + sizeOfFailure(attempt.Failure)
 		for j := range attempt.Failures {
 			size += sizeOfFailure(&attempt.Failures[j])
+		}
+		for j := range attempt.Sends {
+			size += sendingOverhead + attempt.Sends[j].Size()
 		}
 	}
 	return size

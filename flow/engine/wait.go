@@ -68,6 +68,14 @@ func (c *core) awaited() (string, *logbook.Wait) {
 	return "", nil
 }
 
+// sleep returns the wait of a step that sleeps; nil if the step waits for its next try.
+func (c *core) sleep(step int) *logbook.Wait {
+	if open := c.vertices[step].attempt; open != nil {
+		return open.Wait
+	}
+	return nil
+}
+
 // takeSignal continues a step whose wait has taken a signal.
 func (c *core) takeSignal(taken *TakenSignal) {
 	step, found := c.plan.Find(taken.Step)

@@ -268,6 +268,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.WaitAtMost > 0 {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
 	}
+	if len(s.Send) > 0 {
+		options = append(options, s.sendOption())
+	}
 	if s.Concurrency != nil {
 		options = append(options, s.Concurrency.option())
 	}

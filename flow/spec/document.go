@@ -200,7 +200,9 @@ type Step struct {
 	// Default is the result of a step whose failure is ignored; nil: none.
 	Default     json.RawMessage `json:"default,omitempty"`
 	Concurrency *Concurrency    `json:"concurrency,omitempty"`
-	Priority    int             `json:"priority,omitempty"`
+	// Send are the signals that the step sends to jobs when it succeeds.
+	Send     []Send `json:"send,omitempty"`
+	Priority int    `json:"priority,omitempty"`
 
 	// Each runs a nested flow, or the use of a part, once for each element of a list.
 	Each *Each `json:"each,omitempty"`

@@ -173,7 +173,7 @@ func elsewhere(t *table) map[string]string {
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
 	case t.has("wait"), t.has("sleep"):
-		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency"} {
+		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send"} {
 			keys[key] = "this step waits, since it has wait or sleep, and runs no handler"
 		}
 		return keys
@@ -182,7 +182,7 @@ func elsewhere(t *table) map[string]string {
 		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	for _, key := range []string{
-		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version", "default",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send", "priority", "version", "default",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -228,6 +228,7 @@ func (r *reader) work(t *table, s *Step) {
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
 	s.Concurrency = r.concurrency(t, s)
+	s.Send = r.sends(t, s)
 	for _, label := range s.WorkerLabels {
 		s.checkTemplate(t, "worker_labels", label)
 	}

@@ -63,7 +63,16 @@ func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
 		WorkerName:      a.WorkerName,
 		Unbegun:         a.Unbegun,
 		Wait:            WaitToProto(a.Wait),
+		Sends:           sendsToProto(a.Sends),
 	}
+}
+
+func sendsToProto(sends []logbook.Sending) []*v1.Sending {
+	var messages []*v1.Sending
+	for i := range sends {
+		messages = append(messages, SendingToProto(&sends[i]))
+	}
+	return messages
 }
 
 // attemptsInto fills the given messages first, and adds the missing messages.

@@ -316,6 +316,7 @@ func PostingToProto(x *jobs.Posting) *v1.Posting {
 		Retry:         RetryPolicyToProto(x.Retry),
 		Retention:     DurationToProto(x.Retention),
 		Traceparent:   x.Traceparent,
+		Signal:        SignalToProto(x.Signal),
 	}
 	return m
 }
@@ -355,6 +356,10 @@ func PostingFromProto(m *v1.Posting) (jobs.Posting, error) {
 	}
 	x.Retention = r.duration("posting retention", m.Retention)
 	x.Traceparent = m.Traceparent
+	{
+		value, err := SignalFromProto(m.Signal)
+		x.Signal = keep(&r, value, err)
+	}
 	if r.err != nil {
 		return jobs.Posting{}, r.err
 	}
@@ -1211,6 +1216,13 @@ func AttemptFromProto(m *v1.Attempt) (logbook.Attempt, error) {
 		value, err := WaitFromProto(m.Wait)
 		x.Wait = keep(&r, value, err)
 	}
+	if len(m.Sends) > 0 {
+		x.Sends = make([]logbook.Sending, 0, len(m.Sends))
+	}
+	for _, one := range m.Sends {
+		value, err := SendingFromProto(one)
+		x.Sends = append(x.Sends, keep(&r, value, err))
+	}
 	x.Result = ValueFromProto(m.Result)
 	x.Failure = FailureFromProto(m.Failure)
 	x.Stderr = m.Stderr
@@ -1254,6 +1266,42 @@ func SignalFromProto(m *v1.Signal) (*logbook.Signal, error) {
 	x.At = r.time("signal at", m.At)
 	if r.err != nil {
 		return nil, r.err
+	}
+	return x, nil
+}
+
+// SendingToProto converts a logbook.Sending; nil stays nil.
+func SendingToProto(x *logbook.Sending) *v1.Sending {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Sending{
+		Job:    x.Job,
+		Board:  x.Board,
+		Key:    x.Key,
+		Signal: SignalToProto(x.Signal),
+		Answer: x.Answer,
+	}
+	return m
+}
+
+// SendingFromProto converts a logbook.Sending. Nil is the zero value.
+func SendingFromProto(m *v1.Sending) (logbook.Sending, error) {
+	if m == nil {
+		return logbook.Sending{}, nil
+	}
+	var r reader
+	var x logbook.Sending
+	x.Job = m.Job
+	x.Board = m.Board
+	x.Key = m.Key
+	{
+		value, err := SignalFromProto(m.Signal)
+		x.Signal = keep(&r, value, err)
+	}
+	x.Answer = m.Answer
+	if r.err != nil {
+		return logbook.Sending{}, r.err
 	}
 	return x, nil
 }

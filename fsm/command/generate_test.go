@@ -116,6 +116,17 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		WorkerName:      rapid.String().Draw(t, "worker name"),
 		Shortened:       rapid.Bool().Draw(t, "shortened"),
 		Wait:            optional(waits).Draw(t, "wait"),
+		Sends:           list(sendings).Draw(t, "sends"),
+	}
+})
+
+var sendings = rapid.Custom(func(t *rapid.T) logbook.Sending {
+	return logbook.Sending{
+		Job:    rapid.String().Draw(t, "job"),
+		Board:  rapid.String().Draw(t, "board"),
+		Key:    rapid.String().Draw(t, "key"),
+		Signal: optional(signals).Draw(t, "signal"),
+		Answer: rapid.String().Draw(t, "answer"),
 	}
 })
 
@@ -306,6 +317,7 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Retention:     durations.Draw(t, "retention"),
 
 		Traceparent: rapid.String().Draw(t, "traceparent"),
+		Signal:      optional(signals).Draw(t, "signal"),
 	}
 })
 

@@ -98,7 +98,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 // TestSignalsSurviveTheWire: a sent signal, except its time, which the cluster sets.
 func TestSignalsSurviveTheWire(t *testing.T) {
 	roundTrip(t, rapid.Custom(func(t *rapid.T) jobs.SignalCommand {
-		sent := jobs.SignalCommand{Job: jobs.JobID{UUID: ids.Draw(t, "job")}, Signal: signals.Draw(t, "signal")}
+		sent := jobs.SignalCommand{Job: jobs.JobID{UUID: ids.Draw(t, "job")}, Board: rapid.String().Draw(t, "board"), Key: rapid.String().Draw(t, "key"), Signal: signals.Draw(t, "signal")}
 		sent.Signal.At = time.Time{}
 		return sent
 	}), command.SignalCommandToProto, command.SignalCommandFromProto, "Signal.At")

@@ -22,7 +22,7 @@ type Situation struct {
 	Flow       logbook.FlowState // of its flow; empty if the job is claimable or has none
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Lost       bool              // the job cools because its owner was lost
-	Awaits     string            // a signal for which a step of the cooling job waits; empty: none
+	Awaits     string            // a signal for which a step of the cooling or claimed job waits; empty: none
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: not paused
 	Conductors []jobs.Entity          // live conductors
@@ -134,6 +134,9 @@ func (e *explanation) claimed(s *Situation) {
 	e.say(jobs.CauseClaimed, "%s claimed it at %s, with token %s", claim.Owner, moment(claim.Since), claim.Token)
 	if len(s.Untaken) > 0 {
 		e.untaken(s)
+	}
+	if s.Awaits != "" {
+		e.Text += fmt.Sprintf("; a step waits for signal %s; send it with `conductord job signal %s %s`", s.Awaits, s.Job.ID, s.Awaits)
 	}
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf("; %s has a request to %s it", claim.Owner, s.Job.StopRequest.Kind)

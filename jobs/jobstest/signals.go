@@ -17,6 +17,11 @@ var signalRows = []row{
 	{"an open attempt keeps the signal of its wait, also if the owner forgets the wait", forgottenWait},
 	{"a finished job accepts no signal, and recognises repeats", signalsAtTheEnd},
 	{"signals over the limits are refused", fullOfSignals},
+	{"a signal by key reaches the unfinished job, and its repeat never another job", signalsByKey},
+	{"a posting with a signal signals the unfinished job of its key, or posts the job with the signal", signalsWithPostings},
+	{"of two postings with a signal at once, one posts the job, and the job has both signals", signalsOfTwoPosters},
+	{"a step's signals are sent with the record of its success, once", sentSignals},
+	{"a step's signal that reaches no job is an event, and the step succeeds", unsentSignals},
 }
 
 // signal sends a signal and checks the answer.
@@ -133,7 +138,7 @@ func takenSignals(k *kit) {
 	k.signal(id, "paid", "two", jobs.SignalKept)
 	receipt, err := k.Board.Signal(k.ctx, id, logbook.Signal{Name: "paid", ID: "one"})
 	k.wants("Signal, repeated", err, nil)
-	k.same("the answer to the repeat", receipt, jobs.SignalReceipt{Answer: jobs.SignalRepeated, First: jobs.SignalTaken})
+	k.same("the answer to the repeat", receipt, jobs.SignalReceipt{Answer: jobs.SignalRepeated, First: jobs.SignalTaken, Job: id})
 	k.wants("Suspend", k.Board.Suspend(k.ctx, jobs.JobCommand{Job: id}), nil)
 	k.signal(id, "paid", "three", jobs.SignalKept)
 	k.wants("Resume", k.Board.Resume(k.ctx, jobs.JobCommand{Job: id}), nil)

@@ -219,6 +219,8 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 		return refused("deadline", "must not be set: it would be the same time for every slot; set deadline_after, which counts from the slot")
 	case p.Traceparent != "":
 		return refused("traceparent", "must not be set: each slot starts its own trace")
+	case p.Signal != nil:
+		return refused("signal", "must not be set: each slot posts its own job")
 	case !p.BookID.IsZero() || !p.Flow.IsZero():
 		return refused("book_id", "must not be set: each slot creates its own book")
 	case p.Book != nil && len(p.Book.Flows) != 1:

@@ -165,6 +165,7 @@ func TestCheckSchedule(t *testing.T) {
 		"traceparent": {func(s *schedules.Schedule) {
 			s.Posting.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		}, jobs.ErrInvalid},
+		"signal":     {func(s *schedules.Schedule) { s.Posting.Key, s.Posting.Signal = "k", &logbook.Signal{Name: "paid"} }, jobs.ErrInvalid},
 		"saved book": {func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() }, jobs.ErrInvalid},
 		"two flows": {func(s *schedules.Schedule) {
 			s.Posting = jobs.Posting{Book: &logbook.Book{Name: "b", Flows: make([]logbook.FlowDetail, 2)}}

@@ -2066,7 +2066,7 @@ func (x *JobCommand) GetStep() string {
 	return ""
 }
 
-// SignalCommand sends a signal to a job, in any state of the job before its end.
+// SignalCommand sends a signal to a job, or to the unfinished job with a key, in any state of the job before its end.
 type SignalCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2075,6 +2075,8 @@ type SignalCommand struct {
 	Data          *Value                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	Reject        string                 `protobuf:"bytes,5,opt,name=reject,proto3" json:"reject,omitempty"` // the reason of a rejection, which fails the wait; empty: no rejection
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the sender, for people
+	Board         string                 `protobuf:"bytes,7,opt,name=board,proto3" json:"board,omitempty"`   // only with key: the board of the job; empty: the default board
+	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`       // instead of job: the key of an unfinished job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2147,6 +2149,20 @@ func (x *SignalCommand) GetReject() string {
 func (x *SignalCommand) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *SignalCommand) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -3534,6 +3550,7 @@ type Posted struct {
 	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
 	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Posted        *Job                   `protobuf:"bytes,4,opt,name=posted,proto3" json:"posted,omitempty"` // the new job; unset if the job existed, and in answers to Execute
+	Signal        *SignalResult          `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"` // only for a posting with a signal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3592,6 +3609,13 @@ func (x *Posted) GetError() *Error {
 func (x *Posted) GetPosted() *Job {
 	if x != nil {
 		return x.Posted
+	}
+	return nil
+}
+
+func (x *Posted) GetSignal() *SignalResult {
+	if x != nil {
+		return x.Signal
 	}
 	return nil
 }
@@ -3801,6 +3825,7 @@ type SignalResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answer        string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"` // taken, kept or repeated
 	First         string                 `protobuf:"bytes,2,opt,name=first,proto3" json:"first,omitempty"`   // only for repeated: the first answer
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`       // the job that has received the signal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3845,6 +3870,13 @@ func (x *SignalResult) GetAnswer() string {
 func (x *SignalResult) GetFirst() string {
 	if x != nil {
 		return x.First
+	}
+	return ""
+}
+
+func (x *SignalResult) GetJob() string {
+	if x != nil {
+		return x.Job
 	}
 	return ""
 }
@@ -4047,14 +4079,16 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x02to\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02to\x121\n" +
 	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x18\n" +
 	"\x04step\x18\n" +
-	" \x01(\tB\x04\xe8\x9d&\x01R\x04step:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"\xd6\x01\n" +
+	" \x01(\tB\x04\xe8\x9d&\x01R\x04step:\x15\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\x06job to\"\x9b\x02\n" +
 	"\rSignalCommand\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
 	"\x02id\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12(\n" +
 	"\x04data\x18\x04 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
 	"\x06reject\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x18\n" +
-	"\x02by\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by:\x1b\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\bjob name\x92\x9e&\x00\"<\n" +
+	"\x02by\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1a\n" +
+	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
+	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:,\x82\x9e&\x0e\b\x04\x12\x05board\x1a\x03job\x8a\x9e&\x12job board key name\x92\x9e&\x00\"<\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion:\v\x8a\x9e&\aversion\"2\n" +
 	"\x16BeginLeadershipCommand\x12\x18\n" +
@@ -4160,12 +4194,13 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04Done:\x04\xf8\x9d&\x01\";\n" +
 	"\n" +
 	"PostResult\x12-\n" +
-	"\x06posted\x18\x01 \x03(\v2\x15.conductord.v1.PostedR\x06posted\"\x92\x01\n" +
+	"\x06posted\x18\x01 \x03(\v2\x15.conductord.v1.PostedR\x06posted\"\xc7\x01\n" +
 	"\x06Posted\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\x12*\n" +
 	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12*\n" +
-	"\x06posted\x18\x04 \x01(\v2\x12.conductord.v1.JobR\x06posted\"?\n" +
+	"\x06posted\x18\x04 \x01(\v2\x12.conductord.v1.JobR\x06posted\x123\n" +
+	"\x06signal\x18\x05 \x01(\v2\x1b.conductord.v1.SignalResultR\x06signal\"?\n" +
 	"\vClaimResult\x120\n" +
 	"\agranted\x18\x01 \x03(\v2\x16.conductord.v1.GrantedR\agranted\"\x7f\n" +
 	"\aGranted\x12\x16\n" +
@@ -4176,10 +4211,11 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\rR\x04done\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\")\n" +
 	"\x0fInterveneResult\x12\x16\n" +
-	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"H\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"`\n" +
 	"\fSignalResult\x12\x1c\n" +
 	"\x06answer\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06answer\x12\x1a\n" +
-	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\"v\n" +
+	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\x12\x16\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"v\n" +
 	"\x0eScheduleResult\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12/\n" +
 	"\x05slots\x18\x02 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slotsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
@@ -4364,16 +4400,17 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	41, // 90: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
 	66, // 91: conductord.v1.Posted.error:type_name -> conductord.v1.Error
 	68, // 92: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	43, // 93: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	60, // 94: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	69, // 95: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
-	64, // 96: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	70, // 97: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	98, // [98:98] is the sub-list for method output_type
-	98, // [98:98] is the sub-list for method input_type
-	98, // [98:98] is the sub-list for extension type_name
-	98, // [98:98] is the sub-list for extension extendee
-	0,  // [0:98] is the sub-list for field type_name
+	46, // 93: conductord.v1.Posted.signal:type_name -> conductord.v1.SignalResult
+	43, // 94: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	60, // 95: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	69, // 96: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	64, // 97: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	70, // 98: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	99, // [99:99] is the sub-list for method output_type
+	99, // [99:99] is the sub-list for method input_type
+	99, // [99:99] is the sub-list for extension type_name
+	99, // [99:99] is the sub-list for extension extendee
+	0,  // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }

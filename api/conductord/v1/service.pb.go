@@ -453,6 +453,7 @@ type PostedJob struct {
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`          // with error: only its id
 	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call posted the job, or an unfinished job has its key
 	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Signal        *SignalResult          `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"` // only for a posting with a signal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -504,6 +505,13 @@ func (x *PostedJob) GetExisted() bool {
 func (x *PostedJob) GetError() *Error {
 	if x != nil {
 		return x.Error
+	}
+	return nil
+}
+
+func (x *PostedJob) GetSignal() *SignalResult {
+	if x != nil {
+		return x.Signal
 	}
 	return nil
 }
@@ -7218,11 +7226,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief:\n" +
 	"\xf8\x9d&\x01\x82\x9e&\x02\b\x02\"F\n" +
 	"\fPostResponse\x120\n" +
-	"\x06posted\x18\x01 \x03(\v2\x18.conductord.v1.PostedJobR\x06posted:\x04\xf8\x9d&\x01\"w\n" +
+	"\x06posted\x18\x01 \x03(\v2\x18.conductord.v1.PostedJobR\x06posted:\x04\xf8\x9d&\x01\"\xac\x01\n" +
 	"\tPostedJob\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\x12*\n" +
-	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"K\n" +
+	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x123\n" +
+	"\x06signal\x18\x04 \x01(\v2\x1b.conductord.v1.SignalResultR\x06signal\"K\n" +
 	"\rGetJobRequest\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale:\x0e\xf8\x9d&\x01\x82\x9e&\x06\b\b\x12\x02id\"<\n" +
@@ -7960,60 +7969,60 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*Posting)(nil),                  // 119: conductord.v1.Posting
 	(*Job)(nil),                      // 120: conductord.v1.Job
 	(*Error)(nil),                    // 121: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 122: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 123: google.protobuf.Duration
-	(*AtomDetail)(nil),               // 124: conductord.v1.AtomDetail
-	(*Position)(nil),                 // 125: conductord.v1.Position
-	(*Event)(nil),                    // 126: conductord.v1.Event
-	(*Claimed)(nil),                  // 127: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 128: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 129: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 130: conductord.v1.JobError
-	(*Command)(nil),                  // 131: conductord.v1.Command
-	(*Result)(nil),                   // 132: conductord.v1.Result
-	(*Drain)(nil),                    // 133: conductord.v1.Drain
-	(*Opening)(nil),                  // 134: conductord.v1.Opening
-	(*Session)(nil),                  // 135: conductord.v1.Session
-	(*Entity)(nil),                   // 136: conductord.v1.Entity
-	(*Book)(nil),                     // 137: conductord.v1.Book
-	(*FlowDetail)(nil),               // 138: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 139: conductord.v1.Update
-	(*Schedule)(nil),                 // 140: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 141: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 142: conductord.v1.Principal
-	(*Quota)(nil),                    // 143: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 144: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 145: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 146: conductord.v1.Grant
-	(*TableSum)(nil),                 // 147: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 148: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 149: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 150: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 151: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 152: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 153: conductord.v1.Ending
-	(*JobCommand)(nil),               // 154: conductord.v1.JobCommand
-	(*SignalCommand)(nil),            // 155: conductord.v1.SignalCommand
-	(*Change)(nil),                   // 156: conductord.v1.Change
-	(*Intervention)(nil),             // 157: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 158: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 159: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 160: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 161: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 162: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 163: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 164: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 165: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 166: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 167: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 168: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 169: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 170: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 171: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 172: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 173: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 174: conductord.v1.Done
-	(*SignalResult)(nil),             // 175: conductord.v1.SignalResult
+	(*SignalResult)(nil),             // 122: conductord.v1.SignalResult
+	(*timestamppb.Timestamp)(nil),    // 123: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 124: google.protobuf.Duration
+	(*AtomDetail)(nil),               // 125: conductord.v1.AtomDetail
+	(*Position)(nil),                 // 126: conductord.v1.Position
+	(*Event)(nil),                    // 127: conductord.v1.Event
+	(*Claimed)(nil),                  // 128: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 129: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 130: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 131: conductord.v1.JobError
+	(*Command)(nil),                  // 132: conductord.v1.Command
+	(*Result)(nil),                   // 133: conductord.v1.Result
+	(*Drain)(nil),                    // 134: conductord.v1.Drain
+	(*Opening)(nil),                  // 135: conductord.v1.Opening
+	(*Session)(nil),                  // 136: conductord.v1.Session
+	(*Entity)(nil),                   // 137: conductord.v1.Entity
+	(*Book)(nil),                     // 138: conductord.v1.Book
+	(*FlowDetail)(nil),               // 139: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 140: conductord.v1.Update
+	(*Schedule)(nil),                 // 141: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 142: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 143: conductord.v1.Principal
+	(*Quota)(nil),                    // 144: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 145: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 146: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 147: conductord.v1.Grant
+	(*TableSum)(nil),                 // 148: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 149: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 150: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 151: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 152: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 153: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 154: conductord.v1.Ending
+	(*JobCommand)(nil),               // 155: conductord.v1.JobCommand
+	(*SignalCommand)(nil),            // 156: conductord.v1.SignalCommand
+	(*Change)(nil),                   // 157: conductord.v1.Change
+	(*Intervention)(nil),             // 158: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 159: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 160: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 161: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 162: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 163: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 164: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 165: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 166: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 167: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 168: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 169: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 170: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 171: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 172: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 173: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 174: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 175: conductord.v1.Done
 	(*InterveneResult)(nil),          // 176: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
@@ -8023,290 +8032,291 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
 	120, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
 	121, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	120, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	122, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	122, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	122, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	122, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	120, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	123, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	120, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	123, // 14: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
-	17,  // 15: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
-	124, // 16: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
-	122, // 17: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	19,  // 18: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	123, // 19: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	122, // 20: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	22,  // 21: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	125, // 22: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	126, // 23: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	125, // 24: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	127, // 25: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	128, // 26: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	123, // 27: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	127, // 28: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	129, // 29: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	122, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	130, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	11,  // 33: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	35,  // 34: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	121, // 35: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	131, // 36: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	132, // 37: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	133, // 38: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	134, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	135, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	135, // 41: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	136, // 42: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	137, // 43: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	137, // 44: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	138, // 45: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	139, // 46: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	55,  // 47: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	121, // 48: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	140, // 49: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	140, // 50: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	140, // 51: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	122, // 52: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	141, // 53: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	140, // 54: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	141, // 55: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	122, // 56: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 57: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	141, // 58: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	122, // 59: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	142, // 60: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	143, // 61: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	122, // 62: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 63: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	144, // 64: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	145, // 65: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	146, // 66: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	143, // 67: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	78,  // 68: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	80,  // 69: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	121, // 70: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	122, // 71: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	123, // 72: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
-	83,  // 73: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
-	88,  // 74: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	147, // 75: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	106, // 76: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	106, // 77: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 78: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	106, // 79: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 80: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	122, // 81: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	117, // 82: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	123, // 83: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	123, // 84: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	123, // 85: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	123, // 86: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
-	105, // 87: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
-	122, // 88: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
-	109, // 89: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	136, // 90: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	122, // 91: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	122, // 92: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	122, // 93: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	111, // 94: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	123, // 95: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	148, // 96: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	149, // 97: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	148, // 98: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	150, // 99: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	123, // 100: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	149, // 101: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	122, // 102: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	123, // 103: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	150, // 104: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 105: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 106: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 107: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 108: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 109: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
-	18,  // 110: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	21,  // 111: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	24,  // 112: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	151, // 113: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	27,  // 114: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	152, // 115: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	29,  // 116: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	153, // 117: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	153, // 118: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	153, // 119: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	154, // 120: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	154, // 121: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	154, // 122: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	154, // 123: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	154, // 124: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	154, // 125: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	155, // 126: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	156, // 127: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	157, // 128: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	154, // 129: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	154, // 130: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	31,  // 131: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 132: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	33,  // 133: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	36,  // 134: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	158, // 135: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 136: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 137: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	159, // 138: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	160, // 139: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	158, // 140: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	158, // 141: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	158, // 142: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	40,  // 143: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	42,  // 144: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	161, // 145: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	162, // 146: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	43,  // 147: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	45,  // 148: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	163, // 149: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	163, // 150: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	38,  // 151: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	137, // 152: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	47,  // 153: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	49,  // 154: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	51,  // 155: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	53,  // 156: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	164, // 157: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	56,  // 158: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	165, // 159: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	58,  // 160: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	60,  // 161: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	166, // 162: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	62,  // 163: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	63,  // 164: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	65,  // 165: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	167, // 166: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	168, // 167: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	169, // 168: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	170, // 169: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	171, // 170: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	67,  // 171: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	172, // 172: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	173, // 173: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	69,  // 174: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	71,  // 175: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	73,  // 176: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	144, // 177: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	75,  // 178: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	77,  // 179: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 180: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	101, // 181: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	99,  // 182: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	84,  // 183: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	81,  // 184: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	86,  // 185: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	89,  // 186: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	91,  // 187: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	93,  // 188: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	95,  // 189: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	97,  // 190: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	110, // 191: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	113, // 192: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	115, // 193: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	107, // 194: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 195: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 196: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 197: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 198: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	16,  // 199: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	20,  // 200: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	23,  // 201: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	25,  // 202: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	26,  // 203: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	28,  // 204: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	174, // 205: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	30,  // 206: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	174, // 207: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	174, // 208: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	174, // 209: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	174, // 210: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	174, // 211: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	174, // 212: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	174, // 213: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	174, // 214: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	174, // 215: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	175, // 216: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	174, // 217: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	176, // 218: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	174, // 219: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	174, // 220: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	32,  // 221: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 222: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	34,  // 223: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	37,  // 224: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	174, // 225: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 226: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 227: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	174, // 228: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	174, // 229: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	174, // 230: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	174, // 231: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	174, // 232: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	41,  // 233: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	174, // 234: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	174, // 235: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	174, // 236: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	44,  // 237: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	46,  // 238: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	174, // 239: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	174, // 240: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	39,  // 241: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	174, // 242: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	48,  // 243: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	50,  // 244: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	52,  // 245: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	54,  // 246: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	174, // 247: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	57,  // 248: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	174, // 249: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	59,  // 250: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	61,  // 251: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	174, // 252: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	174, // 253: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	64,  // 254: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	66,  // 255: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	174, // 256: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	174, // 257: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	174, // 258: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	174, // 259: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	174, // 260: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	68,  // 261: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	174, // 262: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	174, // 263: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	70,  // 264: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	72,  // 265: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	74,  // 266: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	174, // 267: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	76,  // 268: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	79,  // 269: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 270: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	102, // 271: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	100, // 272: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	85,  // 273: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	82,  // 274: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	87,  // 275: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	90,  // 276: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	92,  // 277: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	94,  // 278: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	96,  // 279: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	98,  // 280: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	112, // 281: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	114, // 282: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	116, // 283: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	108, // 284: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	195, // [195:285] is the sub-list for method output_type
-	105, // [105:195] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	122, // 6: conductord.v1.PostedJob.signal:type_name -> conductord.v1.SignalResult
+	120, // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	123, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	123, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	123, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	123, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	120, // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	124, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	120, // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	124, // 15: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
+	17,  // 16: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
+	125, // 17: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
+	123, // 18: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	19,  // 19: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
+	124, // 20: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	123, // 21: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	22,  // 22: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
+	126, // 23: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	127, // 24: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	126, // 25: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	128, // 26: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	129, // 27: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	124, // 28: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	128, // 29: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	130, // 30: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	123, // 31: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	123, // 32: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	131, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	11,  // 34: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	35,  // 35: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	121, // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	132, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	133, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	134, // 39: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	135, // 40: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	136, // 41: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	136, // 42: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	137, // 43: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	138, // 44: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	138, // 45: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	139, // 46: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	140, // 47: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	55,  // 48: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	121, // 49: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	141, // 50: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	141, // 51: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	141, // 52: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	123, // 53: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	142, // 54: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	141, // 55: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	142, // 56: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	123, // 57: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	123, // 58: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	142, // 59: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	123, // 60: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	143, // 61: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	144, // 62: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	123, // 63: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	123, // 64: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	145, // 65: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	146, // 66: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	147, // 67: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	144, // 68: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	78,  // 69: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	80,  // 70: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	121, // 71: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	123, // 72: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	124, // 73: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	83,  // 74: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	88,  // 75: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	148, // 76: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	106, // 77: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	106, // 78: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	106, // 79: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	106, // 80: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	106, // 81: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	123, // 82: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	117, // 83: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	124, // 84: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	124, // 85: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	124, // 86: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	124, // 87: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	105, // 88: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	123, // 89: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	109, // 90: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	137, // 91: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	123, // 92: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	123, // 93: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	123, // 94: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	111, // 95: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	124, // 96: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	149, // 97: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	150, // 98: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	149, // 99: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	151, // 100: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	124, // 101: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	150, // 102: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	123, // 103: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	124, // 104: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	151, // 105: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 106: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 107: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 108: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 109: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 110: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	18,  // 111: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	21,  // 112: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	24,  // 113: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	152, // 114: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	27,  // 115: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	153, // 116: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	29,  // 117: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	154, // 118: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	154, // 119: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	154, // 120: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	155, // 121: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	155, // 122: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	155, // 123: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	155, // 124: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	155, // 125: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	155, // 126: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	156, // 127: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	157, // 128: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	158, // 129: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	155, // 130: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	155, // 131: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	31,  // 132: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 133: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	33,  // 134: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	36,  // 135: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	159, // 136: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 137: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 138: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	160, // 139: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	161, // 140: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	159, // 141: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	159, // 142: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	159, // 143: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	40,  // 144: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	42,  // 145: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	162, // 146: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	163, // 147: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	43,  // 148: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	45,  // 149: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	164, // 150: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	164, // 151: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	38,  // 152: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	138, // 153: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	47,  // 154: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	49,  // 155: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	51,  // 156: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	53,  // 157: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	165, // 158: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	56,  // 159: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	166, // 160: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	58,  // 161: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	60,  // 162: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	167, // 163: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	62,  // 164: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	63,  // 165: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	65,  // 166: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	168, // 167: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	169, // 168: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	170, // 169: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	171, // 170: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	172, // 171: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	67,  // 172: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	173, // 173: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	174, // 174: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	69,  // 175: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	71,  // 176: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	73,  // 177: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	145, // 178: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	75,  // 179: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	77,  // 180: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	103, // 181: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	101, // 182: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	99,  // 183: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	84,  // 184: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	81,  // 185: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	86,  // 186: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	89,  // 187: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	91,  // 188: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	93,  // 189: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	95,  // 190: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	97,  // 191: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	110, // 192: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	113, // 193: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	115, // 194: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	107, // 195: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 196: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 197: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 198: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 199: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	16,  // 200: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	20,  // 201: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	23,  // 202: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	25,  // 203: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	26,  // 204: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	28,  // 205: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	175, // 206: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	30,  // 207: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	175, // 208: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	175, // 209: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	175, // 210: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	175, // 211: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	175, // 212: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	175, // 213: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	175, // 214: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	175, // 215: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	175, // 216: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	122, // 217: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	175, // 218: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	176, // 219: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	175, // 220: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	175, // 221: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	32,  // 222: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 223: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	34,  // 224: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	37,  // 225: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	175, // 226: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 227: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 228: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	175, // 229: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	175, // 230: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	175, // 231: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	175, // 232: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	175, // 233: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	41,  // 234: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	175, // 235: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	175, // 236: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	175, // 237: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	44,  // 238: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	46,  // 239: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	175, // 240: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	175, // 241: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	39,  // 242: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	175, // 243: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	48,  // 244: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	50,  // 245: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	52,  // 246: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	54,  // 247: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	175, // 248: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	57,  // 249: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	175, // 250: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	59,  // 251: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	61,  // 252: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	175, // 253: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	175, // 254: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	64,  // 255: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	66,  // 256: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	175, // 257: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	175, // 258: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	175, // 259: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	175, // 260: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	175, // 261: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	68,  // 262: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	175, // 263: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	175, // 264: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	70,  // 265: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	72,  // 266: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	74,  // 267: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	175, // 268: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	76,  // 269: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	79,  // 270: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	104, // 271: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	102, // 272: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	100, // 273: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	85,  // 274: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	82,  // 275: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	87,  // 276: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	90,  // 277: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	92,  // 278: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	94,  // 279: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	96,  // 280: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	98,  // 281: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	112, // 282: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	114, // 283: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	116, // 284: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	108, // 285: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	196, // [196:286] is the sub-list for method output_type
+	106, // [106:196] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }

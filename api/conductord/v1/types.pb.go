@@ -1650,12 +1650,13 @@ type Attempt struct {
 	Failures []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
 	Asked    uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // number of "not yet" results so far
 	// The answer omits the result, stderr, and texts and details of failures.
-	Shortened     bool   `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
-	Offered       bool   `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // the attempt is for step workers
-	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // session of the worker that has the attempt; empty: none yet
-	WorkerName    string `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
-	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // the attempt ended before its function or handler was called
-	Wait          *Wait  `protobuf:"bytes,30,opt,name=wait,proto3" json:"wait,omitempty"`        // the step waits, or has waited, for a signal or a time
+	Shortened     bool       `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
+	Offered       bool       `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // the attempt is for step workers
+	Worker        string     `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // session of the worker that has the attempt; empty: none yet
+	WorkerName    string     `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
+	Unbegun       bool       `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // the attempt ended before its function or handler was called
+	Wait          *Wait      `protobuf:"bytes,30,opt,name=wait,proto3" json:"wait,omitempty"`        // the step waits, or has waited, for a signal or a time
+	Sends         []*Sending `protobuf:"bytes,31,rep,name=sends,proto3" json:"sends,omitempty"`      // signals to other jobs, sent in the log entry that records the success
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1816,6 +1817,90 @@ func (x *Attempt) GetWait() *Wait {
 	return nil
 }
 
+func (x *Attempt) GetSends() []*Sending {
+	if x != nil {
+		return x.Sends
+	}
+	return nil
+}
+
+// Sending is a signal that a step sends to a job.
+type Sending struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`       // id
+	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`   // only with key; empty: the board of the sender
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`       // instead of job: the key of an unfinished job
+	Signal        *Signal                `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"` // without its data in a recorded attempt
+	Answer        string                 `protobuf:"bytes,5,opt,name=answer,proto3" json:"answer,omitempty"` // set by the cluster: taken, kept, repeated, or the code of an error
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sending) Reset() {
+	*x = Sending{}
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sending) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sending) ProtoMessage() {}
+
+func (x *Sending) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sending.ProtoReflect.Descriptor instead.
+func (*Sending) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Sending) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Sending) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *Sending) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Sending) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
+func (x *Sending) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
 // Signal is a signal that a job has received.
 type Signal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1831,7 +1916,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1928,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +1941,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Signal) GetName() string {
@@ -1916,7 +2001,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2013,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2026,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Wait) GetSignals() []string {
@@ -1993,7 +2078,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2090,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2103,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -2084,7 +2169,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2181,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2194,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2243,7 +2328,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2340,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2353,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2310,7 +2395,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2407,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2420,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2412,7 +2497,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2509,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2522,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Update) GetFlow() string {
@@ -2512,7 +2597,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2609,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2622,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2621,13 +2706,16 @@ type Posting struct {
 	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                                      // unset: a job that fails is completed
 	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                              // how long the finished job is kept; unset: the cluster's default
 	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                          // W3C trace context of the posting span; empty: the job starts its own trace
+	// Only with key: the unfinished job with the key gets the signal, or else the job is posted with it. Without an id,
+	// the signal has the id of the posting.
+	Signal        *Signal `protobuf:"bytes,33,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2727,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2740,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Posting) GetId() string {
@@ -2809,6 +2897,13 @@ func (x *Posting) GetTraceparent() string {
 	return ""
 }
 
+func (x *Posting) GetSignal() *Signal {
+	if x != nil {
+		return x.Signal
+	}
+	return nil
+}
+
 // RetryPolicy decides what happens to a job whose work failed.
 type RetryPolicy struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2827,7 +2922,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2934,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2947,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2978,7 +3073,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3085,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3098,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Job) GetId() string {
@@ -3379,7 +3474,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3486,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3499,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3525,7 +3620,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3632,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3645,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Change) GetJob() string {
@@ -3649,7 +3744,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3756,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3769,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3751,7 +3846,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +3858,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +3871,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3808,7 +3903,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3915,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3928,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Claim) GetSession() string {
@@ -3902,7 +3997,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4009,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4022,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -4000,7 +4095,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4107,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4120,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -4073,7 +4168,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4085,7 +4180,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4098,7 +4193,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Ending) GetJob() string {
@@ -4170,7 +4265,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4277,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4290,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Opening) GetId() string {
@@ -4249,7 +4344,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4356,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4369,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Session) GetId() string {
@@ -4353,7 +4448,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4460,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4473,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Entity) GetKind() string {
@@ -4479,7 +4574,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4586,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4599,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4552,7 +4647,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4659,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4672,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4625,7 +4720,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4732,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4745,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4824,7 +4919,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +4931,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +4944,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4901,7 +4996,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5008,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5021,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5115,7 +5210,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5222,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5235,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5185,7 +5280,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5197,7 +5292,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5305,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5303,7 +5398,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5410,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5423,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5375,7 +5470,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5482,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5495,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Error) GetCode() string {
@@ -5468,7 +5563,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5575,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5588,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Board) GetName() string {
@@ -5550,7 +5645,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5657,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5670,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5611,7 +5706,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5718,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5731,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5672,7 +5767,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +5779,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +5792,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5739,7 +5834,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +5846,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +5859,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5849,7 +5944,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +5956,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +5969,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5908,7 +6003,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6015,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6028,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5962,7 +6057,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6069,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6082,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6172,7 +6267,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc8\x05\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf6\x05\n" +
 	"\aAttempt\x12\x1c\n" +
 	"\x06action\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -6194,7 +6289,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vworker_name\x18\x10 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"workerName\x12\x18\n" +
 	"\aunbegun\x18\x11 \x01(\bR\aunbegun\x12'\n" +
-	"\x04wait\x18\x1e \x01(\v2\x13.conductord.v1.WaitR\x04wait:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\xcc\x01\n" +
+	"\x04wait\x18\x1e \x01(\v2\x13.conductord.v1.WaitR\x04wait\x12,\n" +
+	"\x05sends\x18\x1f \x03(\v2\x16.conductord.v1.SendingR\x05sends:\x1a\xf8\x9d&\x01\x92\x9e&\x12\b\x01\"\x06action\"\x06number\"\xa8\x01\n" +
+	"\aSending\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x1a\n" +
+	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
+	"\x03key\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03key\x12-\n" +
+	"\x06signal\x18\x04 \x01(\v2\x15.conductord.v1.SignalR\x06signal\x12\x1c\n" +
+	"\x06answer\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x06answer:\x04\xf8\x9d&\x01\"\xcc\x01\n" +
 	"\x06Signal\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x14\n" +
 	"\x02id\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12(\n" +
@@ -6269,7 +6371,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xcc\x06\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xfb\x06\n" +
 	"\aPosting\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6295,7 +6397,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x0edeadline_after\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\rdeadlineAfter\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
 	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12&\n" +
-	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xe2\x02\n" +
+	"\vtraceparent\x18  \x01(\tB\x04\xe8\x9d&\x01R\vtraceparent\x12-\n" +
+	"\x06signal\x18! \x01(\v2\x15.conductord.v1.SignalR\x06signal:\x19\xf8\x9d&\x01\x82\x9e&\t\b\x04\x12\x05board\x92\x9e&\x04\x12\x02id\"\xe2\x02\n" +
 	"\vRetryPolicy\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
@@ -6635,7 +6738,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6657,78 +6760,79 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Folded)(nil),                // 17: conductord.v1.Folded
 	(*Progress)(nil),              // 18: conductord.v1.Progress
 	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*Signal)(nil),                // 20: conductord.v1.Signal
-	(*Wait)(nil),                  // 21: conductord.v1.Wait
-	(*StepAttempt)(nil),           // 22: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 23: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 24: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 25: conductord.v1.StepOutcome
-	(*Update)(nil),                // 26: conductord.v1.Update
-	(*AtomChange)(nil),            // 27: conductord.v1.AtomChange
-	(*Posting)(nil),               // 28: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 29: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 30: conductord.v1.Job
-	(*JobError)(nil),              // 31: conductord.v1.JobError
-	(*Change)(nil),                // 32: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 33: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 34: conductord.v1.Reservation
-	(*Claim)(nil),                 // 35: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 36: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 37: conductord.v1.Claimed
-	(*Ending)(nil),                // 38: conductord.v1.Ending
-	(*Opening)(nil),               // 39: conductord.v1.Opening
-	(*Session)(nil),               // 40: conductord.v1.Session
-	(*Entity)(nil),                // 41: conductord.v1.Entity
-	(*Drain)(nil),                 // 42: conductord.v1.Drain
-	(*Position)(nil),              // 43: conductord.v1.Position
-	(*Event)(nil),                 // 44: conductord.v1.Event
-	(*StepEvent)(nil),             // 45: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 46: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 47: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 48: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 49: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 50: conductord.v1.Error
-	(*Board)(nil),                 // 51: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 52: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 53: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 54: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 55: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 56: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 57: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 58: conductord.v1.BoardHolder
-	nil,                           // 59: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 60: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
+	(*Sending)(nil),               // 20: conductord.v1.Sending
+	(*Signal)(nil),                // 21: conductord.v1.Signal
+	(*Wait)(nil),                  // 22: conductord.v1.Wait
+	(*StepAttempt)(nil),           // 23: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 24: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 25: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 26: conductord.v1.StepOutcome
+	(*Update)(nil),                // 27: conductord.v1.Update
+	(*AtomChange)(nil),            // 28: conductord.v1.AtomChange
+	(*Posting)(nil),               // 29: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 30: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 31: conductord.v1.Job
+	(*JobError)(nil),              // 32: conductord.v1.JobError
+	(*Change)(nil),                // 33: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 34: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 35: conductord.v1.Reservation
+	(*Claim)(nil),                 // 36: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 37: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 38: conductord.v1.Claimed
+	(*Ending)(nil),                // 39: conductord.v1.Ending
+	(*Opening)(nil),               // 40: conductord.v1.Opening
+	(*Session)(nil),               // 41: conductord.v1.Session
+	(*Entity)(nil),                // 42: conductord.v1.Entity
+	(*Drain)(nil),                 // 43: conductord.v1.Drain
+	(*Position)(nil),              // 44: conductord.v1.Position
+	(*Event)(nil),                 // 45: conductord.v1.Event
+	(*StepEvent)(nil),             // 46: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 47: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 48: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 49: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 50: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 51: conductord.v1.Error
+	(*Board)(nil),                 // 52: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 53: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 54: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 55: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 56: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 57: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 58: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 59: conductord.v1.BoardHolder
+	nil,                           // 60: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 61: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	61,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	62,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	61,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	62,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	61,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	43,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	61,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	61,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	61,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	61,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	62,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	44,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	62,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	62,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	62,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	62,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	61,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	62,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6736,147 +6840,150 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	61,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	62,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	61,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	62,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	61,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	62,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	61,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	61,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	62,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	62,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	21,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
-	0,   // 49: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	61,  // 50: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	61,  // 51: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	61,  // 52: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	20,  // 53: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
-	22,  // 54: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 55: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 56: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 57: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 58: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 59: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	62,  // 60: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 61: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	24,  // 62: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	22,  // 63: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 64: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 65: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	62,  // 66: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 67: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 68: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 69: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	27,  // 70: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 71: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	61,  // 72: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 73: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 74: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 75: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 76: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 77: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	61,  // 78: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 79: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	62,  // 80: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	29,  // 81: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 82: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	62,  // 83: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	62,  // 84: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 85: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 86: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	61,  // 87: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 88: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	61,  // 89: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	61,  // 90: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	61,  // 91: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	35,  // 92: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 93: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 94: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	33,  // 95: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	61,  // 96: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	62,  // 97: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	61,  // 98: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	61,  // 99: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	61,  // 100: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	29,  // 101: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 102: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	34,  // 103: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	43,  // 104: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	61,  // 105: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 106: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 107: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	61,  // 108: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 109: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	61,  // 110: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	62,  // 111: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	62,  // 112: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	61,  // 113: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 114: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	61,  // 115: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	62,  // 116: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	35,  // 117: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	62,  // 118: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	62,  // 119: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	30,  // 120: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 121: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 122: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 123: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	26,  // 124: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 125: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	62,  // 126: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	62,  // 127: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	62,  // 128: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	61,  // 129: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 130: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	61,  // 131: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	61,  // 132: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	43,  // 133: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	61,  // 134: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 135: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	45,  // 136: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	33,  // 137: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	28,  // 138: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	62,  // 139: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	61,  // 140: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	61,  // 141: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	61,  // 142: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 143: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	61,  // 144: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	61,  // 145: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	47,  // 146: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	61,  // 147: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	61,  // 148: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	61,  // 149: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	61,  // 150: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	61,  // 151: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	61,  // 152: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	43,  // 153: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	61,  // 154: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 155: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	54,  // 156: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	55,  // 157: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 158: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	62,  // 159: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	61,  // 160: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	61,  // 161: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	59,  // 162: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	61,  // 163: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	61,  // 164: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	56,  // 165: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	56,  // 166: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	57,  // 167: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	58,  // 168: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	60,  // 169: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	170, // [170:170] is the sub-list for method output_type
-	170, // [170:170] is the sub-list for method input_type
-	170, // [170:170] is the sub-list for extension type_name
-	170, // [170:170] is the sub-list for extension extendee
-	0,   // [0:170] is the sub-list for field type_name
+	22,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
+	20,  // 49: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
+	21,  // 50: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
+	0,   // 51: conductord.v1.Signal.data:type_name -> conductord.v1.Value
+	62,  // 52: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	62,  // 53: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	62,  // 54: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	21,  // 55: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
+	23,  // 56: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 57: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 58: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 59: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 60: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 61: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	63,  // 62: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 63: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	25,  // 64: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	23,  // 65: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 66: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 67: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	63,  // 68: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 69: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 70: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 71: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	28,  // 72: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 73: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	62,  // 74: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 75: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 76: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 77: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 78: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 79: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	62,  // 80: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	62,  // 81: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	63,  // 82: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	30,  // 83: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	63,  // 84: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	21,  // 85: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	63,  // 86: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	63,  // 87: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 88: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 89: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	62,  // 90: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	62,  // 91: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	62,  // 92: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	62,  // 93: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	62,  // 94: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	36,  // 95: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 96: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 97: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	34,  // 98: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	62,  // 99: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	63,  // 100: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	62,  // 101: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	62,  // 102: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	62,  // 103: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	30,  // 104: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	63,  // 105: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	35,  // 106: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	44,  // 107: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	62,  // 108: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 109: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 110: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	62,  // 111: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	62,  // 112: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	62,  // 113: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	63,  // 114: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	63,  // 115: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	62,  // 116: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 117: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	62,  // 118: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	63,  // 119: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	36,  // 120: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	63,  // 121: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	63,  // 122: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	31,  // 123: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 124: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 125: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 126: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	27,  // 127: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 128: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	63,  // 129: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	63,  // 130: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	63,  // 131: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	62,  // 132: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 133: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	62,  // 134: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	62,  // 135: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	44,  // 136: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	62,  // 137: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 138: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	46,  // 139: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	34,  // 140: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	29,  // 141: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	63,  // 142: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	62,  // 143: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	62,  // 144: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	62,  // 145: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 146: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	62,  // 147: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	62,  // 148: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	48,  // 149: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	62,  // 150: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	62,  // 151: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	62,  // 152: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	62,  // 153: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	62,  // 154: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	62,  // 155: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	44,  // 156: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	62,  // 157: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 158: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	55,  // 159: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	56,  // 160: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	53,  // 161: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	63,  // 162: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	62,  // 163: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	62,  // 164: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	60,  // 165: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	62,  // 166: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	62,  // 167: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	57,  // 168: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	57,  // 169: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	58,  // 170: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	59,  // 171: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	61,  // 172: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	173, // [173:173] is the sub-list for method output_type
+	173, // [173:173] is the sub-list for method input_type
+	173, // [173:173] is the sub-list for extension type_name
+	173, // [173:173] is the sub-list for extension extendee
+	0,   // [0:173] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6885,15 +6992,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[30].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[32].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[31].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -324,6 +324,26 @@ func (m *Attempt) UnknownField() (name string, found bool) {
 	if name, found = m.GetWait().UnknownField(); found {
 		return name, found
 	}
+	for _, item := range m.GetSends() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Sending) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Sending", true
+	}
+	if name, found = m.GetSignal().UnknownField(); found {
+		return name, found
+	}
 	return "", false
 }
 
@@ -448,6 +468,9 @@ func (m *Posting) UnknownField() (name string, found bool) {
 		return name, found
 	}
 	if name, found = unknownIn(m.GetRetention()); found {
+		return name, found
+	}
+	if name, found = m.GetSignal().UnknownField(); found {
 		return name, found
 	}
 	return "", false

@@ -29,6 +29,7 @@ class Job(Dict[str, Any]):
     """A job in the form of the API: a dict with the fields of docs/protocol.md, and shortcuts."""
 
     existed = False  # the job that a posting found, because it has the posting's id or key
+    signalled: Optional[str] = None  # the answer to the posting's signal: taken, kept or repeated
 
     @property
     def id(self) -> str:
@@ -107,6 +108,9 @@ class Client:
         """Post a job. ``fields`` are fields of a posting in docs/protocol.md, such as ``details``,
         ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``deadline_after``, ``retry``, ``book_id``.
 
+        With a ``key`` and a ``signal``, such as ``{"name": "paid", "data": 7}``, the unfinished job with the key gets the signal.
+        Without such a job, the job is posted with the signal. ``signalled`` of the job is the answer.
+
         Times are datetimes, or seconds from now; durations are seconds. Without an ``id`` the
         client makes one. After ``Unknown``, post again with the same ``id``, which is harmless.
         """
@@ -123,6 +127,7 @@ class Client:
                 raise of_detail(verdict["error"])
             job = Job(verdict["job"])
             job.existed = bool(verdict.get("existed"))
+            job.signalled = verdict.get("signal", {}).get("answer")
             made.append(job)
         return made
 
@@ -173,7 +178,18 @@ class Client:
 
         The answer is ``{"answer": "taken"}`` if a step has taken the signal, and ``kept`` if no step waits yet.
         """
-        fields: Dict[str, Any] = {"job": job, "name": name, "id": id or new_id(), "by": _user()}
+        return self._signal({"job": job}, name, data, id, reject)
+
+    def signal_key(self, key: str, name: str, data: Any = None, id: Optional[str] = None, reject: str = "",
+                   board: Optional[str] = None) -> Dict[str, Any]:
+        """Send a signal to the unfinished job with a key. The answer also has the ``job``. ``NotFound``: no unfinished job has the key."""
+        to = {"key": key}
+        if board or self.board:
+            to["board"] = str(board or self.board)
+        return self._signal(to, name, data, id, reject)
+
+    def _signal(self, to: Dict[str, str], name: str, data: Any, id: Optional[str], reject: str) -> Dict[str, Any]:
+        fields: Dict[str, Any] = dict(to, name=name, id=id or new_id(), by=_user())
         if data is not None:
             fields["data"] = data
         if reject:

@@ -165,6 +165,21 @@ class Signals(unittest.TestCase):
         self.assertEqual((reject["reject"], "data" in reject), ("no money", False))
         self.assertTrue(plain["id"] and plain["id"] != reject["id"])
 
+    def test_by_key(self):
+        client, sent = Client(board="mail"), []
+        client.call = lambda method, request, **how: sent.append(request) or {"answer": "kept", "job": "j"}
+        self.assertEqual(client.signal_key("order 7", "paid", 7)["job"], "j")
+        client.signal_key("order 7", "paid", board="other")
+        self.assertEqual([(r["key"], r["board"], "job" in r) for r in sent], [("order 7", "mail", False), ("order 7", "other", False)])
+
+    def test_with_a_posting(self):
+        client, sent = Client(), []
+        answer = {"posted": [{"job": {"id": "j", "state": "claimable"}, "existed": True, "signal": {"answer": "taken", "job": "j"}}]}
+        client.call = lambda method, request, **how: sent.append(request) or answer
+        job = client.post("order", kind="order", key="order 7", signal={"name": "paid", "data": 7})
+        self.assertEqual((job.existed, job.signalled), (True, "taken"))
+        self.assertEqual(sent[0]["postings"][0]["signal"], {"name": "paid", "data": 7})
+
 
 class Watching(unittest.TestCase):
     def test_the_last_line_is_an_error(self):

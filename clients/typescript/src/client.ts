@@ -4,7 +4,7 @@ import { type CallOptions, type Operation, Transport } from "./http.js";
 import { derivedID, newID } from "./ids.js";
 import { type Json, seconds } from "./json.js";
 import { bySymbol, type Flow } from "./results.js";
-import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Step, Values, WatchQuery } from "./types.js";
+import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, SignalAnswer, Step, Values, WatchQuery } from "./types.js";
 
 /** The maximum number of jobs in one call. */
 const maxPostings = 1000;
@@ -83,7 +83,9 @@ export class Client {
 		}));
 		const name = named.length === 1 ? `post job ${named[0]!.id}` : `post ${named.length} jobs`;
 		const answer = await this.call<{ posted?: (Posted & { error?: WireError })[] }>("BoardService/Post", { postings: named }, { ...options, name });
-		return (answer.posted ?? []).map(({ job, existed, error }) => (error ? errorOf(error) : { job, existed: existed === true }));
+		return (answer.posted ?? []).map(({ job, existed, error, signal }) =>
+			error ? errorOf(error) : { job, existed: existed === true, ...(signal ? { signal } : {}) },
+		);
 	}
 
 	/**
@@ -163,8 +165,19 @@ export class Client {
 	 * Sends a signal to a job. A repeat with the same `id` changes nothing. The answer is `taken` if a step has taken the signal, and `kept`
 	 * if no step waits yet.
 	 */
-	async signal(job: string, name: string, signal: { data?: Json; id?: string; reject?: string; by?: string } = {}, options: CallOptions = {}): Promise<{ answer: string; first?: string }> {
+	async signal(job: string, name: string, signal: { data?: Json; id?: string; reject?: string; by?: string } = {}, options: CallOptions = {}): Promise<SignalAnswer> {
 		return this.call("BoardService/Signal", { job, name, id: newID(), ...signal }, { ...options, name: `signal job ${job}` });
+	}
+
+	/**
+	 * Sends a signal to the unfinished job with a key, as `signal` does. The answer also has the job. `not_found`: no unfinished job has
+	 * the key.
+	 */
+	async signalKey(
+		key: string, name: string, signal: { board?: string; data?: Json; id?: string; reject?: string; by?: string } = {}, options: CallOptions = {},
+	): Promise<SignalAnswer> {
+		const board = this.#board === undefined ? {} : { board: this.#board };
+		return this.call("BoardService/Signal", { key, name, id: newID(), ...board, ...signal }, { ...options, name: `signal the job with key ${key}` });
 	}
 
 	/** Starts a failed, reverted, trashed or parked job again. */

@@ -30,6 +30,17 @@ export interface Posting {
 	tags?: string[]; labels?: string[];
 	max_crashes?: number; retry?: RetryPolicy;
 	retention?: string; traceparent?: string;
+	/** Only with key: the unfinished job with the key gets the signal, or else the job is posted with it. Default id: the id of the posting. */
+	signal?: { name: string; id?: string; data?: Json; reject?: string; by?: string };
+}
+
+/** The answer to a signal. */
+export interface SignalAnswer {
+	answer: "taken" | "kept" | "repeated";
+	/** Only for repeated: the first answer. */
+	first?: "taken" | "kept";
+	/** The job that has received the signal. */
+	job: string;
 }
 
 export interface Failure {
@@ -68,6 +79,8 @@ export interface Posted {
 	job: Job;
 	/** A job with this id or key existed already. */
 	existed: boolean;
+	/** The answer to the posting's signal. */
+	signal?: SignalAnswer;
 }
 
 export interface JobQuery {

@@ -144,7 +144,9 @@ test("a signal has an id, which the caller can set", async () => {
 	await against([listen], 5_000, async (client) => {
 		assert.deepEqual(await client.signal("j", "paid", { data: { amount: 7 }, id: "evt_17" }), { answer: "taken" });
 		await client.signal("j", "paid", { reject: "no money" });
+		await client.signalKey("order 7", "paid", { board: "mail", id: "evt_18" });
 	});
+	assert.deepEqual(bodies[2], { key: "order 7", board: "mail", name: "paid", id: "evt_18" } as object);
 	assert.deepEqual(bodies[0], { job: "j", name: "paid", data: { amount: 7 }, id: "evt_17" });
 	assert.deepEqual({ ...bodies[1], id: "" }, { job: "j", name: "paid", reject: "no money", id: "" });
 	assert.match(bodies[1]!.id, /^[0-9a-f-]{36}$/);

@@ -124,6 +124,7 @@ var pairs = []pair{
 	{name: "AtomChange", domain: of[logbook.AtomChange](), message: of[v1.AtomChange](), noun: "atom", wrap: "inAtom(m.Name, r.err)"},
 	{name: "Attempt", domain: of[logbook.Attempt](), message: of[v1.Attempt](), noun: "attempt", only: fromOnly},
 	{name: "Signal", domain: of[logbook.Signal](), message: of[v1.Signal](), noun: "signal", pointer: true, texts: []string{"Reject"}},
+	{name: "Sending", domain: of[logbook.Sending](), message: of[v1.Sending](), noun: "sending"},
 	{name: "Wait", domain: of[logbook.Wait](), message: of[v1.Wait](), noun: "wait", pointer: true},
 	{name: "folded", domain: of[logbook.Folded](), message: of[v1.Folded](), noun: "folded", zero: true, within: true},
 	{name: "progress", domain: of[logbook.Progress](), message: of[v1.Progress](), noun: "progress", pointer: true, within: true},

@@ -178,7 +178,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 			continue
 		}
 		if one.Posted != nil {
-			answer[i], items[i].Job = &items[i], one.Posted
+			answer[i], items[i].Job, items[i].Signal = &items[i], one.Posted, one.Signal
 			continue
 		}
 		id, err := jobs.ParseJobID(one.Job)
@@ -200,7 +200,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
 			continue
 		}
-		answer[place] = &conductordv1.PostedJob{Job: command.JobToProto(&found[k]), Existed: posted[place].Existed}
+		answer[place] = &conductordv1.PostedJob{Job: command.JobToProto(&found[k]), Existed: posted[place].Existed, Signal: posted[place].Signal}
 	}
 	return answer, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
@@ -161,7 +162,52 @@ func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	if c.GetPost() != nil {
 		return nil
 	}
-	return g.Allow(ctx, verb.Name, verb.Permission, message)
+	if err := g.Allow(ctx, verb.Name, verb.Permission, message); err != nil {
+		return err
+	}
+	g.markSends(ctx, updateOf(message))
+	return nil
+}
+
+// updateOf is the update of a flow in a command; nil: none.
+func updateOf(message proto.Message) *conductordv1.Update {
+	switch m := message.(type) {
+	case *conductordv1.Update:
+		return m
+	case *conductordv1.Ending:
+		return m.GetUpdate()
+	}
+	return nil
+}
+
+// markSends marks the signals of steps that the caller may not send. A step can signal jobs of its own board; for other
+// boards, the owner of its job needs the permission. The mark does not refuse the update: the work is done.
+func (g *Guard) markSends(ctx context.Context, update *conductordv1.Update) {
+	for _, atom := range update.GetAtoms() {
+		for _, attempt := range atom.GetAttempts() {
+			for _, sent := range attempt.GetSends() {
+				if sent.Answer = ""; !g.maySend(ctx, update, sent) {
+					sent.Answer = logbook.SendRefused
+				}
+			}
+		}
+	}
+}
+
+func (g *Guard) maySend(ctx context.Context, update *conductordv1.Update, sent *conductordv1.Sending) bool {
+	board := sent.GetBoard()
+	if sent.GetJob() != "" {
+		s, err := inState("job", sent.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
+		if err != nil || s.missing {
+			return true // the state machine finds no job
+		}
+		board = s.boards[0]
+	}
+	if board == "" {
+		return true
+	}
+	own, err := inState("flow", update.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfWork)
+	return err == nil && !own.missing && own.boards[0] == board || g.MayOn(ctx, command.Signal, board)
 }
 
 // AllowWatch returns an error unless the caller may watch the boards and jobs in the request.

@@ -86,6 +86,8 @@ type PostFlags struct {
 	ContentFlags
 	id, name, board     string
 	notBefore, deadline string
+	signal              logbook.Signal
+	signalData          string
 	Wait                bool
 }
 
@@ -97,6 +99,9 @@ func (f *PostFlags) Add(cmd *cobra.Command) {
 	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "board")
 	flags.StringVar(&f.notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
 	flags.StringVar(&f.deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now")
+	flags.StringVar(&f.signal.Name, "signal", "", "with --key: signal the unfinished job with the key; post the job with the signal if there is none")
+	flags.StringVar(&f.signalData, "data", "", "data of the --signal, in JSON")
+	flags.StringVar(&f.signal.ID, "signal-id", "", "id of the --signal (default: the id of the posting)")
 	flags.BoolVar(&f.Wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 
@@ -115,8 +120,28 @@ func Posting(p *cli.Program, f *PostFlags) (jobs.Posting, error) {
 	if posting.Deadline, err = cli.ParseMoment("--deadline", f.deadline, time.Now()); err != nil {
 		return posting, err
 	}
+	if posting.Signal, err = f.givenSignal(); err != nil {
+		return posting, err
+	}
 	posting.NotBefore, err = cli.ParseMoment("--not-before", f.notBefore, time.Now())
 	return posting, err
+}
+
+// givenSignal is the signal of the flags; nil: none.
+func (f *PostFlags) givenSignal() (*logbook.Signal, error) {
+	switch {
+	case f.signal.Name == "" && (f.signalData != "" || f.signal.ID != ""):
+		return nil, cli.UsageError(errors.New("--data and --signal-id need --signal"))
+	case f.signal.Name == "":
+		return nil, nil
+	case f.key == "":
+		return nil, cli.UsageError(errors.New("--signal needs --key: the key names the job that gets the signal"))
+	}
+	signal := f.signal
+	if signal.By = cli.OperatorName(); f.signalData != "" {
+		signal.Data = json.RawMessage(f.signalData)
+	}
+	return &signal, nil
 }
 
 func postCommand(p *cli.Program) *cobra.Command {
@@ -328,6 +353,9 @@ func postJob(ctx context.Context, p *cli.Program, cluster jobs.Poster, posting j
 		p.Note("job %s has the key %q and is not finished, so no second job was posted; its priority is %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:
 		p.Note("job %s was already posted: nothing changed", posting.ID)
+	}
+	if posting.Signal != nil {
+		p.Note("signal %s to job %s: %s", posting.Signal.Name, posted[0].Job.ID, posted[0].Signal.Answer)
 	}
 	return posted[0].Job, nil
 }

@@ -65,7 +65,9 @@ func postLines(ctx context.Context, p *cli.Program, cluster poster, postings []l
 					refused = cli.Because(elsewhere(answer.Err), "post line %d", now[i].line)
 				}
 			}
-			verdicts = append(verdicts, verdict{now[i].line, &v1.PostedJob{Job: job, Existed: answer.Existed, Error: command.ErrorToProto(answer.Err)}})
+			verdicts = append(verdicts, verdict{now[i].line, &v1.PostedJob{
+				Job: job, Existed: answer.Existed, Error: command.ErrorToProto(answer.Err), Signal: command.SignalReceiptToProto(answer.Signal),
+			}})
 		}
 	}
 	if count > 1 {
