@@ -299,7 +299,7 @@ func TestPointOfNoReturn(t *testing.T) {
 	}
 	page := "flows/" + job.ID.String()
 	p.wants(p.get(page), `aria-label="switch, success, point of no return"`, "because step switch is a point of no return and has succeeded", `aria-label="copy, success"`,
-		"no conductord flow rerun", "no conductord flow revert", "no Run all of it again")
+		"no conductord flow rerun", "no conductord flow revert", "no Run the whole flow again")
 	p.wants(p.get(page+"?step=copy"), "no conductord flow rerun")
 	p.wants(p.get(page+"?step=tell"), "--from tell", "No step is reverted first. The flow runs again: tell.", "conductord flow complete")
 	p.wants(p.get(page+"?step=switch"), "success</span>, point of no return", "--from switch", "The flow runs again: switch, tell.")
@@ -467,5 +467,5 @@ func TestWorkers(t *testing.T) {
 	}
 	work = work[:1]
 	pull(0)
-	p.wants(p.get("workers"), "1 of 6", "set aside", "5 different steps failed", "the next on trial")
+	p.wants(p.get("workers"), "1 of 6", "set aside", "5 different steps failed", "next trial")
 }

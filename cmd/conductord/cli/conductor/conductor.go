@@ -151,7 +151,7 @@ func drainText(p *cli.Program, drain *jobs.Drain) string {
 		said += " by " + cli.Clean(drain.By)
 	}
 	if drain.Finish {
-		said += ", to finish what it holds"
+		said += ", after completing its jobs"
 	}
 	if drain.Reason != "" {
 		said += ": " + cli.Clean(drain.Reason)

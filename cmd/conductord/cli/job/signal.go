@@ -34,8 +34,8 @@ func signalCommand(p *cli.Program) *cobra.Command {
 		return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error { return sendSignal(ctx, p, cluster, id, signal) })
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data of the signal, in JSON: the result of the waiting step")
-	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal (default: drawn); repeating a signal with the same id has no effect")
-	cmd.Flags().StringVar(&signal.Reject, "reject", "", "reject instead: the waiting step fails with this message and the kind signal.rejected")
+	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal, a UUID (default: random); repeating a signal with the same id has no effect")
+	cmd.Flags().StringVar(&signal.Reject, "reject", "", "send a rejection: the waiting step fails with this message and the kind signal.rejected")
 	cmd.Flags().StringVar(&signal.By, "by", cli.OperatorName(), "name of the sender")
 	cmd.MarkFlagsMutuallyExclusive("data", "reject")
 	return cmd
