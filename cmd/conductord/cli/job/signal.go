@@ -19,7 +19,7 @@ func signalCommand(p *cli.Program) *cobra.Command {
 		Use:   "signal JOB NAME",
 		Short: "Send a signal to a job",
 		Long: "Send a signal to a job. A step of its flow that waits for a signal of this name takes the signal, and the job\n" +
-			"continues. Otherwise the job keeps the signal until a step waits for it. The answer is taken, kept, or for an id\n" +
+			"continues. Otherwise the job keeps the signal until a step waits for it. The answer is taken or kept, or for an id\n" +
 			"that the job has received before: repeated. The command fails with exit code 4 if the job is finished.",
 		Args: cobra.ExactArgs(2),
 	}
