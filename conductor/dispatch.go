@@ -127,7 +127,7 @@ func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 		return
 	}
 	if request == nil {
-		r.logger.Info("stop request lifted")
+		r.logger.Info("stop request withdrawn")
 	} else {
 		r.logger.Info("stop request received", "kind", request.Kind, "by", request.By, "reason", request.Reason)
 	}
@@ -161,7 +161,7 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 		return r.call(ctx, do)
 	}
 	if detail == nil {
-		return unbuildable(fmt.Errorf("the job has no flow, and jobs of kind %q require one", r.claimed.Job.Kind))
+		return unbuildable(fmt.Errorf("the job has no flow, and jobs of kind %q require a flow", r.claimed.Job.Kind))
 	}
 	if detail.State.Finished() && !detail.Resumable() {
 		// The last owner died between the end of the flow and the end of the job, or the flow was

@@ -35,7 +35,7 @@ func checkDecrypted(detail *logbook.FlowDetail, store logbook.Values) error {
 		}
 	}
 	if detail.Definition != nil {
-		if err := checkValue(json.RawMessage(`"`+detail.Definition.Hash+`"`), "what its flow was built as"); err != nil {
+		if err := checkValue(json.RawMessage(`"`+detail.Definition.Hash+`"`), "the definition of its flow"); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ func TestEncryptedValues(t *testing.T) {
 		"job store":  {what: `"v" of its store`, posting: jobs.Posting{Store: logbook.Values{"v": value}}},
 		"result": {what: "a result of step a", update: begun(logbook.AtomChange{Attempts: []logbook.Attempt{
 			{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0), Result: value}}}, nil)},
-		"definition": {what: "what its flow was built as", update: begun(logbook.AtomChange{}, &logbook.Definition{Hash: text})},
+		"definition": {what: "the definition of its flow", update: begun(logbook.AtomChange{}, &logbook.Definition{Hash: text})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

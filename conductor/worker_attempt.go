@@ -145,7 +145,7 @@ func (w *stepWorker) encode(result any) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// tell reports lines and progress until the attempt is over. It does not repeat a failed report,
+// tell reports lines and progress until the attempt has ended. It does not repeat a failed report,
 // because a lost report does little harm.
 func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 	ticker := time.NewTicker(tellEvery)

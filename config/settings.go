@@ -92,7 +92,7 @@ func tlsSettings() []setting {
 func jwtSettings() []setting {
 	return []setting{
 		{key: "jwt.issuer", target: func(c *Config) any { return &c.JWT.Issuer },
-			doc: "Accepted issuer of JSON web tokens: the value of their claim iss. If it is empty, the node refuses JSON web tokens"},
+			doc: "Accepted issuer of JSON web tokens, as in the claim iss of the tokens. If it is empty, the node refuses JSON web tokens"},
 		{key: "jwt.audience", target: func(c *Config) any { return &c.JWT.Audience },
 			doc: "Required audience, in the tokens' claim aud"},
 		{key: "jwt.keys", target: func(c *Config) any { return &c.JWT.Keys },
@@ -128,7 +128,7 @@ func raftSettings() []setting {
 		{key: "raft.snapshot_interval", target: func(c *Config) any { return &c.Raft.SnapshotInterval }, low: 100 * ms, high: 24 * hour,
 			doc: "Interval at which a node checks whether a snapshot is due"},
 		{key: "raft.snapshot_threshold", target: func(c *Config) any { return &c.Raft.SnapshotThreshold }, low: 16, high: 10_000_000,
-			doc: "Number of new log entries that make a snapshot due"},
+			doc: "Number of new log entries after which the node writes a snapshot"},
 		{key: "raft.trailing_logs", target: func(c *Config) any { return &c.Raft.TrailingLogs }, low: 32, high: 100_000_000,
 			doc: "Number of log entries that the node keeps before its last snapshot; at least twice raft.snapshot_threshold"},
 	}
@@ -217,7 +217,7 @@ func conductorSettings() []setting {
 		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,
 			doc: "Maximum parallel steps of one job"},
 		{key: "conductor.steps", target: func(c *Config) any { return &c.Conductor.Steps }, low: 0, high: 4096,
-			doc: "Maximum parallel steps of all jobs together, without steps on step workers. Jobs take turns. With 0, the maximum is half of max_jobs times workers, but from 64 to 4096"},
+			doc: "Maximum parallel steps of all jobs together, without steps on step workers. Jobs take turns. With 0, the maximum is half of max_jobs times workers, at least 64 and at most 4096"},
 		{key: "conductor.max_dispatches", target: func(c *Config) any { return &c.Conductor.MaxDispatches }, low: 0, high: 1_000_000_000,
 			doc: "Number of jobs after which the conductor claims no further jobs. When its jobs are finished, the node hands over and exits with status 0. With 0, there is no limit"},
 		{key: "conductor.max_duration", target: func(c *Config) any { return &c.Conductor.MaxDuration }, low: 0, high: 365 * 24 * hour,
@@ -270,7 +270,7 @@ func traceSettings() []setting {
 		{key: "traces.headers", target: func(c *Config) any { return &c.Traces.Headers },
 			doc: "File of HTTP headers for the collector, one NAME: VALUE on each line. Only its owner and group may have access. The node reads the file at its start"},
 		{key: "traces.one_in", target: func(c *Config) any { return &c.Traces.OneIn }, low: 1, high: 1_000_000,
-			doc: "Trace one of this many jobs. The traceparent of a job overrides this choice"},
+			doc: "Number of jobs of which one is traced: 1 traces every job, 100 traces 1 % of the jobs. The traceparent of a job overrides this choice"},
 	}
 }
 

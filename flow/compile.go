@@ -160,13 +160,13 @@ func isNil(node Node) bool {
 func (c *compiler) survey(node Node, path []Node) {
 	switch {
 	case isNil(node):
-		c.fatal(ErrInvalid, "%s holds nothing where a step or flow should be", pathNames(path))
+		c.fatal(ErrInvalid, "%s contains nil in place of a step or flow", pathNames(path))
 		return
 	case len(path) > MaxNesting:
-		c.fatal(ErrTooLarge, "flows stand in each other more than %d deep", MaxNesting)
+		c.fatal(ErrTooLarge, "flows are nested more than %d levels deep", MaxNesting)
 		return
 	case c.seen[node]:
-		c.fatal(repeatKind(node, path), "%s stands twice in the flow: at %s", quoted(node), pathNames(append(path, node)))
+		c.fatal(repeatKind(node, path), "%s occurs twice in the flow: at %s", quoted(node), pathNames(append(path, node)))
 		return
 	}
 	c.seen[node] = true
@@ -183,10 +183,10 @@ func (c *compiler) survey(node Node, path []Node) {
 		path = append(path, n)
 		c.surveyRetries(n, path)
 		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {
-			c.fault(ErrInvalid, "%s has the takeover policy %.64q, which is none of %s", quoted(n), n.onTakeover, TakeoverPolicies)
+			c.fault(ErrInvalid, "%s has the takeover policy %.64q, and must be one of %s", quoted(n), n.onTakeover, TakeoverPolicies)
 		}
 		if n.onFailure != "" && !slices.Contains(FailurePolicies, n.onFailure) {
-			c.fault(ErrInvalid, "%s has the failure policy %.64q, which is none of %s", quoted(n), n.onFailure, FailurePolicies)
+			c.fault(ErrInvalid, "%s has the failure policy %.64q, and must be one of %s", quoted(n), n.onFailure, FailurePolicies)
 		}
 		if n.each != nil {
 			c.surveyEach(n, path)
@@ -203,14 +203,14 @@ func (c *compiler) survey(node Node, path []Node) {
 // may have one retry only.
 func (c *compiler) surveyRetries(flow *Flow, path []Node) {
 	if len(flow.retries) > 1 {
-		c.fatal(ErrDuplicate, "%s stands under %d retries; put a flow around it for another one", quoted(flow), len(flow.retries))
+		c.fatal(ErrDuplicate, "%s has %d retries; put a flow around it for each further retry", quoted(flow), len(flow.retries))
 	}
 	for _, retry := range flow.retries {
 		switch {
 		case retry == nil || retry.step == nil:
-			c.fatal(ErrInvalid, "%s stands under a retry that is none", quoted(flow))
+			c.fatal(ErrInvalid, "%s has a nil retry", quoted(flow))
 		case c.seen[retry.step]:
-			c.fatal(ErrDuplicate, "retry %q stands over two flows, the second at %s", retry.Name(), pathNames(path))
+			c.fatal(ErrDuplicate, "retry %q belongs to two flows, the second at %s", retry.Name(), pathNames(path))
 		default:
 			c.survey(retry.step, path)
 		}
@@ -285,7 +285,7 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 		return []int32{c.vertex(c.own(node.(*Step)), before)}
 	}
 	if len(flow.links) > 0 && flow.pattern != PatternGraph {
-		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
+		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have links", flow.name, flow.pattern)
 	}
 	takeover, failure := c.takeover, c.failure
 	c.takeover, c.failure = cmp.Or(flow.onTakeover, takeover), cmp.Or(flow.onFailure, failure)
@@ -394,8 +394,8 @@ func (c *compiler) gate(before []int32) []int32 {
 func (c *compiler) vertex(step *Step, before []int32) int32 {
 	id := int32(len(c.vertices))
 	if step != nil && (step.atMostOnce || step.repeatable) && len(c.open) > 0 {
-		c.fault(ErrInvalid, "step %q is %s, and stands under retry %q, which could run it again", step.name,
-			map[bool]string{true: "to run at most once", false: "repeatable"}[step.atMostOnce], c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
+		c.fault(ErrInvalid, "step %q %s, and is in a flow with retry %q, which could run the step again", step.name,
+			map[bool]string{true: "runs at most once", false: "is repeatable"}[step.atMostOnce], c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
 	}
 	if step != nil && c.takeover == UndoLast {
 		c.plan.undoLast[step.name] = true
@@ -441,7 +441,7 @@ func (c *compiler) number() {
 		}
 	}
 	if steps > c.limits.Steps {
-		c.fault(ErrTooLarge, "with the elements of its lists, it has %d steps, and at most %d are allowed", steps, c.limits.Steps)
+		c.fault(ErrTooLarge, "with the elements of its lists, it has %d steps; the limit is %d", steps, c.limits.Steps)
 		return
 	}
 	numbers := make([]int32, len(c.vertices))

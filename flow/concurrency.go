@@ -74,7 +74,7 @@ func (s *Step) checkConcurrency() {
 
 // String is the concurrency in words.
 func (c *concurrency) String() string {
-	words := fmt.Sprintf("%d at once with the key %q", c.limit, c.key)
+	words := fmt.Sprintf("%d in parallel with the key %q", c.limit, c.key)
 	if c.releases {
 		words += ", released while it waits"
 	}

@@ -124,7 +124,7 @@ func RevertingAll() RetryOption { return retryOption(func(s *Step) { s.reverting
 func Times(name string, n int, options ...RetryOption) *Retrier {
 	var faults []error
 	if n < 0 || n > MaxRounds {
-		faults = append(faults, fmt.Errorf("%w: retry %q: it must be between 0 and %d times, not %d", ErrInvalid, name, MaxRounds, n))
+		faults = append(faults, fmt.Errorf("%w: retry %q: the number of rounds must be 0 to %d, not %d", ErrInvalid, name, MaxRounds, n))
 	}
 	return newRetrier(name, times(n), derivation{}, faults, options)
 }
@@ -153,7 +153,7 @@ func ForEach[T any](name string, values []T, options ...RetryOption) *Retrier {
 		list = append(list, encoded)
 	}
 	if len(values) > MaxRounds {
-		faults = append(faults, fmt.Errorf("%w: retry %q: it has %d values, and at most %d can be tried", ErrInvalid, name, len(values), MaxRounds))
+		faults = append(faults, fmt.Errorf("%w: retry %q: it has %d values; the limit is %d", ErrInvalid, name, len(values), MaxRounds))
 	}
 	return newRetrier(name, list, derivation{}, faults, options)
 }
@@ -165,7 +165,7 @@ func (f forEach) Next(h *History) (any, error) {
 		return left[0], nil
 	}
 	if len(h.Rounds) == 0 {
-		return nil, Permanent(errors.New("there are no values to try"))
+		return nil, Permanent(errors.New("the list of values is empty"))
 	}
 	return nil, Permanent(fmt.Errorf("all %d values were tried", len(h.Rounds)))
 }
@@ -234,7 +234,7 @@ func (parameterized) OnFailure(h *History) Decision {
 func argumentValues(h *History) (forEach, error) {
 	var values forEach
 	if err := json.Unmarshal(h.Arguments["values"], &values); err != nil {
-		return nil, fmt.Errorf("the values to try are no JSON array: %w", err)
+		return nil, fmt.Errorf("the values of the rounds are not a JSON array: %w", err)
 	}
 	return values, nil
 }

@@ -303,13 +303,13 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 	case l.question != nil:
 		c.checkQuestion(flow, l)
 	case l.otherwise && l.decides:
-		c.fault(ErrInvalid, "the link of graph %q from %q to %q has a decider, and is an alternative to others", flow.name, l.from, l.to)
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has both a decider and Otherwise; use one of them", flow.name, l.from, l.to)
 	case l.otherwise:
 		c.checkOtherwise(flow, l)
 	case !l.decides && l.reaches:
-		c.fault(ErrInvalid, "the link of graph %q from %q to %q says how far a no reaches, and has nobody to say it", flow.name, l.from, l.to)
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the option Reaching without a decider", flow.name, l.from, l.to)
 	case l.depth < DepthAll || l.depth > DepthAtom:
-		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the %s, which there is not", flow.name, l.from, l.to, l.depth)
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the unknown %s", flow.name, l.from, l.to, l.depth)
 	case l.decides && l.decider == nil:
 		c.fault(ErrInvalid, "the link of graph %q from %q to %q has no decider", flow.name, l.from, l.to)
 	case l.decides:
@@ -343,7 +343,7 @@ func (c *compiler) checkOtherwise(flow *Flow, l link) {
 		c.fault(ErrInvalid, "in graph %q, %q is an alternative to %q, which has no condition", flow.name, l.to, l.from)
 	}
 	if l.depth < DepthAll || l.depth > DepthAtom {
-		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the %s, which there is not", flow.name, l.from, l.to, l.depth)
+		c.fault(ErrInvalid, "the link of graph %q from %q to %q has the unknown %s", flow.name, l.from, l.to, l.depth)
 	}
 }
 

@@ -52,13 +52,13 @@ func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	}
 	e.opener = &Step{name: name, opens: e, requires: []Argument{{Name: over, Symbol: over}}, faults: e.faults}
 	if over == "" {
-		e.opener.fault("it runs over a list without a name")
+		e.opener.fault("the list of the loop has no name")
 	}
 	if as == "" {
-		e.opener.fault("it gives its elements without a name")
+		e.opener.fault("the element of the loop has no name")
 	}
 	if e.place != "" && e.place == as {
-		e.opener.fault("it gives its elements and their places the same name, %q", as)
+		e.opener.fault("the element and its index have the same name, %q", as)
 	}
 	return f
 }
@@ -91,7 +91,7 @@ func Gather(symbol, as string) EachOption {
 			as = symbol
 		}
 		if symbol == "" || slices.ContainsFunc(e.gathers, func(g gather) bool { return g.as == as }) {
-			e.faults = append(e.faults, fmt.Errorf("%w: an each gathers %q twice, or something without a name", ErrInvalid, as))
+			e.faults = append(e.faults, fmt.Errorf("%w: flow.Each gathers %q twice, or gathers a value without a name", ErrInvalid, as))
 		}
 		e.gathers = append(e.gathers, gather{symbol: symbol, as: as})
 	}
@@ -105,7 +105,7 @@ func Place(as string) EachOption { return func(e *each) { e.place = as } }
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
-			e.faults = append(e.faults, fmt.Errorf("%w: an each runs %d instances at once", ErrInvalid, n))
+			e.faults = append(e.faults, fmt.Errorf("%w: flow.AtOnce must be at least 1, not %d", ErrInvalid, n))
 		}
 		e.atOnce = n
 	}
@@ -197,7 +197,7 @@ func (c *compiler) checkInstanceName(step *Step, path []Node) {
 	}
 	c.inner[step.name] = true
 	if long := len(step.name) + depth*maxSuffix; long > c.limits.Name {
-		c.fault(ErrTooLarge, "the name of step %q would have %d bytes with the numbers of its instances, and at most %d are allowed",
+		c.fault(ErrTooLarge, "the name of step %q would have %d bytes with the indexes of its instances; the limit is %d",
 			step.name, long, c.limits.Name)
 	}
 }
@@ -351,7 +351,7 @@ func (p *Plan) Grown(elements map[string]int) (*Plan, error) {
 	template := p.Template()
 	for name, n := range elements {
 		if n < 0 || n > MaxElements {
-			return nil, fmt.Errorf("%w: %q has %d elements, and at most %d are allowed", ErrTooLarge, name, n, MaxElements)
+			return nil, fmt.Errorf("%w: %q has %d elements; the limit is %d", ErrTooLarge, name, n, MaxElements)
 		}
 	}
 	how := template.how

@@ -23,13 +23,13 @@ func TestFaultsOfEach(t *testing.T) {
 		text string
 	}{
 		{"no list", flow.Each("e", "missing", "x", step("a")), flow.ErrMissing, `step "e" requires "missing"`},
-		{"no name of the list", flow.Each("e", "", "x", step("a")), flow.ErrInvalid, "runs over a list without a name"},
-		{"no name of the element", flow.Each("e", "list", "", step("a")), flow.ErrInvalid, "gives its elements without a name"},
+		{"no name of the list", flow.Each("e", "", "x", step("a")), flow.ErrInvalid, "the list of the loop has no name"},
+		{"no name of the element", flow.Each("e", "list", "", step("a")), flow.ErrInvalid, "the element of the loop has no name"},
 		{"one name for two", flow.Each("e", "list", "x", step("a"), flow.Place("x")), flow.ErrInvalid, "the same name"},
-		{"no body", flow.Each("e", "list", "x", nil), flow.ErrInvalid, "holds nothing"},
+		{"no body", flow.Each("e", "list", "x", nil), flow.ErrInvalid, "contains nil"},
 		{"two bodies", flow.Each("e", "list", "x", step("a")).Add(step("b")), flow.ErrInvalid, "has 2 bodies"},
 		{"a link", flow.Each("e", "list", "x", step("a")).Link("a", "a"), flow.ErrInvalid, "only a graph"},
-		{"nobody at once", flow.Each("e", "list", "x", step("a"), flow.AtOnce(0)), flow.ErrInvalid, "0 instances at once"},
+		{"nobody at once", flow.Each("e", "list", "x", step("a"), flow.AtOnce(0)), flow.ErrInvalid, "flow.AtOnce must be at least 1, not 0"},
 		{"missing in the body", each("e", "a needs:y"), flow.ErrMissing, `step "a" requires "y"`},
 		{"ambiguous in the body", flow.Each("e", "list", "x", flow.Linear("l", flow.Unordered("u", steps("a gives:y", "b gives:y")...), step("c needs:y"))),
 			flow.ErrAmbiguous, "steps a and b provide"},
@@ -38,7 +38,7 @@ func TestFaultsOfEach(t *testing.T) {
 		{"a step of the name of the each", flow.Linear("f", each("e", "a"), step("e")), flow.ErrDuplicate, `"e"`},
 		{"the name of an instance", flow.Linear("f", each("e", "a"), step("a[7]")), flow.ErrDuplicate, `step "a[7]" has the name of an instance of step "a"`},
 		{"the name of an instance of an instance", flow.Linear("f", each("e", "a"), step("a[7][0]")), flow.ErrDuplicate, `of step "a"`},
-		{"a name that grows too long", flow.Each("e", "list", "x", step(long)), flow.ErrTooLarge, "256 bytes with the numbers of its instances"},
+		{"a name that grows too long", flow.Each("e", "list", "x", step(long)), flow.ErrTooLarge, "256 bytes with the indexes of its instances"},
 		{"what it provides is not seen behind", flow.Linear("f", each("e", "a gives:y"), step("b needs:y")), flow.ErrMissing, `step "b" requires "y"`},
 		{"nor the element", flow.Linear("f", each("e", "a"), step("b needs:x")), flow.ErrMissing, `step "b" requires "x"`},
 		{"gathers what is not there", each("e", "a gives:y", flow.Gather("z", "")), flow.ErrMissing, `each "e" gathers "z"`},
@@ -205,7 +205,7 @@ func TestEachIsDrawn(t *testing.T) {
 	plan := grow(t, root, map[string]int{"e": 2})
 	want := `f (linear)
   e (each)
-    1. e: once for each x; 3 at once; gathers y as ys; list ← store
+    1. e: once for each x; 3 in parallel; gathers y as ys; list ← store
     body-e (linear)
       2. a: x ← an element of e; provides y
   3. b: ys ← y of each e

@@ -55,7 +55,7 @@ func (f *Flow) isTolerant() bool { return f.selects || f.each != nil && f.each.i
 func (c *compiler) surveyEnough(flow *Flow, path []Node) {
 	for _, around := range path[:len(path)-1] {
 		if outer, ok := around.(*Flow); ok && outer.isTolerant() && flow.isTolerant() {
-			c.fault(ErrInvalid, "%s ignores failures of its members, and stands in %s, which does too", quoted(flow), quoted(outer))
+			c.fault(ErrInvalid, "%s ignores failures of its members, and is inside %s, which also ignores failures", quoted(flow), quoted(outer))
 		}
 	}
 	if !flow.selects {
@@ -269,7 +269,7 @@ func (r *resolver) checkMembers() {
 			}
 		}
 		if left == 0 {
-			r.compiler.fault(ErrInvalid, "conditions can leave out all steps of a member of flow %q, which has enough: step %q and the steps after it; add a step without a condition",
+			r.compiler.fault(ErrInvalid, "conditions can skip all steps of a member of flow %q, which has enough: step %q and the steps after it; add a step without a condition",
 				p.groups[element.Group].Name, p.steps[element.Bounds.Retry].name)
 		}
 	}

@@ -75,9 +75,9 @@ func (c *compiler) surveyFinals(flow *Flow, path []Node) {
 		}{
 			{reverts, "has a revert; a finally step is never undone"},
 			{step.noReturn, "is a point of no return; its flow has ended before it runs"},
-			{step.atMostOnce, "is to run at most once; a finally step runs again after a crash"},
+			{step.atMostOnce, "runs at most once; a finally step runs again after a crash"},
 			{step.repeatable, "is repeatable; a finally step waits for the record of the steps before it"},
-			{step.sameWorkerAs != "", "is to run on the worker of another step, which may not have run"},
+			{step.sameWorkerAs != "", "runs on the worker of another step, and that step may not have run"},
 		} {
 			if fault.bad {
 				c.fault(ErrInvalid, "finally step %q %s", step.name, fault.reason)
@@ -85,10 +85,10 @@ func (c *compiler) surveyFinals(flow *Flow, path []Node) {
 		}
 	}
 	if len(flow.finals) > MaxFinals {
-		c.fault(ErrTooLarge, "%s has %d finally steps, and at most %d are allowed", quoted(flow), len(flow.finals), MaxFinals)
+		c.fault(ErrTooLarge, "%s has %d finally steps; the limit is %d", quoted(flow), len(flow.finals), MaxFinals)
 	}
 	if len(flow.finals) > 0 && len(flow.children) == 0 {
-		c.fault(ErrInvalid, "%s has finally steps and no other step", quoted(flow))
+		c.fault(ErrInvalid, "%s has only finally steps: add another step", quoted(flow))
 	}
 }
 

@@ -75,7 +75,7 @@ func (t *funcReverter[In, Out]) Revert(ctx context.Context, call *Call) error {
 	if call.Result != nil {
 		out = new(Out)
 		if err := json.Unmarshal(call.Result, out); err != nil {
-			return Permanent(Fail(logbook.FailureResult, fmt.Errorf("cannot read the result to be undone: %w", err)))
+			return Permanent(Fail(logbook.FailureResult, fmt.Errorf("cannot read the result of the execution: %w", err)))
 		}
 	}
 	return t.revert(withCall(ctx, call), in, out)
@@ -125,7 +125,7 @@ func derive[In, Out any](name string, lacksFunction bool) (derivation, []error) 
 	case in.Kind() == reflect.Struct:
 		fields := jsonFields(in, nil)
 		if len(fields) == 0 && in.NumField() > 0 {
-			fault(fmt.Sprintf("its input is %s, and JSON sees none of its fields; export them, or use struct{} for nothing", in))
+			fault(fmt.Sprintf("its input is %s, which has no exported field: export the fields, or use struct{} for no input", in))
 		}
 		for _, field := range fields {
 			d.requires = append(d.requires, Argument{Name: field.name, Symbol: field.name, Optional: field.optional})

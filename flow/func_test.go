@@ -316,7 +316,7 @@ func TestRegistry(t *testing.T) {
 		{"a", flow.ErrFactory, "aargh"},
 		{"b", nil, ""},
 		{"c", flow.ErrFactory, "woot"},
-		{"d", flow.ErrFactory, "nothing"},
+		{"d", flow.ErrFactory, "returned no flow"},
 		{"e", flow.ErrUnknownKind, `"e"`},
 	} {
 		built, err := r.Build(row.kind, json.RawMessage(`"x"`))

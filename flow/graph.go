@@ -62,7 +62,7 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 	index := make(map[string]int, len(flow.children))
 	for i, child := range flow.children {
 		if _, twice := index[child.Name()]; twice && len(flow.links) > 0 {
-			c.fault(ErrDuplicate, "two children of graph %q are named %q, so a link could mean either", flow.name, child.Name())
+			c.fault(ErrDuplicate, "two children of graph %q have the name %q, so links to this name are ambiguous", flow.name, child.Name())
 		}
 		index[child.Name()] = i
 	}
@@ -74,7 +74,7 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 		from, okFrom := index[l.from]
 		to, okTo := index[l.to]
 		if !okFrom || !okTo {
-			c.fault(ErrUnknownNode, "graph %q links %q to %q, and does not have both", flow.name, l.from, l.to)
+			c.fault(ErrUnknownNode, "graph %q links %q to %q, and one of them is not in the graph", flow.name, l.from, l.to)
 			continue
 		}
 		c.checkLink(flow, l)

@@ -30,11 +30,11 @@ func TestFaultsOfIgnoredFailures(t *testing.T) {
 		{"a failure that is not ignored", flow.Linear("f", ignoring("a"), ignoring("b", flow.Requires("a.failure"))), flow.ErrMissing, `"a.failure"`},
 		{"a point of no return", ignoring("a", flow.PointOfNoReturn(), flow.IgnoreFailure()), flow.ErrInvalid, "its failure is ignored, and it is a point of no return"},
 		{"a point of no return in an element that may fail", flow.Each("e", "list", "x", ignoring("a", flow.PointOfNoReturn()), flow.MaxFailures(1)), flow.ErrInvalid, "a point of no return in"},
-		{"fewer than no failed elements", each(flow.MaxFailures(-1)), flow.ErrInvalid, "ignores -1 failures"},
-		{"more than all", each(flow.MaxFailurePercent(101)), flow.ErrInvalid, "101% of its elements"},
-		{"a list of no failures", each(flow.Failures("f")), flow.ErrInvalid, "ignores none"},
-		{"a list without a name", each(flow.MaxFailures(1), flow.Failures("")), flow.ErrInvalid, "without a name"},
-		{"two lists of one name", each(flow.MaxFailures(1), flow.Failures("f"), flow.Gather("y", "f")), flow.ErrInvalid, "under that name"},
+		{"fewer than no failed elements", each(flow.MaxFailures(-1)), flow.ErrInvalid, "flow.MaxFailures is out of range: -1"},
+		{"more than all", each(flow.MaxFailurePercent(101)), flow.ErrInvalid, "must be 0 to 100, not 101"},
+		{"a list of no failures", each(flow.Failures("f")), flow.ErrInvalid, "no maximum of failures"},
+		{"a list requires a name", each(flow.MaxFailures(1), flow.Failures("")), flow.ErrInvalid, "requires a name"},
+		{"two lists of one name", each(flow.MaxFailures(1), flow.Failures("f"), flow.Gather("y", "f")), flow.ErrInvalid, "for a gathered list and for the ignored failures"},
 	} {
 		_, err := flow.Compile(row.root, "list")
 		if !errors.Is(err, row.kind) || err != nil && !strings.Contains(err.Error(), row.text) {

@@ -41,7 +41,7 @@ func (s *Step) checkInjected() {
 	known := slices.Concat(argumentNames(s.requires), argumentNames(s.revertRequires))
 	for _, name := range slices.Sorted(maps.Keys(s.injected)) {
 		if !slices.Contains(known, name) {
-			s.fault("it injects %q, which it does not require", name)
+			s.fault("it injects %q, but does not require this argument", name)
 		}
 	}
 }

@@ -364,7 +364,7 @@ func (r *resolver) checkSkips() {
 					r.compiler.fault(ErrMissing, "step %q requires %s, which can be absent because flow %q continues when %d of its members have succeeded (%s): provide it in every member, add a default, or make it optional",
 						p.steps[step].name, described(wires[i].Argument), group.Name, group.Enough, p.Source(wires[i]))
 				} else if !wires[i].Optional && noes.take(step, &wires[i]) {
-					r.compiler.fault(ErrMissing, "step %q requires %s, which only skippable steps provide (%s), and is not skipped along with them: add a provider or make it optional",
+					r.compiler.fault(ErrMissing, "step %q requires %s, which conditions can leave without a provider (%s): add a provider, or make the argument optional",
 						p.steps[step].name, described(wires[i].Argument), p.Source(wires[i]))
 				}
 			}

@@ -128,15 +128,15 @@ func TestFaultsOfJoins(t *testing.T) {
 		says string
 	}{
 		{"one of them always runs", decided("f", steps("a", "b gives:x", "c gives:x", "d needs:x"), "a b all"), flow.ErrAmbiguous, `requires "x", which b and c provide: link one of them to it`},
-		{"one of them always runs, in a linear flow", flow.Linear("f", decided("g", steps("a", "b gives:x", "c gives:x"), "a b all"), step("d needs:x")), flow.ErrAmbiguous, `which steps c and b provide, neither after the other`},
+		{"one of them always runs, in a linear flow", flow.Linear("f", decided("g", steps("a", "b gives:x", "c gives:x"), "a b all"), step("d needs:x")), flow.ErrAmbiguous, `which steps c and b provide without an order between them`},
 		{"both behind the same condition", flow.Linear("f", decided("g", steps("a", "p", "b gives:x", "c gives:x"), "a p all", "p b", "p c"), step("d needs:x")), flow.ErrAmbiguous, "b and c"},
 		{"an order without conditions", decided("f", steps("b gives:x", "c gives:x", "d needs:x"), "b c"), flow.ErrAmbiguous, "b and c"},
 		{"a skippable provider", decided("f", steps("a", "b gives:x", "d needs:x"), "a b atom"), flow.ErrMissing,
-			`step "d" requires "x", which only skippable steps provide (b.x), and is not skipped along with them: add a provider or make it optional`},
-		{"a provider that is skipped before its value is required elsewhere", flow.Linear("f", decided("g", steps("a", "b gives:x"), "a b flow"), step("d needs:x")), flow.ErrMissing, "only skippable steps"},
+			`step "d" requires "x", which conditions can leave without a provider (b.x): add a provider, or make the argument optional`},
+		{"a provider that is skipped before its value is required elsewhere", flow.Linear("f", decided("g", steps("a", "b gives:x"), "a b flow"), step("d needs:x")), flow.ErrMissing, "conditions can leave without a provider"},
 		{"two values of one step", decided("f", steps("a", "b gives:x,y", "c gives:x", "d needs:x,y"), "a b atom", "a c atom"), flow.ErrMissing, `requires "y"`},
-		{"in a retry's flow", flow.Linear("f", decided("g", steps("a", "b gives:x"), "a b all").WithRetry(flow.Times("r", 2)), step("d needs:x")), flow.ErrMissing, "only skippable steps"},
-		{"too many", decided("f", many, links...), flow.ErrTooLarge, "more than 100 steps may provide"},
+		{"in a retry's flow", flow.Linear("f", decided("g", steps("a", "b gives:x"), "a b all").WithRetry(flow.Times("r", 2)), step("d needs:x")), flow.ErrMissing, "conditions can leave without a provider"},
+		{"too many", decided("f", many, links...), flow.ErrTooLarge, "more than 100 steps can provide"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := flow.Compile(row.root)

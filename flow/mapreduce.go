@@ -87,7 +87,7 @@ func copied[A any](start A) (so A, err error) {
 		err = json.Unmarshal(text, &so)
 	}
 	if err != nil {
-		return so, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot copy the start: %w", err)))
+		return so, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot copy the initial value: %w", err)))
 	}
 	return so, nil
 }

@@ -24,7 +24,7 @@ func (m tolerance) of(elements int) int { return m.count + elements*m.percent/10
 func MaxFailures(n int) EachOption {
 	return func(e *each) {
 		if n < 0 || n > MaxElements {
-			e.faults = append(e.faults, fmt.Errorf("%w: an each ignores %d failures", ErrInvalid, n))
+			e.faults = append(e.faults, fmt.Errorf("%w: flow.MaxFailures is out of range: %d", ErrInvalid, n))
 		}
 		e.ignores = tolerance{given: true, count: n}
 	}
@@ -34,7 +34,7 @@ func MaxFailures(n int) EachOption {
 func MaxFailurePercent(percent int) EachOption {
 	return func(e *each) {
 		if percent < 0 || percent > 100 {
-			e.faults = append(e.faults, fmt.Errorf("%w: an each ignores the failures of %d%% of its elements", ErrInvalid, percent))
+			e.faults = append(e.faults, fmt.Errorf("%w: flow.MaxFailurePercent must be 0 to 100, not %d", ErrInvalid, percent))
 		}
 		e.ignores = tolerance{given: true, percent: percent}
 	}
@@ -46,7 +46,7 @@ func MaxFailurePercent(percent int) EachOption {
 func Failures(as string) EachOption {
 	return func(e *each) {
 		if e.told = as; as == "" {
-			e.faults = append(e.faults, fmt.Errorf("%w: an each lists its failures without a name", ErrInvalid))
+			e.faults = append(e.faults, fmt.Errorf("%w: flow.Failures requires a name", ErrInvalid))
 		}
 	}
 }
@@ -55,10 +55,10 @@ func Failures(as string) EachOption {
 func (c *compiler) surveyMaxFailures(flow *Flow, path []Node) {
 	e := flow.each
 	if e.told != "" && !e.ignores.given {
-		c.fault(ErrInvalid, "%s lists its failures, and ignores none", quoted(flow))
+		c.fault(ErrInvalid, "%s has a name for ignored failures, but no maximum of failures", quoted(flow))
 	}
 	if slices.ContainsFunc(e.gathers, func(g gather) bool { return g.as == e.told }) {
-		c.fault(ErrInvalid, "%s gathers %q, and lists its failures under that name", quoted(flow), e.told)
+		c.fault(ErrInvalid, "%s uses the name %q for a gathered list and for the ignored failures", quoted(flow), e.told)
 	}
 }
 

@@ -47,7 +47,7 @@ func NotYet(after time.Duration, details ...any) error {
 	}
 	encoded, err := encodeDetails(value)
 	if err != nil {
-		return Fail(logbook.FailureResult, fmt.Errorf("cannot say \"not yet\": %w", err))
+		return Fail(logbook.FailureResult, fmt.Errorf("cannot answer \"not yet\": %w", err))
 	}
 	said.Details = encoded
 	return said

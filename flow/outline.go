@@ -239,7 +239,7 @@ func (d Depth) consequence(node string) string {
 func (e *each) notes() []string {
 	notes := []string{"once for each " + e.as}
 	if e.atOnce > 0 {
-		notes = append(notes, fmt.Sprintf("%d at once", e.atOnce))
+		notes = append(notes, fmt.Sprintf("%d in parallel", e.atOnce))
 	}
 	for _, g := range e.gathers {
 		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))

@@ -21,16 +21,16 @@ func (c *Call) Progress(done, total int64, details any) error {
 	encoded, err := encodeDetails(details)
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot tell the progress of step %q: %w", c.Step, err)
+		return fmt.Errorf("cannot report the progress of step %q: %w", c.Step, err)
 	case done < 0 || total < 0 || total > 0 && done > total:
-		return fmt.Errorf("cannot tell the progress of step %q: %w", c.Step,
+		return fmt.Errorf("cannot report the progress of step %q: %w", c.Step,
 			&logbook.InvalidError{Field: "progress", Reason: fmt.Sprintf("%d of %d", done, total)})
 	}
 	if c.reporter == nil {
 		return nil
 	}
 	if err := c.reporter.Report(c, logbook.Progress{Done: done, Total: total, Details: encoded}); err != nil {
-		return fmt.Errorf("cannot tell the progress of step %q: %w", c.Step, err)
+		return fmt.Errorf("cannot report the progress of step %q: %w", c.Step, err)
 	}
 	return nil
 }

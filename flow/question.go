@@ -79,7 +79,7 @@ func (i *interfaceOf) with(symbols []string) *interfaceOf {
 func (c *compiler) connectQuestion(flow *Flow, w *wiring, index map[string]int, l link) {
 	to, ok := index[l.to]
 	if !ok {
-		c.fault(ErrUnknownNode, "graph %q has question %q before %q, which it does not have", flow.name, l.name, l.to)
+		c.fault(ErrUnknownNode, "graph %q has question %q before %q, which is not in the graph", flow.name, l.name, l.to)
 		return
 	}
 	c.checkLink(flow, l)
@@ -97,9 +97,9 @@ func (c *compiler) checkQuestion(flow *Flow, l link) {
 	}
 	switch {
 	case q.Depth < DepthAll || q.Depth > DepthAtom:
-		c.fault(ErrInvalid, "question %q of graph %q has the %s, which there is not", q.Name, flow.name, q.Depth)
+		c.fault(ErrInvalid, "question %q of graph %q has the unknown %s", q.Name, flow.name, q.Depth)
 	case q.Decide == nil:
-		c.fault(ErrInvalid, "question %q of graph %q has nothing to decide by", q.Name, flow.name)
+		c.fault(ErrInvalid, "question %q of graph %q has no function Decide", q.Name, flow.name)
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *resolver) findAsked() {
 				}
 				step, ok := p.stepAround(name, choice.id.at)
 				if !ok {
-					r.compiler.fault(ErrUnknownNode, "%s asks step %q, which is not in the flow", choice.node(), name)
+					r.compiler.fault(ErrUnknownNode, "%s tests step %q, which is not in the flow", choice.node(), name)
 					continue
 				}
 				r.column[step] = 0 // numbered by finish
@@ -170,7 +170,7 @@ func (r *resolver) answer() {
 		for _, decider := range choice.leaves() {
 			for _, step := range decider.outside {
 				if !r.before[choice.Gate].has(r.column[step]) {
-					r.compiler.fault(ErrInvalid, "%s asks step %q, which does not always come before it: have it wait for that step", choice.node(), p.steps[step].name)
+					r.compiler.fault(ErrInvalid, "%s tests step %q, which does not always come first: make the step with the condition wait for that step", choice.node(), p.steps[step].name)
 				}
 				decider.From = append(decider.From, Steps{First: step, End: step + 1})
 			}
@@ -193,7 +193,7 @@ func (r *resolver) asked(choice *Choice, argument Argument) Wire {
 	step := choice.Target.First
 	switch found, stored := r.allSources(step, int32(choice.instance), argument, choice.node()); {
 	case len(found) > MaxSources:
-		r.compiler.fault(ErrTooLarge, "%s asks for %s, which more than %d steps may provide", choice.node(), described(argument), MaxSources)
+		r.compiler.fault(ErrTooLarge, "%s tests %s, which more than %d steps can provide", choice.node(), described(argument), MaxSources)
 	case len(found) > 0:
 		lead(&wire, found, stored)
 		if len(found) > 1 {
@@ -202,7 +202,7 @@ func (r *resolver) asked(choice *Choice, argument Argument) Wire {
 	case r.compiler.plan.inputs[argument.Symbol]:
 		wire.From = FromStore
 	case !argument.Optional:
-		r.compiler.fault(ErrMissing, "%s asks for %s, which nothing before it provides and the store does not hold", choice.node(), described(argument))
+		r.compiler.fault(ErrMissing, "%s tests %s, which no earlier step provides and the store does not have", choice.node(), described(argument))
 	}
 	return wire
 }

@@ -89,7 +89,7 @@ func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 	}
 	built, err := callFactory(factory, args)
 	if err == nil && built == nil {
-		err = fmt.Errorf("it built nothing")
+		err = fmt.Errorf("the factory returned no flow")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w of kind %q: %w", ErrFactory, kind, err)

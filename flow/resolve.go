@@ -186,9 +186,9 @@ func (r *resolver) gather(end *closing, lists []*Gathered) {
 			found, rival := r.sources(int(c.numbers[end.vertex]), source{instance: instance, symbol: g.symbol})
 			switch {
 			case len(found) == 0:
-				c.fault(ErrMissing, "%s gathers %q, which nothing in it provides", each, g.symbol)
+				c.fault(ErrMissing, "%s gathers %q, which no step inside it provides", each, g.symbol)
 			case rival >= 0:
-				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide, neither after the other", each, g.symbol, r.nameOf(rival), r.nameOf(found[0].vertex))
+				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide without an order between them", each, g.symbol, r.nameOf(rival), r.nameOf(found[0].vertex))
 			default:
 				lead(&wire, found, false)
 			}
@@ -259,7 +259,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 		found, stored := r.allSources(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
 		switch {
 		case len(found) > MaxSources:
-			r.compiler.fault(ErrTooLarge, "step %q requires %s, which more than %d steps may provide", p.steps[step].name, described(argument), MaxSources)
+			r.compiler.fault(ErrTooLarge, "step %q requires %s, which more than %d steps can provide", p.steps[step].name, described(argument), MaxSources)
 		case len(found) > 0:
 			lead(&wire, found, stored)
 			for _, provider := range found {
@@ -273,7 +273,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 		case p.inputs[argument.Symbol]:
 			wire.From = FromStore
 		case !argument.Optional:
-			r.compiler.fault(ErrMissing, "step %q requires %s%s, which nothing before it provides and the store does not hold",
+			r.compiler.fault(ErrMissing, "step %q requires %s%s, which no earlier step provides and the store does not have",
 				p.steps[step].name, described(argument), purpose)
 		}
 		r.lateSource(step, instance, &wire)
@@ -289,7 +289,7 @@ func (r *resolver) allSources(step int, instance int32, argument Argument, user 
 	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
 		found, rival := r.sources(step, source{instance: instance, symbol: argument.Symbol})
 		if rival >= 0 {
-			r.compiler.fault(ErrAmbiguous, "%s requires %s, which steps %s and %s provide, neither after the other",
+			r.compiler.fault(ErrAmbiguous, "%s requires %s, which steps %s and %s provide without an order between them",
 				user, described(argument), r.nameOf(rival), r.nameOf(found[0].vertex))
 		}
 		if len(found) > 0 {

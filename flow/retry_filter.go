@@ -21,7 +21,7 @@ func RetryPermanent() RetryOption { return retryOption(func(s *Step) { s.retryPe
 // addEntries refuses an empty list, because RetryOnly without entries would allow every failure.
 func (s *Step) addEntries(list, entries []string) []string {
 	if len(entries) == 0 {
-		s.fault("it lists no failures to select retries by")
+		s.fault("its list of failures for retries is empty")
 	}
 	return append(list, entries...)
 }

@@ -18,7 +18,7 @@ import (
 func SameWorkerAs(step string) StepOption {
 	return stepOption(func(s *Step) {
 		if s.sameWorkerAs = step; step == "" {
-			s.fault("it runs on the same worker as a step without a name")
+			s.fault("the name of the step on the same worker is empty")
 		}
 	})
 }
@@ -44,14 +44,14 @@ func (r *resolver) bindWorker(number int, instance int32) {
 	reason := ""
 	switch _, can := step.WorkerStep(); {
 	case !can:
-		reason = "and is not a step of workers itself"
+		reason = "and is not a worker step itself"
 	case !found:
 		reason = "which is not in the flow"
 	case !r.sees(instance, r.instances[earlier]):
-		reason = "which stands in an each and is done once for each element; only steps of the same each can name it"
+		reason = "which is inside a loop; only steps of the same loop can name it"
 	default:
 		if _, can := p.steps[earlier].WorkerStep(); !can {
-			reason = "which is not a step of workers"
+			reason = "which is not a worker step"
 		}
 	}
 	if reason != "" {
@@ -78,7 +78,7 @@ func (r *resolver) checkWorkers() {
 	p := r.compiler.plan
 	for _, step := range slices.Sorted(maps.Keys(p.workerOf)) {
 		if earlier := p.workerOf[step]; !r.before[step].has(r.column[earlier]) {
-			r.compiler.fault(ErrInvalid, "step %q runs on the same worker as %q, which does not always come before it: have it wait for that step",
+			r.compiler.fault(ErrInvalid, "step %q runs on the same worker as %q, which does not always come first: make this step wait for it",
 				p.steps[step].name, p.steps[earlier].name)
 		}
 	}

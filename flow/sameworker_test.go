@@ -20,7 +20,7 @@ func onWorker(name, as string) *flow.Step {
 }
 
 func TestSameWorkerAs(t *testing.T) {
-	const before = "does not always come before it"
+	const before = "does not always come first"
 	in := func(name string, nodes ...flow.Node) *flow.Flow {
 		return flow.Each(name, "list", "x", flow.Linear("body-"+name, nodes...))
 	}
@@ -35,18 +35,18 @@ func TestSameWorkerAs(t *testing.T) {
 		{"by a link", flow.Graph("f", onWorker("b", "a"), onWorker("a", "")).Link("a", "b"), "", "b=a"},
 		{"out of a nested flow", flow.Linear("f", flow.Unordered("u", onWorker("a", ""), step("z")), onWorker("b", "a")), "", "b=a"},
 		{"no such step", flow.Linear("f", onWorker("b", "a")), `step "b" runs on the same worker as "a", which is not in the flow`, ""},
-		{"no name", flow.Linear("f", flow.NewStep("b", flow.OnWorker(flow.WorkerStep{Type: "t"}), flow.SameWorkerAs(""))), "a step without a name", ""},
+		{"no name", flow.Linear("f", flow.NewStep("b", flow.OnWorker(flow.WorkerStep{Type: "t"}), flow.SameWorkerAs(""))), "the name of the step on the same worker is empty", ""},
 		{"itself", flow.Linear("f", onWorker("b", "b")), before, ""},
 		{"a later step", flow.Linear("f", onWorker("b", "a"), onWorker("a", "")), before, ""},
 		{"each other", flow.Linear("f", onWorker("b", "a"), onWorker("a", "b")), before, ""},
 		{"side by side", flow.Unordered("f", onWorker("b", "a"), onWorker("a", "")), before, ""},
-		{"not of workers", flow.Linear("f", step("a"), onWorker("b", "a")), `as "a", which is not a step of workers`, ""},
+		{"not of workers", flow.Linear("f", step("a"), onWorker("b", "a")), `as "a", which is not a worker step`, ""},
 		{"itself not of workers", flow.Linear("f", onWorker("a", ""), flow.NewStep("b", idle{}, flow.SameWorkerAs("a"))),
-			`step "b" runs on the same worker as "a", and is not a step of workers itself`, ""},
+			`step "b" runs on the same worker as "a", and is not a worker step itself`, ""},
 		{"in one instance", in("e", onWorker("a", ""), onWorker("b", "a")), "", "b[0]=a[0] b[1]=a[1]"},
 		{"into the instances", flow.Linear("f", onWorker("a", ""), in("e", onWorker("b", "a"))), "", "b[0]=a b[1]=a"},
-		{"out of instances", flow.Linear("f", in("e", onWorker("a", "")), onWorker("b", "a")), "is done once for each element", ""},
-		{"between instances", flow.Linear("f", in("e", onWorker("a", "")), in("g", onWorker("b", "a"))), "is done once for each element", ""},
+		{"out of instances", flow.Linear("f", in("e", onWorker("a", "")), onWorker("b", "a")), "only steps of the same loop can name it", ""},
+		{"between instances", flow.Linear("f", in("e", onWorker("a", "")), in("g", onWorker("b", "a"))), "only steps of the same loop can name it", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			plan, err := flow.Compile(row.root, "list")

@@ -291,9 +291,9 @@ func (s *Step) Decide(history *History) (decision Decision, err error) {
 	}
 	switch {
 	case decision.Verdict < VerdictRetry || decision.Verdict > VerdictRevertAll:
-		return Decision{}, fmt.Errorf("its controller has given no verdict that there is: %d", decision.Verdict)
+		return Decision{}, fmt.Errorf("its controller returned an unknown verdict: %d", decision.Verdict)
 	case decision.Delay < 0:
-		return Decision{}, fmt.Errorf("its controller has asked for a delay of %s", decision.Delay)
+		return Decision{}, fmt.Errorf("its controller returned a negative delay: %s", decision.Delay)
 	case decision.Verdict == VerdictRevert && s.revertingAll:
 		decision.Verdict = VerdictRevertAll
 	case decision.Verdict == VerdictRetry && s.pause != nil:
@@ -418,13 +418,13 @@ func (s *Step) check() {
 		s.fault("its deadline is negative: %s", s.deadline)
 	}
 	if s.waitAtMost < 0 {
-		s.fault("the wait at most is negative: %s", s.waitAtMost)
+		s.fault("its longest wait is negative: %s", s.waitAtMost)
 	}
 	if s.atMostOnce && s.waitAtMost > 0 {
-		s.fault("it is to run at most once, so that it can never be waited for")
+		s.fault("it runs at most once, so it cannot answer \"not yet\", and WaitAtMost has no effect")
 	}
 	if s.atMostOnce && s.retry.Attempts > 1 {
-		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
+		s.fault("it runs at most once, and cannot have %d attempts", s.retry.Attempts)
 	}
 	s.checkRepeatable()
 	s.checkWait()
@@ -444,19 +444,19 @@ func (s *Step) check() {
 // checkRepeatable refuses what relies on a record of every execution.
 func (s *Step) checkRepeatable() {
 	if _, reverts := s.Reverter(); reverts && s.repeatable {
-		s.fault("it is repeatable and has a revert; after a crash nobody would know that it must be undone")
+		s.fault("it is repeatable and has a revert; after a crash, no record would show that it must revert")
 	}
 	if s.repeatable && s.atMostOnce {
-		s.fault("it is repeatable, and is to run at most once")
+		s.fault("it is repeatable, and runs at most once; choose one")
 	}
 	if s.repeatable && s.noReturn {
-		s.fault("it is repeatable, and a point of no return; a crash could hide that the flow has passed it")
+		s.fault("it is repeatable, and a point of no return; after a crash, the record may not show that the flow has passed it")
 	}
 	if s.ignoresFailure && s.noReturn {
 		s.fault("its failure is ignored, and it is a point of no return; an unknown outcome could hide that the flow has passed it")
 	}
 	if s.repeatable && s.retry.Attempts > 1 {
-		s.fault("it is repeatable and has %d attempts; a crash would give it more", s.retry.Attempts)
+		s.fault("it is repeatable and has %d attempts; after a crash, it could have more attempts", s.retry.Attempts)
 	}
 }
 
@@ -478,7 +478,7 @@ func (s *Step) checkNames(verb string, names []string) {
 			s.fault("it %s %q twice", verb, name)
 		}
 		if name == "" {
-			s.fault("it %s something without a name", verb)
+			s.fault("it %s a value without a name", verb)
 		}
 		seen[name] = true
 	}

@@ -30,7 +30,7 @@ func (c *compiler) prune() {
 		return
 	}
 	if len(c.Targets) > logbook.MaxTargets {
-		c.fault(ErrTooLarge, "it has %d targets, and at most %d can be given", len(c.Targets), logbook.MaxTargets)
+		c.fault(ErrTooLarge, "it has %d targets; the limit is %d", len(c.Targets), logbook.MaxTargets)
 		return
 	}
 	kept := c.needed()
@@ -85,7 +85,7 @@ func (c *compiler) needed() []bool {
 	}
 	for _, target := range c.Targets {
 		if !found[target] {
-			c.fault(ErrUnknownNode, "it is to be run for the sake of step %q, which it does not have", target)
+			c.fault(ErrUnknownNode, "target %q is not a step of the flow", target)
 		}
 	}
 	// Edges lead to vertices that were made later, so one pass from the back is enough.

@@ -59,7 +59,7 @@ func (s *Step) checkTemplate(what, template string) {
 	names := argumentsIn(template, s.hasArgument)
 	for _, name := range names {
 		if !s.hasArgument(name) {
-			s.fault("its %s %q names %q, which it does not require", what, template, name)
+			s.fault("its %s %q names %q, which is not an argument of the step", what, template, name)
 		}
 	}
 	if pairs := strings.Count(template, "{"); pairs != strings.Count(template, "}") || pairs != len(names) {

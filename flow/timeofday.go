@@ -71,7 +71,7 @@ func parseTimeOfDay(text string) (timeOfDay, error) {
 	clock, zone, _ := strings.Cut(text, " ")
 	parsed, err := time.Parse("15:04", clock)
 	if err != nil || len(clock) != len("15:04") {
-		return timeOfDay{}, fmt.Errorf("%.80q is not a time of day; write 00:00 to 23:59, and the IANA name of a time zone behind a space, such as 18:00 Europe/Berlin", text)
+		return timeOfDay{}, fmt.Errorf("%.80q is not a time of day; write 00:00 to 23:59, and a space and the IANA name of a time zone, such as 18:00 Europe/Berlin", text)
 	}
 	location, err := zones.Load(zone)
 	if err != nil {

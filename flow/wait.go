@@ -70,7 +70,7 @@ func OnTimeout(result any) StepOption {
 	return stepOption(func(s *Step) {
 		encoded, err := encodeDetails(result)
 		if err != nil {
-			s.fault("its result on a timeout is no JSON: %s", err)
+			s.fault("its result on a timeout cannot be encoded as JSON: %s", err)
 			return
 		}
 		if encoded == nil {
@@ -88,7 +88,7 @@ func ForSignals(names ...string) StepOption {
 func waitOption(set func(*Wait)) StepOption {
 	return stepOption(func(s *Step) {
 		if s.wait == nil {
-			s.fault("it has an option of a wait, and does not wait: make it with Signal")
+			s.fault("it has an option for waits, but does not wait: create the step with flow.Signal")
 			return
 		}
 		set(s.wait)
@@ -170,13 +170,13 @@ func (s *Step) checkWait() {
 	}
 	switch {
 	case w.For < 0 || w.For > MaxWait:
-		s.fault("it waits for %s; a wait takes at most %s", w.For, MaxWait)
+		s.fault("it waits for %s; the limit is %s", w.For, MaxWait)
 	case len(w.Signals) == 0 && w.For == 0 && w.Until.IsZero():
-		s.fault("it sleeps, and has no time")
+		s.fault("it sleeps, but has no duration and no end")
 	case w.For > 0 && !w.Until.IsZero():
-		s.fault("its wait has both a duration and an end; give one of them")
+		s.fault("its wait has both a duration and an end; set only one of them")
 	case len(w.Signals) > logbook.MaxWaitSignals:
-		s.fault("it waits for %d signals, and the limit is %d", len(w.Signals), logbook.MaxWaitSignals)
+		s.fault("it waits for %d signals; the limit is %d", len(w.Signals), logbook.MaxWaitSignals)
 	}
 	for i, name := range w.Signals {
 		if err := logbook.MaxLimits.CheckName("signal name", name); err != nil {
@@ -189,7 +189,7 @@ func (s *Step) checkWait() {
 	for option, set := range map[string]bool{"AtMostOnce": s.atMostOnce, "Repeatable": s.repeatable, "WaitAtMost": s.waitAtMost > 0,
 		"Concurrency": s.concurrency.given, "SameWorkerAs": s.sameWorkerAs != "", "Deadline": s.deadline > 0, "DeadlineAt": s.deadlineAt != nil} {
 		if set {
-			s.fault("it waits, and nothing of it runs: it cannot have the option %s", option)
+			s.fault("it only waits, so it cannot have the option %s", option)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (s *Step) checkLabels() {
 		s.checkTemplate("worker label", label)
 		for _, name := range argumentsIn(label, s.hasArgument) {
 			if s.revertRequires != nil && work.Revert != "" && !slices.Contains(argumentNames(s.revertRequires), name) {
-				s.fault("its worker label %q names %q, which its revert does not require", label, name)
+				s.fault("its worker label %q names %q, which is not an argument of its revert", label, name)
 			}
 		}
 	}

@@ -143,7 +143,7 @@ func (v *view) lastJob(record *flowRecord) *jobRecord {
 func (t *txn) checkReopening(record *flowRecord, j *jobRecord) error {
 	switch {
 	case record.last == 0:
-		return fmt.Errorf("%w: the flow has never had a job, and an intervention requires one; post a job with this flow", jobs.ErrConflict)
+		return fmt.Errorf("%w: the flow has never had a job, and an intervention requires a job: post a job with this flow", jobs.ErrConflict)
 	case j == nil:
 		return fmt.Errorf("its last job, number %d, was removed: %w", record.last, jobs.ErrNotFound)
 	case j.State == jobs.StateClaimed:

@@ -132,7 +132,7 @@ func TestNoJobComesBackToATakenKey(t *testing.T) {
 			other := keyed("b", 0, false)
 			other.Hold = true
 			r.posted(other)
-			want := fmt.Sprintf(`on board "default", job %s has the key "the key" and is not finished: wait until it is, or cancel it`, id("b"))
+			want := fmt.Sprintf(`on board "default", job %s has the key "the key" and is not finished: wait until this job is finished, or cancel it`, id("b"))
 			if said := r.refused(row.back, "conflict"); !strings.Contains(said, want) {
 				t.Errorf("the refusal says %q", said)
 			}

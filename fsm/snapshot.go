@@ -102,7 +102,7 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := w.Write(sum.Sum(nil))
 	if err != nil {
-		err = fmt.Errorf("cannot write the snapshot's sum: %w", err)
+		err = fmt.Errorf("cannot write the snapshot's checksum: %w", err)
 	}
 	return out.written + int64(n), err
 }
@@ -147,7 +147,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.status.Store(after)
 	m.caches = newCaches()
 	if err := old.Close(); err != nil {
-		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
+		m.options.Logger.Warn("cannot close the earlier state after a restore", "error", err)
 	}
 	m.options.Logger.Info("restored a snapshot", "index", after.Index, "generation", after.Generation)
 	m.announce()
@@ -280,13 +280,13 @@ func checkTrailer(r, summed io.Reader, sum hash.Hash, size uint64) error {
 	expected := sum.Sum(nil)
 	found := make([]byte, sha256.Size)
 	if _, err := io.ReadFull(r, found); err != nil {
-		return fmt.Errorf("cannot read the snapshot's sum: %w", asBad(err))
+		return fmt.Errorf("cannot read the snapshot's checksum: %w", asBad(err))
 	}
 	switch {
 	case length != size:
-		return fmt.Errorf("%w: its header says %d bytes, and its end %d", ErrBadSnapshot, size, length)
+		return fmt.Errorf("%w: its header has the length %d, and its end has the length %d", ErrBadSnapshot, size, length)
 	case !bytes.Equal(found, expected):
-		return fmt.Errorf("%w: its sum is %x, and %x is right", ErrBadSnapshot, found, expected)
+		return fmt.Errorf("%w: its checksum is %x, and the expected checksum is %x", ErrBadSnapshot, found, expected)
 	}
 	var one [1]byte
 	if n, err := io.ReadFull(r, one[:]); n != 0 {

@@ -20,7 +20,7 @@ type Sums struct{ reader *tables.Reader }
 func (m *Machine) Sums() (*Sums, error) {
 	reader, err := m.reader()
 	if err != nil {
-		return nil, fmt.Errorf("cannot sum up the state: %w", err)
+		return nil, fmt.Errorf("cannot compute the checksums of the state: %w", err)
 	}
 	return &Sums{reader}, nil
 }

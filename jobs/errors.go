@@ -51,7 +51,7 @@ var (
 // KeyTaken makes the error for a second unfinished job with the same key on a board. It
 // wraps ErrConflict.
 func KeyTaken(board, key string, holder JobID) error {
-	return fmt.Errorf("%w: on board %q, job %s has the key %q and is not finished: wait until it is, or cancel it", ErrConflict, board, holder, key)
+	return fmt.Errorf("%w: on board %q, job %s has the key %q and is not finished: wait until this job is finished, or cancel it", ErrConflict, board, holder, key)
 }
 
 // CompactedError is an ErrCompacted with the position from which a watch can continue.

@@ -128,7 +128,7 @@ const maxPlain = 8 << 10
 func PackSteps(steps []DefinedStep) ([]byte, error) {
 	text, err := json.Marshal(steps)
 	if err != nil {
-		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+		return nil, fmt.Errorf("cannot encode a definition: %w", err)
 	}
 	if len(text) <= maxPlain {
 		return append([]byte{packedPlain}, text...), nil
@@ -138,13 +138,13 @@ func PackSteps(steps []DefinedStep) ([]byte, error) {
 	// The level is valid, so this cannot fail.
 	squeeze, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
-		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+		return nil, fmt.Errorf("cannot encode a definition: %w", err)
 	}
 	if _, err := squeeze.Write(text); err != nil {
-		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+		return nil, fmt.Errorf("cannot encode a definition: %w", err)
 	}
 	if err := squeeze.Close(); err != nil {
-		return nil, fmt.Errorf("cannot pack a definition: %w", err)
+		return nil, fmt.Errorf("cannot encode a definition: %w", err)
 	}
 	return packed.Bytes(), nil
 }

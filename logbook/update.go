@@ -140,7 +140,7 @@ func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
 	}
 	if folded := a.Folded.Count(attempt.Action); attempt.Number <= folded {
-		return fmt.Errorf("%w: %s %d of atom %q has ended, and the first %d are folded", ErrConflict, attempt.Action, attempt.Number, a.Name, folded)
+		return fmt.Errorf("%w: %s %d of atom %q has ended: the record no longer contains the first %d attempts", ErrConflict, attempt.Action, attempt.Number, a.Name, folded)
 	}
 	for _, attempts := range [][]Attempt{a.Attempts, earlier} {
 		for i := range attempts {

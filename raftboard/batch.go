@@ -115,7 +115,7 @@ func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []It
 // afterSome turns the error of a later part into the error of the whole.
 func afterSome(err error, some bool) error {
 	if some && errors.Is(err, jobs.ErrUnavailable) {
-		return fmt.Errorf("%w: only the first part of the call took effect: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
+		return fmt.Errorf("%w: only the first part of the call took effect; the next part failed: %s", jobs.ErrUncertain, wire.WithoutClass(err))
 	}
 	return err
 }

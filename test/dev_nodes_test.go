@@ -183,7 +183,7 @@ func TestDevRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = occupant.Close() }()
-	if got := command(t, "", "dev", "--nodes", "3", "--api-listen", address); got.code != 2 || !strings.Contains(got.err, "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen; `conductord config init`: --port)") {
+	if got := command(t, "", "dev", "--nodes", "3", "--api-listen", address); got.code != 2 || !strings.Contains(got.err, "another process, such as another conductord, uses this port: stop that process, or choose another address (`conductord dev`: --api-listen; `conductord config init`: --port)") {
 		t.Errorf("at the port of another program: %+v", got)
 	}
 }

@@ -143,7 +143,7 @@ func (f *facts) valuesFor(decider *flow.LinkDecider) (logbook.Values, error) {
 			continue
 		}
 		if name, is := secretIn(f.source(wire), value); is {
-			return nil, flow.Fail(logbook.FailureArgument, fmt.Errorf("%.120q is a secret, which nothing is decided by", name))
+			return nil, flow.Fail(logbook.FailureArgument, fmt.Errorf("%.120q is a secret, and a condition cannot test a secret", name))
 		}
 		if inner, err := flow.Inner(wire.Symbol, value, wire.Path); err == nil {
 			values[wire.Reference()] = inner

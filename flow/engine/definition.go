@@ -80,7 +80,7 @@ func (r *revision) explain(err error) error {
 	if err == nil || !r.known() {
 		return err
 	}
-	return fmt.Errorf("%w (since it was begun: %s)", err, r)
+	return fmt.Errorf("%w (changes since its start: %s)", err, r)
 }
 
 // adopt records the flow's new definition, logs the differences, and reports them to

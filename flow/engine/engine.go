@@ -291,7 +291,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 	l.ahead = newAhead(&options, work != nil)
 	end, err := l.run()
 	if err != nil {
-		return End{Unrecorded: l.startedUnmarked}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)
+		return End{Unrecorded: l.startedUnmarked}, fmt.Errorf("cannot continue flow %s: %w", options.Detail.ID, err)
 	}
 	return end, nil
 }
@@ -320,16 +320,16 @@ func (o Options) withDefaults() Options {
 func (o *Options) validate() error {
 	var faults []error
 	if o.Plan == nil {
-		faults = append(faults, errors.New("no plan is given"))
+		faults = append(faults, errors.New("the plan is missing"))
 	}
 	if o.Journal == nil {
-		faults = append(faults, errors.New("no journal is given"))
+		faults = append(faults, errors.New("the journal is missing"))
 	}
 	if o.Workers < 0 {
-		faults = append(faults, fmt.Errorf("workers must not be negative, as %d is", o.Workers))
+		faults = append(faults, fmt.Errorf("workers is %d; it must not be negative", o.Workers))
 	}
 	if o.Grace < 0 {
-		faults = append(faults, fmt.Errorf("grace must not be negative, as %s is", o.Grace))
+		faults = append(faults, fmt.Errorf("grace is %s; it must not be negative", o.Grace))
 	}
 	return errors.Join(faults...)
 }

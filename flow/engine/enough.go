@@ -271,7 +271,7 @@ func (f *facts) enoughText(step int) string {
 // checkEnough refuses a list with fewer elements than must succeed.
 func (f *facts) checkEnough(opening, elements int) error {
 	if enough := f.plan.Step(opening).Enough(); elements < enough {
-		return fmt.Errorf("its list has %d elements, and %d must succeed; make the list longer, or enough smaller", elements, enough)
+		return fmt.Errorf("its list has %d elements, and %d must succeed: make the list longer, or lower enough", elements, enough)
 	}
 	return nil
 }

@@ -55,10 +55,10 @@ func (o *Options) grow() (err error) {
 func elementsOf(list json.RawMessage) ([]json.RawMessage, error) {
 	var elements []json.RawMessage
 	if err := json.Unmarshal(list, &elements); err != nil || elements == nil {
-		return nil, errors.New("what it is to be run for is no JSON array")
+		return nil, errors.New("its list is not a JSON array")
 	}
 	if len(elements) > flow.MaxElements {
-		return nil, fmt.Errorf("its list has %d elements, and at most %d are allowed", len(elements), flow.MaxElements)
+		return nil, fmt.Errorf("its list has %d elements; the limit is %d", len(elements), flow.MaxElements)
 	}
 	return elements, nil
 }
@@ -73,7 +73,7 @@ func (l *loader) loadAbsent(atom *logbook.AtomDetail) error {
 	case atom.Kind != step.Kind():
 		return fmt.Errorf("it is a %s, and the flow has a %s of that name", atom.Kind, step.Kind())
 	case atom.State != logbook.AtomPending && atom.State != logbook.AtomReverted && atom.State != logbook.AtomIgnored:
-		return fmt.Errorf("it is %s, and the list of its each has no such element", atom.State)
+		return fmt.Errorf("it is %s, and the list of its loop has no such element", atom.State)
 	}
 	if _, twice := l.absent[atom.Name]; twice {
 		return errors.New("it is recorded twice")
@@ -176,7 +176,7 @@ func (f *facts) listFor(step int, budget *int) (json.RawMessage, error) {
 			}
 		}
 		if need > *budget {
-			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), f.limits.Steps)
+			return nil, fmt.Errorf("with the %d elements of its list, the flow would have more steps than the limit, %d", len(elements), f.limits.Steps)
 		}
 	}
 	if err := f.checkEnough(step, len(elements)); err != nil {

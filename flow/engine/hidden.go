@@ -365,7 +365,7 @@ func (h *hidden) report(r *report, limits *logbook.Limits) {
 	}
 	if err != nil {
 		r.result, r.notYet = nil, nil
-		r.failure = flow.FailureOf(flow.Fail(logbook.FailureResult, fmt.Errorf("cannot hide secrets in what it returned: %w", err)))
+		r.failure = flow.FailureOf(flow.Fail(logbook.FailureResult, fmt.Errorf("cannot hide secrets in its result: %w", err)))
 	}
 	if r.failure != nil {
 		shown := h.failure(*r.failure)

@@ -91,7 +91,7 @@ func (f *facts) checkStore() error {
 					continue
 				}
 				reported[symbol] = true
-				faults = append(faults, fmt.Errorf("%w: step %q requires %q, which the store does not hold",
+				faults = append(faults, fmt.Errorf("%w: step %q requires %q, which is not in the store",
 					flow.ErrMissing, f.plan.Step(step).Name(), symbol))
 			}
 		}
@@ -160,7 +160,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 func (v *vertex) checkVersion(atom *logbook.AtomDetail, step *flow.Step, past attemptSummary) error {
 	if atom.Version != step.Version() {
 		if v.record = outdated; past.runs > 0 {
-			return fmt.Errorf("it was begun with version %q of the step, and this is version %q", atom.Version, step.Version())
+			return fmt.Errorf("it started with version %q of the step, and the definition here has version %q", atom.Version, step.Version())
 		}
 	}
 	return nil
@@ -273,7 +273,7 @@ func (l *loader) replay(step int, state logbook.AtomState, last *logbook.Attempt
 	case !slices.Contains(atoms[unbegun:], state):
 		return none, fmt.Errorf("a step of this flow cannot be %q", state)
 	}
-	return none, fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", state, v.executions, v.reverts)
+	return none, fmt.Errorf("it is %s, which cannot follow %d executions and %d reverts", state, v.executions, v.reverts)
 }
 
 // endOf is the event that has ended the last execution of a step whose recorded state is state.
@@ -363,10 +363,10 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 		v := &l.vertices[step]
 		late := l.plan.Step(step).IsFinal() && l.isBeingUndone(step)
 		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !late && !l.found.intervened.mayPrecede(v.phase) {
-			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", l.plan.Step(step).Name(), atoms[v.phase])
+			return fmt.Errorf("step %q is %s, and a step before it has not succeeded", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 		if v.phase.hasBegun() && state == logbook.FlowPending {
-			return fmt.Errorf("step %q is %s in a flow that is pending", l.plan.Step(step).Name(), atoms[v.phase])
+			return fmt.Errorf("step %q is %s, but its flow is pending", l.plan.Step(step).Name(), atoms[v.phase])
 		}
 	}
 	return nil

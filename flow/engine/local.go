@@ -143,11 +143,11 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	case errors.Is(err, logbook.ErrNotFound):
 		detail = logbook.FlowDetail{ID: l.Flow, Store: store, Targets: l.Targets}
 	case err != nil:
-		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w", l.Flow, err)
+		return detail, nil, fmt.Errorf("cannot continue flow %s: %w", l.Flow, err)
 	case store != nil && !maps.EqualFunc(store, detail.Store, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }):
-		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it was begun with another store", l.Flow, logbook.ErrConflict)
+		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: it started with another store", l.Flow, logbook.ErrConflict)
 	case len(l.Targets) > 0 && !slices.Equal(l.Targets, detail.Targets):
-		return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it was begun with other targets", l.Flow, logbook.ErrConflict)
+		return detail, nil, fmt.Errorf("cannot continue flow %s: %w: it started with other targets", l.Flow, logbook.ErrConflict)
 	}
 	plan, err := flow.Compilation{Limits: l.Limits, Inputs: slices.Sorted(maps.Keys(detail.Store)), Targets: detail.Targets}.Compile(root)
 	if err != nil {
@@ -155,14 +155,14 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	}
 	if found {
 		if detail.Name != plan.Name() {
-			return detail, nil, fmt.Errorf("cannot go on with flow %s: %w: it is %q, not %q", l.Flow, ErrMismatch, detail.Name, plan.Name())
+			return detail, nil, fmt.Errorf("cannot continue flow %s: %w: it is %q, not %q", l.Flow, ErrMismatch, detail.Name, plan.Name())
 		}
 		return detail, plan, nil
 	}
 	detail.Name, detail.Factory = plan.Name(), logbook.Factory{Name: plan.Name()}
 	book := logbook.Book{ID: logbook.NewBookID(), Name: plan.Name(), Flows: []logbook.FlowDetail{detail}}
 	if err := l.Logbook.SaveBook(ctx, book); err != nil {
-		return detail, nil, fmt.Errorf("cannot begin flow %q: %w", plan.Name(), err)
+		return detail, nil, fmt.Errorf("cannot start flow %q: %w", plan.Name(), err)
 	}
 	return detail, plan, nil
 }
@@ -175,7 +175,7 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 	defer cancel()
 	detail, err := l.Logbook.FlowDetail(ctx, l.Flow)
 	if err != nil {
-		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
+		return r, fmt.Errorf("cannot read the outcome of flow %s: %w", l.Flow, err)
 	}
 	r.State, r.Detail = detail.State, detail
 	r.Steps = make(logbook.Values)
@@ -188,7 +188,7 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 	definition := plan.Definition() // also where it was too long for the record
 	detail.Definition = &definition
 	if r.Values, err = detail.Values(); err != nil {
-		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
+		return r, fmt.Errorf("cannot read the outcome of flow %s: %w", l.Flow, err)
 	}
 	return r, nil
 }

@@ -155,7 +155,7 @@ func TestFaultsOfLabels(t *testing.T) {
 		}
 	}
 	step := flow.NewStep("s", flow.OnWorker(flow.WorkerStep{Type: "do", Revert: "undo", Labels: []string{"{a.b}"}}), flow.Requires("a"), flow.RevertRequires())
-	if _, err := flow.Compile(step, "a"); err == nil || !strings.Contains(err.Error(), "its revert does not require") {
+	if _, err := flow.Compile(step, "a"); err == nil || !strings.Contains(err.Error(), "not an argument of its revert") {
 		t.Errorf("a revert without the argument: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		}
 	}()
 	if l.options.Gate != nil {
-		r.refused = errors.New("it has ended its goroutine") // unless it returns
+		r.refused = errors.New("the gate ended the goroutine of the step") // unless it returns
 		if r.refused = l.pass(); r.refused != nil {
 			returned = true
 			return

@@ -10,7 +10,7 @@ import (
 
 // ErrNoReturn: a revert or an intervention would go back over a flow.PointOfNoReturn. A revert would hold
 // the flow instead.
-var ErrNoReturn = errors.New("the flow does not go back over a point of no return")
+var ErrNoReturn = errors.New("the flow has passed a point of no return, and cannot revert")
 
 // Undo is a step that a revert undoes.
 type Undo struct {
@@ -119,7 +119,7 @@ func (o *Options) foresee() (Forecast, error) {
 	}
 	missing.write(c.out)
 	if point := c.passed(c.whole()); point >= 0 && !c.reverting {
-		return Forecast{}, fmt.Errorf("%w: step %q has succeeded, or may have", ErrNoReturn, c.plan.Step(point).Name())
+		return Forecast{}, fmt.Errorf("%w: step %q has succeeded, or its outcome is unknown", ErrNoReturn, c.plan.Step(point).Name())
 	}
 	skipped := order
 	order = nil

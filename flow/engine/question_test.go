@@ -80,7 +80,7 @@ func TestQuestions(t *testing.T) {
 			Ask("a", is(`nothing`, flow.Question{Values: []string{"v.x"}})), "b ignore, c ignore, a ignore", ""},
 		{"an ignored failure and an inner value of it", flow.Graph("f", act("b", func(context.Context) error { return flow.Fail("weather", errors.New("it rains")) }, flow.IgnoreFailure()), gives("a", "1")).
 			Ask("a", is(`[{"b.failure":{"kind":"weather","message":"it rains"}},{"b.failure.kind":"weather"}]`, flow.Question{Steps: []string{"b"}, Values: []string{"b.failure.kind"}})), "b failure, a success", ""},
-		{"a secret", flow.Graph("f", gives("a", "1")).Ask("a", no(flow.Question{Values: []string{"token"}})), "", `"token" is a secret, which nothing is decided by`},
+		{"a secret", flow.Graph("f", gives("a", "1")).Ask("a", no(flow.Question{Values: []string{"token"}})), "", `"token" is a secret, and a condition cannot test a secret`},
 		{"inside a secret", flow.Graph("f", gives("a", "1")).Ask("a", no(flow.Question{Values: []string{"token.secret"}})), "", `"token" is a secret`},
 		{"under a retry", flow.Graph("f", gives("a", "1"), gives("b", `2`, flow.Provides("v"))).WithRetry(flow.Times("r", 2)).
 			Ask("a", is(`[{},{"v":2}]`, flow.Question{Values: []string{"v"}})), "r success, b success, a success", ""},
@@ -122,15 +122,15 @@ func TestFaultsOfQuestions(t *testing.T) {
 		kind error
 		says string
 	}{
-		"missing value":          {graph(question(flow.Question{Values: []string{"other.x"}})), flow.ErrMissing, `step "a" asks for "other.x", which nothing before it provides`},
-		"unknown step":           {graph(question(flow.Question{Steps: []string{"b"}})), flow.ErrUnknownNode, `step "a" asks step "b", which is not in the flow`},
+		"missing value":          {graph(question(flow.Question{Values: []string{"other.x"}})), flow.ErrMissing, `step "a" tests "other.x", which no earlier step provides`},
+		"unknown step":           {graph(question(flow.Question{Steps: []string{"b"}})), flow.ErrUnknownNode, `step "a" tests step "b", which is not in the flow`},
 		"unknown child":          {graph(no(flow.Question{})).Ask("b", no(flow.Question{})), flow.ErrUnknownNode, `before "b"`},
-		"a step beside it":       {flow.Unordered("f", gives("b", "1"), graph(question(flow.Question{Steps: []string{"b"}}))), flow.ErrInvalid, `step "a" asks step "b", which does not always come before it`},
-		"a later step":           {flow.Linear("f", graph(question(flow.Question{Steps: []string{"b"}})), gives("b", "1")), flow.ErrInvalid, "does not always come before it"},
-		"nothing to decide by":   {graph(flow.Question{Name: "x"}), flow.ErrInvalid, "has nothing to decide by"},
+		"a step beside it":       {flow.Unordered("f", gives("b", "1"), graph(question(flow.Question{Steps: []string{"b"}}))), flow.ErrInvalid, `step "a" tests step "b", which does not always come first`},
+		"a later step":           {flow.Linear("f", graph(question(flow.Question{Steps: []string{"b"}})), gives("b", "1")), flow.ErrInvalid, "does not always come first"},
+		"nothing to decide by":   {graph(flow.Question{Name: "x"}), flow.ErrInvalid, "has no function Decide"},
 		"no name":                {graph(flow.Question{Decide: deep.Decide}), flow.ErrInvalid, "empty"},
 		"an unknown depth":       {graph(deep), flow.ErrInvalid, "depth 9"},
-		"not in a graph":         {flow.Linear("f", gives("a", "1")).Ask("a", deep), flow.ErrInvalid, "only a graph can have them"},
+		"not in a graph":         {flow.Linear("f", gives("a", "1")).Ask("a", deep), flow.ErrInvalid, "only a graph can have links"},
 		"of two unordered steps": {flow.Graph("f", gives("b", "1", flow.Provides("v")), gives("c", "1", flow.Provides("v")), gives("a", "1")).Ask("a", question(flow.Question{Values: []string{"v"}})), flow.ErrAmbiguous, "link one of them"},
 	} {
 		if _, err := flow.Compile(row.root, "env"); !errors.Is(err, row.kind) || !strings.Contains(err.Error(), row.says) {

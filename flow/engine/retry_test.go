@@ -305,7 +305,7 @@ func TestMaxRoundsOfNestedRetries(t *testing.T) {
 				t.Errorf("%d deep: retry %d began %d times", depth, level, begun)
 			}
 		}
-		if said := end.Cause.Error(); (depth > 6) != strings.Contains(said, fmt.Sprintf(`retry "r%d" has begun its flow 100 times`, depth)) {
+		if said := end.Cause.Error(); (depth > 6) != strings.Contains(said, fmt.Sprintf(`retry "r%d" has started its flow 100 times`, depth)) {
 			t.Errorf("%d deep: the cause is %s", depth, said)
 		}
 	}

@@ -275,7 +275,7 @@ func (c *core) failInterrupted(now time.Time) {
 		}
 		lost := *v.attempt
 		lost.EndedAt = now
-		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow has failed for good: nobody knows what became of it"}
+		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow had already failed: the outcome of the step is unknown"}
 		v.attempt = nil
 		if c.plan.Step(step).IsFinal() { // it runs when an operator continues the flow
 			c.advance(step, onAgain, logbook.AtomChange{Attempts: []logbook.Attempt{lost}}, now)

@@ -92,7 +92,7 @@ func (f *facts) exhausted(s int) *logbook.Failure {
 	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
 		if retry := scopes[inner].Retry; f.vertices[retry].begun >= flow.MaxRounds {
 			return &logbook.Failure{Kind: logbook.FailureError, Permanent: true, Message: fmt.Sprintf(
-				"retry %q has begun its flow %d times, and none may begin more often, also for the retries around it", f.plan.Step(retry).Name(), flow.MaxRounds)}
+				"retry %q has started its flow %d times, which is the limit, including rounds that outer retries caused", f.plan.Step(retry).Name(), flow.MaxRounds)}
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // errAttemptOver: the attempt has ended, so no worker may take it any more.
-var errAttemptOver = errors.New("the attempt is over")
+var errAttemptOver = errors.New("the attempt has ended")
 
 // adopts reports whether an attempt that was offered to workers continues, so that no new
 // attempt begins. If its mark names no worker, no worker ever had it: it may be offered even if

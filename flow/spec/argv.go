@@ -11,14 +11,14 @@ func (r *reader) argv(t *table, s *Step) []string {
 	}
 	list, ok := t.values["argv"].([]any)
 	if !ok {
-		t.fault("argv", "%s where a list of strings belongs", kindOf(t.values["argv"]))
+		t.fault("argv", "must be a list of strings, not %s", kindOf(t.values["argv"]))
 		return nil
 	}
 	var elements []string
 	for _, item := range list {
 		element, ok := item.(string)
 		if !ok {
-			t.fault("argv", "%s in a list of strings; write it in quotes", kindOf(item))
+			t.fault("argv", "the list must contain only strings, not %s; write it in quotes", kindOf(item))
 			return nil
 		}
 		elements = append(elements, element)
@@ -31,7 +31,7 @@ func (r *reader) argv(t *table, s *Step) []string {
 		value, own := injected[argument]
 		if own && !secrets[argument] && hasSecret(value) {
 			secrets[argument] = true
-			t.fault("argv", "%s holds a secret, and all users of a machine can read command lines; the handler reads it on stdin", quoted(argument))
+			t.fault("argv", "%s has a secret, and all users of a machine can read command lines: read the secret from stdin", quoted(argument))
 		}
 		return required || optional || own
 	})

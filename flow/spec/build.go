@@ -85,7 +85,7 @@ func (d *Document) located(err error) error {
 		}
 		reason := found.Error()
 		if errors.Is(found, flow.ErrMissing) {
-			reason += "; name it in inputs if the job brings it, or give it a default in store"
+			reason += "; name it in inputs if the job supplies it, or give it a default in store"
 		}
 		f.note(at, Fault{Reason: reason, Err: found})
 	}

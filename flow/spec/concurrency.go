@@ -22,7 +22,7 @@ func (r *reader) concurrency(t *table, s *Step) *Concurrency {
 	}
 	c := &Concurrency{Key: r.name(inner, "key"), Limit: inner.integer("limit", 1, flow.MaxConcurrency), ReleaseWhileWaiting: inner.truth("release_while_waiting")}
 	if !inner.has("limit") {
-		inner.fault("limit", "missing; it is how many steps of the key run at once")
+		inner.fault("limit", "missing: set the maximum of parallel steps with this key")
 	}
 	s.checkTemplate(inner, "key", c.Key)
 	inner.rest()
@@ -34,7 +34,7 @@ func (r *reader) concurrency(t *table, s *Step) *Concurrency {
 func (s *Step) checkTemplate(t *table, key, template string) {
 	for _, reference := range placeholders(template) {
 		if name, _ := flow.CutPath(reference, s.hasArgument); !s.hasArgument(name) {
-			t.fault(key, "%s is no argument of the step", quoted(reference))
+			t.fault(key, "%s is not an argument of the step", quoted(reference))
 		}
 	}
 }

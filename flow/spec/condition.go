@@ -222,7 +222,7 @@ func (c *Condition) put(graph *flow.Flow, child string, node func(step string) (
 func (c *Condition) decide(found flow.Found) (bool, error) {
 	yes, err := c.ask(found)
 	if err != nil {
-		return false, flow.Permanent(flow.Fail(logbook.FailureArgument, fmt.Errorf("cannot say whether %s: %w", c.question(), err)))
+		return false, flow.Permanent(flow.Fail(logbook.FailureArgument, fmt.Errorf("cannot evaluate the condition %s: %w", c.question(), err)))
 	}
 	return yes, nil
 }
@@ -291,7 +291,7 @@ func (c *Condition) test(found flow.Found) (bool, error) {
 	case AtMost:
 		return order <= 0, nil
 	}
-	return false, fmt.Errorf("there is no test %q", c.Is)
+	return false, fmt.Errorf("the test %q is unknown", c.Is)
 }
 
 // find follows the path to the value; nil if there is none.
@@ -317,17 +317,17 @@ func (c *Condition) matches(value any) (bool, error) {
 	text, ok := value.(string)
 	switch {
 	case !ok:
-		return false, fmt.Errorf("it is %s, and matches is asked of texts", kindOf(value))
+		return false, fmt.Errorf("the value is %s, and matches tests only texts", kindOf(value))
 	case len(text) > maxSubject:
-		return false, fmt.Errorf("it is a text of %d bytes, and matches is asked of %d at most", len(text), maxSubject)
+		return false, fmt.Errorf("the text has %d bytes; the limit of matches is %d", len(text), maxSubject)
 	}
 	var pattern string
 	if err := json.Unmarshal(c.Value, &pattern); err != nil {
-		return false, fmt.Errorf("the pattern is no text: %w", err)
+		return false, fmt.Errorf("the pattern is not a text: %w", err)
 	}
 	expression, err := regexp.Compile(pattern)
 	if err != nil {
-		return false, fmt.Errorf("the pattern is none: %w", err)
+		return false, fmt.Errorf("the pattern is not a regular expression: %w", err)
 	}
 	return expression.MatchString(text), nil
 }
@@ -383,7 +383,7 @@ func equalObjects(a map[string]any, b any) (bool, error) {
 func among(value, list any) (bool, error) {
 	values, ok := list.([]any)
 	if !ok {
-		return false, fmt.Errorf("it is compared with %s where a list belongs", kindOf(list))
+		return false, fmt.Errorf("the value to compare with is %s, and must be a list", kindOf(list))
 	}
 	for _, candidate := range values {
 		if same, err := equal(value, candidate); err != nil || same {
@@ -408,11 +408,11 @@ func compareNumbers(a, b any) (int, error) {
 func number(value any) (decimal, error) {
 	text, ok := value.(json.Number)
 	if !ok {
-		return decimal{}, fmt.Errorf("it is %s, and only numbers are compared so", kindOf(value))
+		return decimal{}, fmt.Errorf("the value is %s, and this test compares only numbers", kindOf(value))
 	}
 	exact, ok := decimalOf(text.String())
 	if !ok {
-		return decimal{}, fmt.Errorf("the exponent of %.40s is beyond what is compared", text)
+		return decimal{}, fmt.Errorf("the exponent of %.40s is too large to compare", text)
 	}
 	return exact, nil
 }

@@ -66,9 +66,9 @@ func TestConditions(t *testing.T) {
 		{total + `"is": "at_least", "value": 5`, `{"total": 4}`, "no"},
 		{total + `"is": "at_most", "value": 5`, `{"total": 5.0}`, "yes"},
 		{total + `"is": "at_most", "value": 5`, `{"total": 6}`, "no"},
-		{total + `"is": "over", "value": 5`, `{"total": "6"}`, "it is a string"},
-		{total + `"is": "over", "value": 5`, `{"total": {"sum": 6}}`, "it is a table"},
-		{total + `"is": "equals", "value": 5`, `{"total": 1e99999999999}`, "beyond what is compared"},
+		{total + `"is": "over", "value": 5`, `{"total": "6"}`, "the value is a string"},
+		{total + `"is": "over", "value": 5`, `{"total": {"sum": 6}}`, "the value is a table"},
+		{total + `"is": "equals", "value": 5`, `{"total": 1e99999999999}`, "too large to compare"},
 
 		{total + `"is": "in", "value": ["a", 2]`, `{"total": 2.0}`, "yes"},
 		{total + `"is": "in", "value": ["a", 2]`, `{"total": "2"}`, "no"},
@@ -77,9 +77,9 @@ func TestConditions(t *testing.T) {
 		{total + `"is": "matches", "value": "^AT-[0-9]+$"`, `{"total": "AT-12"}`, "yes"},
 		{total + `"is": "matches", "value": "T-"`, `{"total": "AT-12"}`, "yes"},
 		{total + `"is": "matches", "value": "^T-"`, `{"total": "AT-12"}`, "no"},
-		{total + `"is": "matches", "value": "1"`, `{"total": 1}`, "it is a number"},
+		{total + `"is": "matches", "value": "1"`, `{"total": 1}`, "the value is a number"},
 		{total + `"is": "matches", "value": "a"`, `{"total": "` + strings.Repeat("a", 16<<10) + `"}`, "yes"},
-		{total + `"is": "matches", "value": "a"`, `{"total": "` + strings.Repeat("a", 16<<10+1) + `"}`, "16384 at most"},
+		{total + `"is": "matches", "value": "a"`, `{"total": "` + strings.Repeat("a", 16<<10+1) + `"}`, "the limit of matches is 16384"},
 
 		// An absent value says no to everything but missing.
 		{total + `"is": "equals", "value": 1`, `{}`, "no"},

@@ -25,19 +25,19 @@ func (r *reader) each(t *table) *Each {
 	if inner.has("place") && !inner.failed("place") {
 		r.checkSymbol(inner, "place", e.Place)
 		if e.Place == e.As {
-			inner.fault("place", "the element is called %s already", quoted(e.As))
+			inner.fault("place", "the element already has the name %s", quoted(e.As))
 		}
 	}
 	called := map[string]bool{}
 	for _, symbol := range slices.Sorted(maps.Values(e.Gather)) {
 		if called[symbol] {
-			inner.fault("gather", "two lists would be called %s", quoted(symbol))
+			inner.fault("gather", "two lists have the name %s", quoted(symbol))
 		}
 		called[symbol] = true
 	}
 	r.maxFailures(inner, e)
 	if e.Enough = inner.integer("enough", 1, flow.MaxElements); inner.has("enough") && inner.has("max_failures") {
-		inner.fault("enough", "it already ignores the failures of the other elements; remove max_failures")
+		inner.fault("enough", "enough already ignores the failures of the other elements: remove max_failures")
 	}
 	inner.rest()
 	return e
@@ -50,7 +50,7 @@ func (r *reader) maxFailures(t *table, e *Each) {
 		if text, isText := value.(string); !isText {
 			t.integer("max_failures", 0, flow.MaxElements)
 		} else if _, ok := percentOf(text); !ok {
-			t.fault("max_failures", "%s is no share from 0%% to 100%%, such as \"10%%\"", quoted(text))
+			t.fault("max_failures", "must be a share from 0%% to 100%%, such as \"10%%\", not %s", quoted(text))
 		}
 		e.MaxFailures = r.json(t, "max_failures", value)
 	}
@@ -58,7 +58,7 @@ func (r *reader) maxFailures(t *table, e *Each) {
 		return
 	}
 	if r.checkSymbol(t, "failures", e.Failures); !t.has("max_failures") {
-		t.fault("failures", "it lists the failures that are ignored; add max_failures")
+		t.fault("failures", "this key requires max_failures")
 	}
 }
 

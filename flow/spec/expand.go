@@ -333,7 +333,7 @@ func (x *expander) checkSymbols(made *Step, in scope) {
 	slices.Sort(symbols)
 	for _, symbol := range symbols {
 		if err := logbook.MaxLimits.CheckName("value", symbol); err != nil {
-			x.faults.note(in.outer, Fault{Reason: fmt.Sprintf("in the flow that is used here a value would be called %s, which is not a name: %s", quoted(symbol), reasonOf(err))})
+			x.faults.note(in.outer, Fault{Reason: fmt.Sprintf("this part would have a value with the invalid name %s: %s", quoted(symbol), reasonOf(err))})
 		}
 	}
 }
@@ -382,7 +382,7 @@ func (x *expander) checkUnnamed() {
 			continue
 		}
 		x.told[fault] = true
-		x.faults.note(u.at, Fault{Where: u.where, Reason: fmt.Sprintf("%s is a value inside %s, and the argument needs a name: %s = {%s = %q}",
+		x.faults.note(u.at, Fault{Where: u.where, Reason: fmt.Sprintf("%s is a value inside %s: give the argument a name, such as %s = {%s = %q}",
 			quoted(u.symbol), quoted(name), u.where[strings.LastIndex(u.where, " ")+1:], fieldOf(path), u.symbol)})
 	}
 }
@@ -425,9 +425,9 @@ func (x *expander) check() {
 		_, taken := d.places[made.name]
 		switch err := logbook.MaxLimits.CheckName("name", made.name); {
 		case err != nil:
-			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("the flow that is used here would have a step %s, which is not a name: %s", quoted(made.name), reasonOf(err))})
+			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("this part would have a step with the invalid name %s: %s", quoted(made.name), reasonOf(err))})
 		case taken:
-			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("the flow that is used here has a step that is then called %s, and so is another", quoted(made.name))})
+			x.faults.note(made.outer, Fault{Reason: fmt.Sprintf("this part would have the step %s, and another step has this name", quoted(made.name))})
 		default:
 			d.places[made.name] = made.inner
 		}

@@ -156,12 +156,12 @@ func TestJoinsOfDocuments(t *testing.T) {
 // TestFaultsOfAlternatives: an otherwise needs a step of the same graph with a condition.
 func TestFaultsOfAlternatives(t *testing.T) {
 	for _, row := range []struct{ when, want string }{
-		{`{otherwise = "which-way"}`, `the step "which-way" has no condition that could be false`},
+		{`{otherwise = "which-way"}`, `the step "which-way" has no condition`},
 		{`{otherwise = "by-road"}`, "a step cannot be the alternative to itself"},
 		{`{otherwise = "by-ai"}`, `there is no step "by-ai" in the same graph; did you mean "by-air"?`},
 		{`{otherwise = "by-air", step = "which-way"}`, "otherwise has the conditions of the other step"},
-		{`{otherwise = "by-air", depth = "atoms"}`, `"atoms" is none of all, flow, neighbors, atom`},
-		{`{otherwise = 1}`, "a number where a string belongs"},
+		{`{otherwise = "by-air", depth = "atoms"}`, `must be one of all, flow, neighbors, atom, not "atoms"`},
+		{`{otherwise = 1}`, "must be a string, not a number"},
 	} {
 		text := strings.Replace(strings.ReplaceAll(parcel, "DEPTH", "atom"), `{step = "which-way", is = "equals", value = false, depth = "atom"}`, row.when, 1)
 		_, err := spec.Parse([]byte(text), "x.toml")
@@ -179,7 +179,7 @@ func TestSkippableProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = document.Compile()
-	want := `x.toml:20:2: missing requirement: step "track" requires "parcel", which only skippable steps provide (by-road), and is not skipped along with them: add a provider or make it optional; name it in inputs if the job brings it, or give it a default in store`
+	want := `x.toml:20:2: missing requirement: step "track" requires "parcel", which conditions can leave without a provider (by-road): add a provider, or make the argument optional; name it in inputs if the job supplies it, or give it a default in store`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -72,7 +72,7 @@ func (r *reader) document(t *table) *Document {
 	for _, input := range d.Inputs {
 		r.checkSymbol(t, "inputs", input)
 		if _, both := d.Store[input]; both {
-			t.fault("inputs", "%q has a default in store, and so need not be brought", input)
+			t.fault("inputs", "%q has a default in store, so it is not an input: remove it here", input)
 		}
 	}
 	d.Retry = r.rounds(t, d.Name)
@@ -147,7 +147,7 @@ func (r *reader) step(t *table) Step {
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
 		if s.Enough = t.integer("enough", 1, flow.MaxElements); s.Each != nil && t.has("enough") {
-			t.fault("enough", "the step has each; write each = {…, enough = %d} for the first elements, or put a flow with enough inside", s.Enough)
+			t.fault("enough", "the step has each: write each = {…, enough = %d}, or put a flow with enough inside", s.Enough)
 		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
 		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
@@ -213,7 +213,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Optional = r.arguments(t, "optional")
 	for _, argument := range slices.Sorted(maps.Keys(s.Optional)) {
 		if _, both := s.Requires[argument]; both {
-			t.fault("optional", "%s is required already", quoted(argument))
+			t.fault("optional", "%s is already in requires", quoted(argument))
 		}
 	}
 	s.Inject = r.injected(t, s)
@@ -224,7 +224,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Retry = r.retry(t)
 	s.Uninterruptible = t.truth("uninterruptible")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
-		t.fault("retry", "a step that runs at most once cannot be tried again")
+		t.fault("retry", "a step with at_most_once cannot have a retry")
 	}
 	s.WaitAtMost = t.duration("wait_at_most")
 	s.Concurrency = r.concurrency(t, s)
@@ -259,12 +259,12 @@ func (r *reader) ignored(t *table, s *Step) {
 	case "", string(ignoreFailure):
 		s.OnFailure = flow.FailurePolicy(policy)
 	case string(flow.RevertOnFailure), string(flow.HoldOnFailure):
-		t.fault("on_failure", "%s belongs to a flow; a step can only have ignore", quoted(policy))
+		t.fault("on_failure", "only a flow can have %s; a step can have only ignore", quoted(policy))
 	default:
 		t.fault("on_failure", "%s is not ignore%s", quoted(policy), meant.Hint(policy, []string{string(ignoreFailure)}))
 	}
 	if t.has("default") && s.OnFailure == "" && !t.failed("on_failure") {
-		t.fault("default", "it is the result after a failure that is ignored; add on_failure = \"ignore\"")
+		t.fault("default", "this key requires on_failure = \"ignore\"")
 	}
 }
 
@@ -274,18 +274,18 @@ func (r *reader) worker(t *table, s *Step) {
 	s.WorkerLabels = t.texts("worker_labels")
 	s.NoWorkerTimeout = t.duration("no_worker_timeout")
 	if len(s.WorkerLabels) > maxWorkerLabels {
-		t.fault("worker_labels", "it has %d labels, and at most %d are allowed", len(s.WorkerLabels), maxWorkerLabels)
+		t.fault("worker_labels", "it has %d labels; the limit is %d", len(s.WorkerLabels), maxWorkerLabels)
 	}
 	for _, label := range s.WorkerLabels {
 		r.checkSymbol(t, "worker_labels", label)
 	}
 	for _, key := range []string{"worker_labels", "no_worker_timeout", "same_worker_as"} {
 		if t.has(key) && !s.Worker && !t.failed(key) {
-			t.fault(key, "it is for a step of a worker: add worker = true")
+			t.fault(key, "only a worker step can have this key: add worker = true")
 		}
 	}
 	if s.Worker && t.has("argv") {
-		t.fault("argv", "a worker gets the arguments of a step as JSON, and none on a command line")
+		t.fault("argv", "a worker step cannot have this key: a worker gets the arguments as JSON")
 	}
 }
 
@@ -318,7 +318,7 @@ func (r *reader) pattern(t *table) Pattern {
 		return pattern
 	default:
 		if t.has("pattern") && !t.failed("pattern") {
-			t.fault("pattern", "%s is none of linear, unordered, graph%s", quoted(string(pattern)),
+			t.fault("pattern", "must be one of linear, unordered, graph, not %s%s", quoted(string(pattern)),
 				meant.Hint(string(pattern), []string{string(Linear), string(Unordered), string(Graph)}))
 		}
 		return Graph
@@ -364,7 +364,7 @@ func (r *reader) arguments(t *table, key string) Arguments {
 	}
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		if strings.HasPrefix(name, "$") {
-			t.fault(key, "%s: names that begin with $ are kept for what a revert is given", quoted(name))
+			t.fault(key, "%s: names that begin with $ are reserved for the arguments of reverts", quoted(name))
 		}
 	}
 	if len(arguments) == 0 {
@@ -383,7 +383,7 @@ func (r *reader) renamed(t *table, key string) map[string]string {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		symbol, ok := values[name].(string)
 		if !ok {
-			t.fault(key+"."+name, "%s where the name of a value belongs", kindOf(values[name]))
+			t.fault(key+"."+name, "must be the name of a value, not %s", kindOf(values[name]))
 			symbol = name
 		}
 		r.checkSymbol(t, key, name)
@@ -402,10 +402,10 @@ func (r *reader) injected(t *table, s *Step) logbook.Values {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		r.checkSymbol(t, "inject", name)
 		if strings.HasPrefix(name, "$") {
-			t.fault("inject", "%s: names that begin with $ are kept for what a revert is given", quoted(name))
+			t.fault("inject", "%s: names that begin with $ are reserved for the arguments of reverts", quoted(name))
 		}
 		if symbol, both := s.Requires[name]; both && symbol != name {
-			t.fault("inject", "%s is given %s already by requires", quoted(name), quoted(symbol))
+			t.fault("inject", "%s already gets %s from requires", quoted(name), quoted(symbol))
 		}
 	}
 	return values
@@ -437,7 +437,7 @@ func (r *reader) retry(t *table) *Backoff {
 	retry := r.pause(inner)
 	retry.Attempts = inner.integer("attempts", 1, logbook.MaxAttempts)
 	if !inner.has("attempts") {
-		inner.fault("attempts", "missing; it counts the first attempt too")
+		inner.fault("attempts", "missing: set the maximum of attempts, including the first")
 	}
 	inner.rest()
 	return &retry
@@ -470,7 +470,7 @@ func (r *reader) failures(t *table, key string) []string {
 		return failures
 	}
 	if len(failures) == 0 {
-		t.fault(key, "empty; leave it out, or list kinds of failure and exit statuses")
+		t.fault(key, "the list is empty: remove it, or list kinds of failure and exit statuses")
 	} else if err := logbook.CheckRetryEntries(logbook.MaxLimits, "the list", failures); err != nil {
 		t.fault(key, "%v", err)
 	}
@@ -496,7 +496,7 @@ func (r *reader) store(t *table, key string) logbook.Values {
 func unfit(value any) string {
 	switch value := value.(type) {
 	case time.Time:
-		return "a date or time; write it as a string, in the form that the handler reads"
+		return "a date or time: write a string, in the form that the handler reads"
 	case float64:
 		if math.IsNaN(value) || math.IsInf(value, 0) {
 			return "not a number that JSON can write"
@@ -525,7 +525,7 @@ func (r *reader) checkAfter(steps []Step, places []*table, pattern Pattern) {
 	}
 	for i := range steps {
 		if len(steps[i].After) > 0 && pattern != Graph {
-			places[i].fault("after", "the order of the steps is given by the pattern %s", pattern)
+			places[i].fault("after", "the pattern %s already sets the order of the steps", pattern)
 			continue
 		}
 		for _, name := range steps[i].After {

@@ -23,7 +23,7 @@ func (r *reader) parts(t *table) map[string]Part {
 		r.checkSymbol(t, key, name)
 		inner, ok := values[name].(map[string]any)
 		if !ok {
-			t.fault(key, "%s where a table belongs", kindOf(values[name]))
+			t.fault(key, "must be a table, not %s", kindOf(values[name]))
 			continue
 		}
 		r.named = map[string]tomlpos.Position{} // a part's names are its own

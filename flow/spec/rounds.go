@@ -52,7 +52,7 @@ func (r *reader) nameRounds(t *table, rounds *Rounds, flowName string) {
 			return // already a fault
 		}
 		if logbook.MaxLimits.CheckName("name", rounds.Name) != nil {
-			t.fault("name", "missing, and %s with %q behind it is too long for one", quoted(flowName), flow.RetrySuffix)
+			t.fault("name", "missing, and the default, %s with %q after it, is too long", quoted(flowName), flow.RetrySuffix)
 			return
 		}
 		fallthrough
@@ -74,31 +74,31 @@ func (r *reader) checkMode(t *table, rounds *Rounds) {
 	switch {
 	case attempts:
 		t.known["attempts"] = true
-		t.fault("attempts", "a step is tried in attempts; a flow, which this is, is run so many times: times = %s", shortened(fmt.Sprint(t.values["attempts"])))
+		t.fault("attempts", "a flow has rounds, not attempts: write times = %s", shortened(fmt.Sprint(t.values["attempts"])))
 		return
 	case len(given) == 0:
-		t.fault("", "it says nothing; give it one of %s", strings.Join(modes, ", "))
+		t.fault("", "the retry has no mode: add one of %s", strings.Join(modes, ", "))
 		return
 	case len(given) > 1:
-		t.fault(given[1], "a retry is one thing: %s, or this", given[0])
+		t.fault(given[1], "a retry has one mode: remove this key, or %s", given[0])
 		return
 	}
 	if always := given[0]; rounds.AlwaysRevert || rounds.AlwaysRevertAll {
 		for _, key := range []string{"provides", "delay", "backoff_percent", "max_delay", "jitter_percent", "only", "never", "permanent", "reverting_all"} {
 			if t.has(key) {
-				t.fault(key, "with %s there is no second round", always)
+				t.fault(key, "with %s, there is no second round: remove this key", always)
 			}
 		}
 		return
 	}
 	for _, key := range []string{"always_revert", "always_revert_all"} {
 		if t.has(key) && !t.failed(key) {
-			t.fault(key, "false says nothing; leave it out")
+			t.fault(key, "false has no effect: remove the key")
 		}
 	}
 	for _, key := range []string{"backoff_percent", "max_delay", "jitter_percent"} {
 		if t.has(key) && !t.has("delay") {
-			t.fault(key, "there is no delay that it could change; give one")
+			t.fault(key, "this key requires delay")
 		}
 	}
 }
@@ -115,17 +115,17 @@ func (r *reader) list(t *table, key string) List {
 	values, ok := t.values[key].([]any)
 	switch {
 	case !ok:
-		t.fault(key, "%s where a list of values, or the name of one, belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a list of values or the name of a list, not %s", kindOf(t.values[key]))
 		return List{}
 	case len(values) == 0 || len(values) > flow.MaxRounds:
-		t.fault(key, "%d values are not between 1 and %d", len(values), flow.MaxRounds)
+		t.fault(key, "the list has %d values; it must have 1 to %d", len(values), flow.MaxRounds)
 		return List{}
 	}
 	list := List{}
 	for i, value := range values {
 		text := r.json(t, fmt.Sprintf("%s[%d]", key, i), value)
 		if len(text) > maxRoundValue {
-			t.fault(key, "value %d is %d bytes, and the limit of one is %d", i+1, len(text), maxRoundValue)
+			t.fault(key, "value %d has %d bytes; the limit is %d", i+1, len(text), maxRoundValue)
 		}
 		list.Values = append(list.Values, text)
 	}

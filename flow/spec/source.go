@@ -150,7 +150,7 @@ func (w *jsonWalk) object(path string) map[string]any {
 			w.faults.index.Positions[inner] = at
 		}
 		if _, twice := object[key]; twice {
-			w.faults.add(inner, shortened(key), "stands twice in the same object")
+			w.faults.add(inner, shortened(key), "occurs twice in the same object")
 		}
 		object[key] = w.value(inner)
 	}

@@ -66,7 +66,7 @@ func (t *table) text(key string) string {
 	}
 	text, ok := t.values[key].(string)
 	if !ok {
-		t.fault(key, "%s where a string belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a string, not %s", kindOf(t.values[key]))
 	}
 	return text
 }
@@ -77,7 +77,7 @@ func (t *table) truth(key string) bool {
 	}
 	truth, ok := t.values[key].(bool)
 	if !ok {
-		t.fault(key, "%s where true or false belongs", kindOf(t.values[key]))
+		t.fault(key, "must be true or false, not %s", kindOf(t.values[key]))
 	}
 	return truth
 }
@@ -89,9 +89,9 @@ func (t *table) integer(key string, least, most int) int {
 	number, ok := numberOf(t.values[key])
 	switch {
 	case !ok:
-		t.fault(key, "%s where a number belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a number, not %s", kindOf(t.values[key]))
 	case math.IsNaN(number) || number < float64(least) || number > float64(most):
-		t.fault(key, "%s is not between %v and %v", shortened(fmt.Sprint(t.values[key])), least, most)
+		t.fault(key, "must be %v to %v, not %s", least, most, shortened(fmt.Sprint(t.values[key])))
 	case number != math.Trunc(number):
 		t.fault(key, "%v is not a whole number", number)
 	default:
@@ -115,7 +115,7 @@ func (t *table) durationUpTo(key string, most time.Duration) Duration {
 	case err != nil:
 		t.fault(key, "%.40q is not a time; write 500ms, 30s, 5m or 1h30m", text)
 	case duration <= 0 || duration > most:
-		t.fault(key, "%s is not above 0 and at most %s", text, most)
+		t.fault(key, "must be above 0 and at most %s, not %s", most, text)
 	default:
 		return Duration(duration)
 	}
@@ -129,7 +129,7 @@ func (t *table) texts(key string) []string {
 	}
 	list, ok := t.values[key].([]any)
 	if !ok {
-		t.fault(key, "%s where a list of strings belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a list of strings, not %s", kindOf(t.values[key]))
 		return nil
 	}
 	var texts []string
@@ -138,9 +138,9 @@ func (t *table) texts(key string) []string {
 		text, ok := item.(string)
 		switch {
 		case !ok:
-			t.fault(key, "%s in a list of strings", kindOf(item))
+			t.fault(key, "the list must contain only strings, not %s", kindOf(item))
 		case seen[text]:
-			t.fault(key, "%.80q stands twice in the list", text)
+			t.fault(key, "%.80q occurs twice in the list", text)
 		default:
 			texts = append(texts, text)
 		}
@@ -155,7 +155,7 @@ func (t *table) table(key string) map[string]any {
 	}
 	values, ok := t.values[key].(map[string]any)
 	if !ok {
-		t.fault(key, "%s where a table belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a table, not %s", kindOf(t.values[key]))
 	}
 	return values
 }
@@ -176,7 +176,7 @@ func (t *table) choice(key string, words []string) string {
 		return ""
 	}
 	if !slices.Contains(words, word) {
-		t.fault(key, "%s is none of %s%s", quoted(word), strings.Join(words, ", "), meant.Hint(word, words))
+		t.fault(key, "must be one of %s, not %s%s", strings.Join(words, ", "), quoted(word), meant.Hint(word, words))
 		return ""
 	}
 	return word
@@ -188,14 +188,14 @@ func (t *table) tables(key string) []map[string]any {
 	}
 	list, ok := t.values[key].([]any)
 	if !ok {
-		t.fault(key, "%s where a list of tables belongs", kindOf(t.values[key]))
+		t.fault(key, "must be a list of tables, not %s", kindOf(t.values[key]))
 		return nil
 	}
 	var tables []map[string]any
 	for i, item := range list {
 		values, ok := item.(map[string]any)
 		if !ok {
-			t.fault(fmt.Sprintf("%s[%d]", key, i), "%s where a table belongs", kindOf(item))
+			t.fault(fmt.Sprintf("%s[%d]", key, i), "must be a table, not %s", kindOf(item))
 			values = nil // keeps the place, so that later ones keep their lines
 		}
 		tables = append(tables, values)

@@ -57,7 +57,7 @@ func (d *Document) conflict(added *Document, first bool) string {
 		return "another flow of the job has the same name"
 	}
 	if len(added.Targets) > 0 {
-		return "it has targets, which one of several flows cannot have"
+		return "it has targets: with several flows, remove them"
 	}
 	if added.Timeout > 0 || added.Deadline > 0 || added.Job != nil {
 		return "it has a timeout, a deadline or a table job, which one of several flows of a job cannot have: remove them, and give the job's properties as flags"

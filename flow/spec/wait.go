@@ -53,7 +53,7 @@ func (r *reader) wait(t *table) *Wait {
 	case !inner.has("signals"):
 		w.Signal = r.name(inner, "signal")
 	case len(w.Signals) == 0 || len(w.Signals) > logbook.MaxWaitSignals:
-		inner.fault("signals", "%d names, and a wait has 1 to %d", len(w.Signals), logbook.MaxWaitSignals)
+		inner.fault("signals", "the list has %d names; it must have 1 to %d", len(w.Signals), logbook.MaxWaitSignals)
 	}
 	for _, name := range w.Signals {
 		r.checkSymbol(inner, "signals", name)
@@ -87,7 +87,7 @@ func (r *reader) checkWaitTime(t *table, key, text, advice string) {
 	case err != nil:
 		t.fault(key, "%.40q is not a time; %s", text, advice)
 	case d <= 0 || d > flow.MaxWait:
-		t.fault(key, "%s is not above 0 and at most %s (400 days)", text, flow.MaxWait)
+		t.fault(key, "must be above 0 and at most %s (400 days), not %s", flow.MaxWait, text)
 	}
 }
 

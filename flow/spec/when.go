@@ -30,7 +30,7 @@ func (r *reader) conditions(t *table) []Condition {
 		return nil
 	}
 	if len(tables) == 0 || len(tables) > MaxConditions {
-		t.fault("when", "%d conditions are not between 1 and %d", len(tables), MaxConditions)
+		t.fault("when", "the list has %d conditions; it must have 1 to %d", len(tables), MaxConditions)
 		return nil
 	}
 	return r.counted(t, r.listed(t, "when", tables, true))
@@ -39,7 +39,7 @@ func (r *reader) conditions(t *table) []Condition {
 // counted refuses too many conditions in others.
 func (r *reader) counted(t *table, conditions []Condition) []Condition {
 	if n := len(testsOf(conditions)); n > MaxConditions {
-		t.fault("when", "%d conditions are not between 1 and %d", n, MaxConditions)
+		t.fault("when", "the list has %d conditions; it must have 1 to %d", n, MaxConditions)
 	}
 	return conditions
 }
@@ -84,7 +84,7 @@ func checkAlternative(steps []Step, place *table, at int, c *Condition) {
 	case other < 0:
 		place.fault("when", "there is no step %s in the same graph%s", quoted(c.Otherwise), meant.Hint(c.Otherwise, stepNames(steps)))
 	case len(steps[other].When) == 0:
-		place.fault("when", "the step %s has no condition that could be false", quoted(c.Otherwise))
+		place.fault("when", "the step %s has no condition", quoted(c.Otherwise))
 	}
 }
 
@@ -105,7 +105,7 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	}
 	given := slices.DeleteFunc(slices.Clone(subjects), func(key string) bool { return !t.has(key) })
 	if len(given) > 1 {
-		t.fault(given[1], "a condition has one of %s, and this has %s already", strings.Join(subjects, ", "), given[0])
+		t.fault(given[1], "a condition has only one of %s, and this condition already has %s", strings.Join(subjects, ", "), given[0])
 	}
 	t.elsewhere = map[string]string{}
 	if len(given) == 0 {
@@ -114,7 +114,7 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 			known = append(slices.Clone(known), "otherwise")
 		}
 		if _, alternative := t.values["otherwise"]; !alternative {
-			t.fault("", "it asks nothing; give it one of %s", strings.Join(known, ", "))
+			t.fault("", "the condition tests nothing: add one of %s", strings.Join(known, ", "))
 		}
 		given = []string{""}
 	}
@@ -130,7 +130,7 @@ func (r *reader) condition(t *table, outermost bool) Condition {
 	default:
 		tables := t.tables(subject)
 		if len(tables) == 0 && !t.failed(subject) {
-			t.fault(subject, "empty; list the conditions")
+			t.fault(subject, "the list is empty: add conditions")
 		}
 		if list := r.listed(t, subject, tables, false); subject == "all" {
 			c.All = list
@@ -174,14 +174,14 @@ func (r *reader) test(t *table, c *Condition, subject string) {
 		r.askedOfFailure(t, c)
 	}
 	if !t.has("is") && c.Failed == nil && !t.failed("failed") {
-		t.fault("is", "missing; it says what is asked, such as equals or over")
+		t.fault("is", "missing: add a test, such as equals or over")
 	}
 	r.compared(t, c)
 }
 
 func (r *reader) checkField(t *table, key, field string) {
 	if field == "" {
-		t.fault(key, "empty; leave it out to ask about the whole result")
+		t.fault(key, "empty: remove the key to test the whole result")
 	} else if err := flow.CheckPath(field); err != nil {
 		t.fault(key, "%v", err)
 	}
@@ -194,7 +194,7 @@ func (r *reader) askedOfFailure(t *table, c *Condition) {
 		c.Failed = &failed
 		for _, key := range []string{"is", "value", "field", "failure"} {
 			if t.has(key) {
-				t.fault("failed", "it is a test of its own, and takes no %s", key)
+				t.fault("failed", "failed is a complete test: remove %s", key)
 				return
 			}
 		}
@@ -203,11 +203,11 @@ func (r *reader) askedOfFailure(t *table, c *Condition) {
 		return
 	}
 	if c.Failure = t.text("failure"); t.has("field") {
-		t.fault("failure", "a condition asks about a field of the result, or of the failure")
+		t.fault("failure", "a condition tests either a field of the result or of the failure: remove one")
 		return
 	}
 	if part, _, _ := strings.Cut(c.Failure, "."); !t.failed("failure") && !slices.Contains(failureFields, part) {
-		t.fault("failure", "%s is none of %s%s", quoted(part), strings.Join(failureFields, ", "), meant.Hint(part, failureFields))
+		t.fault("failure", "must be one of %s, not %s%s", strings.Join(failureFields, ", "), quoted(part), meant.Hint(part, failureFields))
 		return
 	}
 	r.checkField(t, "failure", c.Failure)
@@ -224,14 +224,14 @@ func (r *reader) compared(t *table, c *Condition) {
 		return // already a fault: the type of its value is unknown
 	case c.Is == Exists || c.Is == Missing:
 		if given {
-			t.fault("value", "%s takes none", c.Is)
+			t.fault("value", "the test %s has no value: remove the key", c.Is)
 		}
 		return
 	case !given:
-		t.fault("value", "missing; %s compares with it", c.Is)
+		t.fault("value", "missing: the test %s requires a value", c.Is)
 		return
 	case value == nil:
-		t.fault("value", "null; whether something is there is asked by exists and missing")
+		t.fault("value", "must not be null: use exists or missing")
 		return
 	}
 	if c.Value = r.json(t, "value", value); t.failed("value") {
@@ -251,15 +251,15 @@ func (c *Condition) unfit(value any) string {
 	switch c.Is {
 	case Over, Under, AtLeast, AtMost:
 		if _, ok := exact.(json.Number); !ok {
-			return fmt.Sprintf("%s where a number belongs, for %s", kindOf(value), c.Is)
+			return fmt.Sprintf("must be a number, not %s, for %s", kindOf(value), c.Is)
 		}
 	case In, NotIn:
 		list, ok := exact.([]any)
 		if !ok || len(list) == 0 {
-			return fmt.Sprintf("%s where a list of one or more values belongs, for %s", kindOf(value), c.Is)
+			return fmt.Sprintf("must be a list of at least one value for %s, not %s", c.Is, kindOf(value))
 		}
 		if slices.Contains(list, nil) {
-			return "null in the list; whether something is there is asked by exists and missing"
+			return "the list contains null: use exists or missing"
 		}
 	case Matches:
 		return unfitPattern(value)
@@ -275,9 +275,9 @@ func unfitPattern(value any) string {
 	pattern, ok := value.(string)
 	switch {
 	case !ok:
-		return kindOf(value) + " where a regular expression belongs, for matches"
+		return "must be a regular expression for matches, not " + kindOf(value)
 	case len(pattern) > maxPattern:
-		return fmt.Sprintf("a regular expression of %d bytes, and the limit is %d", len(pattern), maxPattern)
+		return fmt.Sprintf("the regular expression has %d bytes; the limit is %d", len(pattern), maxPattern)
 	}
 	if _, err := regexp.Compile(pattern); err != nil {
 		return err.Error()
@@ -291,7 +291,7 @@ func unfitPattern(value any) string {
 		return err.Error()
 	}
 	if len(program.Inst) > maxProgram {
-		return fmt.Sprintf("the regular expression repeats too much: it makes %d instructions, and the limit is %d", len(program.Inst), maxProgram)
+		return fmt.Sprintf("the regular expression repeats too much: it compiles to %d instructions; the limit is %d", len(program.Inst), maxProgram)
 	}
 	return ""
 }
@@ -310,7 +310,7 @@ func (r *reader) checkConditions(at *level, places []*table, pattern Pattern) {
 			continue
 		}
 		if pattern != Graph {
-			places[i].fault("when", "only steps of a graph have conditions, and this flow is %s", pattern)
+			places[i].fault("when", "only steps of a graph can have conditions, and this flow is %s", pattern)
 			continue
 		}
 		for _, c := range testsOf(steps[i].When) {
@@ -323,16 +323,16 @@ func (r *reader) checkConditions(at *level, places []*table, pattern Pattern) {
 			step := r.asked(at, c.Step)
 			switch child, found := holder(steps, r.flows, c.Step); {
 			case found && child == i:
-				places[i].fault("when", "a step cannot ask itself")
+				places[i].fault("when", "a step cannot test itself")
 			case step != nil && (c.Failed != nil || c.Failure != "") && step.OnFailure != ignoreFailure:
-				places[i].fault("when", "a failure of step %s is not ignored, so no later step can ask about it; add on_failure = \"ignore\" to that step", quoted(c.Step))
+				places[i].fault("when", "a failure of step %s is not ignored, so no later step can test it: add on_failure = \"ignore\" to that step", quoted(c.Step))
 			case step != nil:
 			case isEach(steps, c.Step):
-				places[i].fault("when", "%s is run once for each element of a list, and has no one result", quoted(c.Step))
+				places[i].fault("when", "%s is a loop, which has no single result", quoted(c.Step))
 			case isFlow(steps, c.Step):
-				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
+				places[i].fault("when", "%s is a flow, which has no result: test one of its steps", quoted(c.Step))
 			default:
-				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it or around it; input asks for a value%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
+				places[i].fault("when", "there is no step %s in the same graph, inside it or around it; to test a value, use input%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
 			}
 		}
 	}

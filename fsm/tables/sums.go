@@ -35,7 +35,7 @@ func addSum(tx *bolt.Tx, name string, change uint64) error {
 	sums := tx.Bucket(sumsBucket)
 	sum := binary.BigEndian.AppendUint64(nil, storedSum(sums, name)+change)
 	if err := sums.Put([]byte(name), sum); err != nil {
-		return fmt.Errorf("the sum of table %s: %w", name, err)
+		return fmt.Errorf("cannot store the checksum of table %s: %w", name, err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ var changeRows = []row{
 	{"a job is put to the front", jobFronted},
 	{"changes are refused where they make no sense", senselessChanges},
 	{"a deadline is put off, taken away and brought forward", deadlineChanged},
-	{"a repeated change does not undo another's later one", changeRepeated},
+	{"a repeated change keeps a later change of another caller", changeRepeated},
 	{"an unfinished job is cancelled at its deadline", deadlineCancels},
 	{"the owner of a job is notified of its deadline", deadlineTold},
 }

@@ -14,7 +14,7 @@ var slotRows = []row{
 	{"a slot waits while a job is not finished", overlapQueues},
 	{"a slot has the jobs before it cancelled", overlapCancels},
 	{"a slot is posted beside the jobs before it", overlapAllows},
-	{"of the slots that were missed those are posted that are wanted", missedSlots},
+	{"missed slots are posted or skipped as the policy says", missedSlots},
 	{"a slot that a full board refuses is recorded", refusedSlots},
 	{"a slot whose key is taken is recorded", slotUnderAKey},
 	{"every slot is posted once", everySlotOnce},

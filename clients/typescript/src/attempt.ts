@@ -68,7 +68,7 @@ export class Attempt {
 		}
 		const left = this.work.time_left === undefined ? undefined : milliseconds(this.work.time_left);
 		const time = new AbortController();
-		const timer = left === undefined ? undefined : setTimeout(() => time.abort(new Error("the time of the attempt is over")), Math.min(left, 2 ** 31 - 1));
+		const timer = left === undefined ? undefined : setTimeout(() => time.abort(new Error("the time of the attempt has ended")), Math.min(left, 2 ** 31 - 1));
 		let told = Promise.resolve();
 		const telling = setInterval(() => (told = told.then(() => this.#tell())), tellEvery);
 		const ends = linked(this.#end.signal, time.signal, this.session.lost);
@@ -77,7 +77,7 @@ export class Attempt {
 		clearInterval(telling);
 		clearTimeout(timer);
 		await told; // lines after the end would be refused
-		if (!this.session.lost.aborted) { // otherwise the attempt is over with its session
+		if (!this.session.lost.aborted) { // otherwise the attempt has ended with its session
 			await this.#report({ ...this.#news(), ...outcome });
 		}
 	}

@@ -83,7 +83,7 @@ export interface StepContext {
 	readonly token: string;
 	/** Aborted when the attempt must end: it was stopped, its time is over, or the session is lost. */
 	readonly signal: AbortSignal;
-	/** When the time of the attempt is over; undefined: no limit. */
+	/** When the time of the attempt has ended; undefined: no limit. */
 	readonly deadline: Date | undefined;
 	/** The milliseconds until then. */
 	timeLeft(): number | undefined;

@@ -151,7 +151,7 @@ func hint(err error) string {
 	case errors.As(err, &compacted):
 		return fmt.Sprintf("--after %s shows all events that are kept; for the effects of earlier events, see `conductord job list`", compacted.Since)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen; `conductord config init`: --port)"
+		return "another process, such as another conductord, uses this port: stop that process, or choose another address (`conductord dev`: --api-listen; `conductord config init`: --port)"
 	case errors.Is(err, jobs.ErrUnavailable):
 		return "is a server running, and is --server right? start one with `conductord dev`"
 	case errors.Is(err, jobs.ErrUncertain):

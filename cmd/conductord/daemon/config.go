@@ -20,7 +20,7 @@ func showConfigCommand(p *cli.Program) *cobra.Command {
 	var flags *configFlags
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show every setting with its value, and where that comes from",
+		Short: "Show every setting: value, and origin of the value",
 		Long: "Show the effective settings of `conductord server` with the same flags and environment. The origin is FILE:LINE,\n" +
 			"the variable, the flag, or \"default\". Passwords in URLs are hidden; other secrets are in files.",
 		Args: cobra.NoArgs,

@@ -43,7 +43,7 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 		Use:   "replace OLD NEW --config FILE",
 		Short: "Replace a member of a cluster with this machine's node",
 		Long: "Replace member OLD by node NEW, to which the configuration belongs. After the loss of a disk, use the same name\n" +
-			"for both. If OLD does not answer, it is removed immediately; otherwise, when NEW has its vote. Then start the\n" +
+			"for both. If OLD does not answer, the cluster removes OLD at once. If OLD answers, the cluster removes OLD when NEW has its vote. Then start the\n" +
 			"node, without --init. The command is idempotent.\n" +
 			"With access control, requires an administrator's --token-file, or --cert-file and --key-file.",
 		Args: cobra.ExactArgs(2),

@@ -19,7 +19,7 @@ func serverCommand(p *cli.Program) *cobra.Command {
 		Long: "Run one node of a cluster until SIGTERM, SIGINT or SIGHUP, or a limit of its conductor. Then hand over its jobs\n" +
 			"and the leadership, and exit with 0.\n\n" +
 			"The configurations of all nodes list the same members. Pass --init at the first start of each node; without it,\n" +
-			"an empty data directory is an error, since a disk might be missing. Start the nodes in any order. The first\n" +
+			"an empty data directory is an error, because the disk can be missing. Start the nodes in any order. The first\n" +
 			"election waits until all members have answered with the same list.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {

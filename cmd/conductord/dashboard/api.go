@@ -84,7 +84,7 @@ func transport(o *Options, browser *http.Request) http.RoundTripper {
 			}
 		},
 		Panicked: func(call *http.Request, fault any, stack []byte) { // as by net/http: a call that panics must not stop the node
-			o.Logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(stack))
+			o.Logger.Error("internal error: a call of the dashboard panicked", "call", call.URL.Path, "panic", fault, "stack", string(stack))
 		},
 	}
 }

@@ -220,7 +220,7 @@ func (d *Dashboard) page(p page) http.Handler {
 	})
 }
 
-var errReadOnly = &statusError{http.StatusForbidden, "this dashboard only shows (dashboard.read_only); use the command line"}
+var errReadOnly = &statusError{http.StatusForbidden, "this dashboard is read-only (dashboard.read_only): use the command line"}
 
 // action performs a change and redirects the browser to the page that shows it.
 func (d *Dashboard) action(a action) http.Handler {

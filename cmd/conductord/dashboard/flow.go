@@ -320,7 +320,7 @@ func attemptClass(attempt *logbook.Attempt) string {
 // that are not shown.
 func (d *flowData) planRevert(shown int) {
 	if d.Planning = "conductord flow plan --revert " + d.ID; d.plan == nil {
-		d.Problem = "Only flow documents that this node can read in plain text can be planned here; this flow is built by " + d.Flow.Factory.Name + "."
+		d.Problem = "This page plans a revert only for a flow document in plain text. The factory of this flow is " + d.Flow.Factory.Name + "."
 		return
 	}
 	undos, err := engine.PlanRevert(engine.Options{Plan: d.plan, Detail: d.Flow, Store: d.store()})

@@ -280,7 +280,7 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 				Text: "Mark as done", Help: "The step counts as done with this result, and the flow continues.", Command: "complete " + d.ID + " --result JSON " + cli.Operand(step),
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
-			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "No step is reverted first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
+			logbook.InterveneRerun:    {Text: "Run the whole flow again", Help: "No step is reverted first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
 			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Drop the interventions that no conductor has applied yet.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {

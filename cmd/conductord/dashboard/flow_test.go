@@ -299,7 +299,7 @@ func TestPointOfNoReturn(t *testing.T) {
 	}
 	page := "flows/" + job.ID.String()
 	p.wants(p.get(page), `aria-label="switch, success, point of no return"`, "because step switch is a point of no return and has succeeded", `aria-label="copy, success"`,
-		"no conductord flow rerun", "no conductord flow revert", "no Run all of it again")
+		"no conductord flow rerun", "no conductord flow revert", "no Run the whole flow again")
 	p.wants(p.get(page+"?step=copy"), "no conductord flow rerun")
 	p.wants(p.get(page+"?step=tell"), "--from tell", "No step is reverted first. The flow runs again: tell.", "conductord flow complete")
 	p.wants(p.get(page+"?step=switch"), "success</span>, point of no return", "--from switch", "The flow runs again: switch, tell.")
@@ -329,7 +329,7 @@ func TestRunningFlow(t *testing.T) {
 	}
 	page := "flows/" + job.ID.String()
 	shown := p.get(page + "?undo=1")
-	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: it is interrupted; then nothing: it has no revert, or has not begun", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
+	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: it is interrupted; then nothing: the step has no revert, or has not started", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
 	p.wants(p.get(page+"?open="), `aria-label="parts, 1 steps: 1 running"`, "no aria-label=\"wait, running\"")
 	for looks := 0; timeline(p.get(page)) == timeline(shown); looks++ {
 		if looks == 2_000 {
@@ -416,7 +416,7 @@ func TestWaitForWorker(t *testing.T) {
 		}
 		flow := "flows/" + job.ID.String()
 		p.wants(p.get(flow+"?step=scale"), "· waits-for-worker</span>: resize &#43; gpu, since <time", "execute 1: waits-for-worker")
-		p.wants(p.get(flow+"?undo=1"), "scale: its offer to workers is withdrawn; then nothing: it has no revert, or has not begun")
+		p.wants(p.get(flow+"?undo=1"), "scale: its offer to workers is withdrawn; then nothing: the step has no revert, or has not started")
 		if t.Failed() {
 			break
 		}
@@ -467,5 +467,5 @@ func TestWorkers(t *testing.T) {
 	}
 	work = work[:1]
 	pull(0)
-	p.wants(p.get("workers"), "1 of 6", "set aside", "5 different steps failed", "the next on trial")
+	p.wants(p.get("workers"), "1 of 6", "set aside", "5 different steps failed", "next trial")
 }

@@ -173,7 +173,7 @@ func TestSchedulePages(t *testing.T) {
 		{"operator", page + "/run", url.Values{}, 303, nil, nil, "1 posted"},
 		{"operator", page, nil, 200, []string{"run by operator", `href="/dashboard/jobs/`}, nil, "1 posted"},
 		{"operator", page + "/pause", url.Values{"reason": {"moving"}}, 303, nil, nil, "1 posted, paused by operator: moving"},
-		{"operator", page, nil, 200, []string{"Paused by operator", "moving", `/resume"`, "after a resume now"}, []string{`/pause"`}, "1 posted, paused by operator: moving"},
+		{"operator", page, nil, 200, []string{"Paused by operator", "moving", `/resume"`, "if you resume the schedule now"}, []string{`/pause"`}, "1 posted, paused by operator: moving"},
 		{"operator", page + "/resume", url.Values{}, 303, nil, nil, "1 posted"},
 		{"operator", page + "/backfill", url.Values{"from": {"2026-01-01T00:00"}, "to": {"2026-01-04T00:00"}}, 303, nil, nil, "4 posted"},
 		{"operator", page + "/backfill", url.Values{"from": {"yesterday"}, "to": {"2026-01-04T00:00"}}, 400, []string{"field from is"}, nil, "4 posted"},

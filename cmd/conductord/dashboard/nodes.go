@@ -72,7 +72,7 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 			status, err := ask(ctx, calls.cluster.Status, &v1.StatusRequest{Node: member.GetName()})
 			switch n.Status = status; {
 			case errors.Is(err, jobs.ErrNotAllowed):
-				n.Error, n.Refused = "it refuses you: "+cut(err.Error(), maxLine), true
+				n.Error, n.Refused = "the node refuses your calls: "+cut(err.Error(), maxLine), true
 			case ctx.Err() != nil:
 				n.Error = fmt.Sprintf("no answer within %v", statusTime)
 			case err != nil:

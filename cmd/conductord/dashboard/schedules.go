@@ -83,11 +83,11 @@ func loadSchedule(ctx context.Context, v *visit) (view, error) {
 func missedText(s *v1.Schedule) string {
 	switch schedules.MissedPolicy(s.GetMissed()) {
 	case schedules.MissedNone:
-		return "are skipped"
+		return "skipped"
 	case schedules.MissedWindow:
-		return "are posted, those of the last " + durationText(s.GetMissedWindow().AsDuration())
+		return "slots of the last " + durationText(s.GetMissedWindow().AsDuration()) + " are posted"
 	}
-	return fmt.Sprintf("are skipped, except the latest %d", max(1, s.GetMissedLast()))
+	return fmt.Sprintf("skipped, except the latest %d", max(1, s.GetMissedLast()))
 }
 
 // scheduleOperations is the table of operations on a schedule; s is nil when an operation is

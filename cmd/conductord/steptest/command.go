@@ -121,7 +121,7 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 		return ctx.Err()
 	}
 	if failed > 0 {
-		return fmt.Errorf("rules that do not hold: %d of %d", failed, len(said.Rules))
+		return fmt.Errorf("failed rules: %d of %d", failed, len(said.Rules))
 	}
 	return nil
 }

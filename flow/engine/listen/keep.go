@@ -185,7 +185,7 @@ func (p *printer) Hear(event engine.Event) {
 		return
 	}
 	if event.Difference != nil {
-		p.line("%s since it was begun: %s", at, event.Difference)
+		p.line("%s since its start: %s", at, event.Difference)
 		return
 	}
 	text := at + " " + event.Step

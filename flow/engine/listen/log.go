@@ -67,7 +67,7 @@ func (l *logListener) Hear(event engine.Event) {
 		return
 	}
 	if event.Difference != nil {
-		l.logger.Log(l.levels.Events, "step of the flow has changed since it was begun", "step", event.Step, "change", event.Difference.String())
+		l.logger.Log(l.levels.Events, "step of the flow has changed since the start of the flow", "step", event.Step, "change", event.Difference.String())
 		return
 	}
 	level := l.levels.Events

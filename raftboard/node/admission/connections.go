@@ -143,7 +143,7 @@ func (c *connections) enter(conn *Conn, p *pool, name string) {
 	dropped := oldest.Value.(*Conn)
 	dropped.leaveLocked()
 	_ = dropped.raw.Close()
-	c.log.Warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d are open, the limit is %d, and %s has the most", p.count+1, p.limit, h.name))
+	c.log.Warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d connections are open, the limit is %d, and %s has the most connections", p.count+1, p.limit, h.name))
 }
 
 // leaveLocked stops counting the connection.

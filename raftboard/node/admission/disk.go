@@ -177,7 +177,7 @@ func (d *Disk) look() {
 	free, err := freeSpace(d.dir)
 	need, err2 := d.need()
 	if err = errors.Join(err, err2); err != nil {
-		d.logger.Debug("cannot look at the space on disk", "error", err)
+		d.logger.Debug("cannot read the free disk space", "error", err)
 		return
 	}
 	d.free.Store(free)

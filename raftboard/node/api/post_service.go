@@ -154,7 +154,7 @@ func inTurn(parts int, do func(part int) error) error {
 		err := do(part)
 		switch {
 		case errors.Is(err, jobs.ErrUnavailable) && part > 0:
-			return fmt.Errorf("%w: only the first part of the call took effect: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
+			return fmt.Errorf("%w: only the first part of the call took effect; the next part failed: %s", jobs.ErrUncertain, wire.WithoutClass(err))
 		case err != nil:
 			return err
 		}

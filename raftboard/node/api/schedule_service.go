@@ -170,7 +170,7 @@ func (s *scheduleService) backfill(ctx context.Context, message *conductordv1.Ba
 	select {
 	case s.backfills <- struct{}{}:
 	case <-ctx.Done():
-		return nil, 0, fmt.Errorf("%w: other backfills are under way: %w", jobs.ErrUnavailable, ctx.Err())
+		return nil, 0, fmt.Errorf("%w: another backfill is in progress: %w", jobs.ErrUnavailable, ctx.Err())
 	}
 	defer func() { <-s.backfills }()
 	var next time.Time

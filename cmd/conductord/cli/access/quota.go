@@ -97,7 +97,7 @@ func quotaText(q *access.Quota) string {
 
 func quotaListCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", Short: "List quotas: what is used, and the limit",
+		Use: "list", Short: "List quotas: usage and limit",
 		Long: "List quotas as used/limit, or used alone without a limit. FULL is the highest used share of a limit. Watches are\n" +
 			"counted by the answering node alone.",
 	}

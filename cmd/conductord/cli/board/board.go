@@ -75,7 +75,7 @@ func ageingText(p *cli.Program, ageing jobs.BoardAgeing) string {
 	case ageing.Step == 0:
 		return "off since " + p.TimeText(ageing.Since) + "; waiting jobs keep their current priority"
 	}
-	return "a step of priority for each " + cli.DurationText(ageing.Step) + " of waiting, since " + p.TimeText(ageing.Since)
+	return "priority +1 for each " + cli.DurationText(ageing.Step) + " of waiting, since " + p.TimeText(ageing.Since)
 }
 
 func limitsText(limits jobs.BoardLimits) string {

@@ -23,7 +23,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 		Use:   "wait BOARD",
 		Short: "Wait until a board has no unfinished job, or none in some states",
 		Long: "Wait until a board has no unfinished jobs. With --state, wait until no job is in any of these states; with\n" +
-			"--some, until at least one job is. --kind, --key and --tag select jobs. Exit code: 0 for every outcome of the jobs, 5\n" +
+			"--some, wait until at least one job is in these states. --kind, --key and --tag select jobs. Exit code: 0 for every outcome of the jobs, 5\n" +
 			"after --timeout. `conductord job wait --board BOARD` also reports failures in its exit code.\n\n" +
 			"Held, parked and suspended jobs need an operator. When no other job is unfinished, the command names them\n" +
 			"on stderr and exits 1.",
@@ -40,7 +40,7 @@ func waitCommand(p *cli.Program) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&states, "state", nil, "wait until no job is in any of these states; repeatable or comma-separated")
-	flags.BoolVar(&waiting.Some, "some", false, "wait until there is such a job, instead of none")
+	flags.BoolVar(&waiting.Some, "some", false, "wait until at least one job matches")
 	flags.StringVar(&waiting.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&waiting.Key, "key", "", "only jobs with this key")
 	flags.StringSliceVar(&waiting.Tags, "tag", nil, "only jobs with all of these tags; repeatable or comma-separated")

@@ -34,7 +34,7 @@ func transferLeaderCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "transfer-leader [NODE]",
 		Short: "Transfer the leadership to a given or any other node",
-		Long: "Transfer the leadership to the named node, or to any other that answers. Clients retry calls that are refused\n" +
+		Long: "Transfer the leadership to the named node, or to any other node that answers. Clients retry calls that are refused\n" +
 			"meanwhile, and no claim is lost. A leader that stops transfers its leadership automatically.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {

@@ -83,7 +83,7 @@ func removeMemberCommand(p *cli.Program) *cobra.Command {
 	return memberChange(p, "remove", "Remove a member from the cluster",
 		"Remove a member, dead or alive, from the cluster. A running node stops, and its jobs become claimable; to hand\n"+
 			"them over immediately, stop the node first. Fails if no majority of the other voters answers. The node's data\n"+
-			"directory cannot be reused: to bring the machine back, empty it and join.",
+			"directory cannot be reused: to add the machine again, empty the directory and join.",
 		"remove the member", func(ctx context.Context, cluster cli.Members, name string) ([]raftboard.Member, error) {
 			return cluster.RemoveMember(ctx, name)
 		})

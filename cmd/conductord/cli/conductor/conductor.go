@@ -151,7 +151,7 @@ func drainText(p *cli.Program, drain *jobs.Drain) string {
 		said += " by " + cli.Clean(drain.By)
 	}
 	if drain.Finish {
-		said += ", to finish what it holds"
+		said += ", and completes its jobs first"
 	}
 	if drain.Reason != "" {
 		said += ": " + cli.Clean(drain.Reason)
@@ -232,9 +232,9 @@ func drainNamedCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Drain conductors by name: claim no more jobs, and hand over held jobs",
-		Long: "Drain conductors by name: they claim no more jobs until you undrain them. The drain applies to the name, and so\n" +
-			"also after a restart. Drained conductors hand over their jobs within a second, as on SIGTERM; with --finish,\n" +
-			"they complete them first. Repeat the command to add or remove --finish.",
+		Long: "Drain conductors by name: they claim no more jobs until you undrain them. The drain belongs to the name, and remains\n" +
+			"after a restart. Drained conductors hand over their jobs within a second, as on SIGTERM; with --finish,\n" +
+			"they complete their jobs instead. Repeat the command to add or remove --finish.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Conductor, request.By = args[0], cli.OperatorName()

@@ -57,7 +57,7 @@ func TestConductors(t *testing.T) {
 		{"undrain who is absent", "conductor undrain c2", 0, "", "no longer drained"},
 		{"undrain nobody", "conductor undrain c2", cli.ExitNotFound, "", "no drained or live conductor has this name"},
 		{"finish", "conductor drain c1 --finish --reason kernel", 0, "finishing", ""},
-		{"why", "conductor get c1", 0, "to finish what it holds: kernel", ""},
+		{"why", "conductor get c1", 0, "and completes its jobs first: kernel", ""},
 		{"hand over", "conductor drain c1", 0, "handing over", ""},
 		{"explained", "job explain WAITING", 0, "conductord conductor undrain c1", ""},
 	} {

@@ -106,7 +106,7 @@ func completeCommand(p *cli.Program) *cobra.Command {
 	cmd := interveneCommand(p, f, &cobra.Command{
 		Use:   "complete FLOW|JOB STEP",
 		Short: "Mark a step as done with a given result and continue",
-		Long: "Mark a step as done with a given result, because you did its work or know that it is done. The step\n" +
+		Long: "Mark a step as done with a given result, because you did the work of the step, or know that this work is done. The step\n" +
 			"counts as a success, and the flow continues with every step that has not succeeded.",
 		Args: cobra.ExactArgs(2),
 	}, func() (err error) {

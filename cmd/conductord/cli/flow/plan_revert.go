@@ -71,7 +71,7 @@ func UndoText(undo *engine.Undo) string {
 	}
 	text := "its revert runs"
 	if !undo.Reverts {
-		text = "nothing: it has no revert, or has not begun"
+		text = "nothing: the step has no revert, or has not started"
 	}
 	switch {
 	case undo.AwaitsWorker:

@@ -52,7 +52,7 @@ func alterCommand(p *cli.Program) *cobra.Command {
 		change.Priority = &wanted
 		return err
 	})
-	cmd.Flags().StringVar(&deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now; none: no deadline")
+	cmd.Flags().StringVar(&deadline, "deadline", "", "time, or duration from now, after which an unfinished job is cancelled and reverted; none: no deadline")
 	cmd.Flags().StringVar(&notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
 	cmd.Flags().StringVar(&priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first")
 	cmd.Flags().BoolVar(&front, "front", false, "claim the job before all others of its priority on its board")

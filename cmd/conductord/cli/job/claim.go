@@ -139,7 +139,7 @@ func claimUnreserveCommand(p *cli.Program) *cobra.Command {
 	return correctionCommand(p, &cobra.Command{
 		Use:   "unreserve JOB…",
 		Short: "End the reservation of jobs that claim transfer has reserved",
-		Long:  "End the reservation of jobs: any conductor that takes such jobs can claim them again. The command is idempotent.",
+		Long:  "End the reservation of jobs: every conductor that accepts these jobs can claim them again. The command is idempotent.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
 		if err := cluster.Unreserve(ctx, request); err != nil {
 			return cli.Because(err, "unreserve job %s", request.Job)

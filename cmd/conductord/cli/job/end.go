@@ -162,7 +162,7 @@ func sayWhy(ctx context.Context, p *cli.Program, reader jobReader, id jobs.JobID
 	case err != nil:
 		return refusal // the refusal is enough
 	case job.Claim != nil:
-		return fmt.Errorf("%w: %q has held it since %s; --token %s ends it under that claim",
+		return fmt.Errorf("%w: %q has held the job since %s; to end the job under this claim, add --token %s",
 			jobs.ErrUnclaimable, job.Claim.Owner, p.TimeText(job.Claim.Since), job.Claim.Token)
 	case !job.DueAt.IsZero():
 		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.TimeText(job.DueAt))

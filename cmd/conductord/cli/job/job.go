@@ -76,7 +76,7 @@ func listCommand(p *cli.Program) *cobra.Command {
 	})
 	filter.flags(cmd)
 	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that need an operator")
-	cmd.Flags().StringVar(&order.by, "order", "posted", "posted; or claim: the claimable jobs of one board (default, or --board), next first")
+	cmd.Flags().StringVar(&order.by, "order", "posted", "order: posted, or claim (claimable jobs of one board in claim order; the board is --board or default)")
 	order.flag(cmd)
 	for _, other := range []string{"state", "outcome", "order"} {
 		cmd.MarkFlagsMutuallyExclusive("needs-attention", other)
@@ -292,7 +292,7 @@ func NoteIdle(ctx context.Context, p *cli.Program, cluster document.Conductors, 
 func explainCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID",
-		Short: "Explain why a job does not run, and how to change that",
+		Short: "Explain why a job does not run, and show the command that helps",
 		Args:  cobra.ExactArgs(1),
 		RunE: cli.Get(p, "the explanation of job", jobs.ParseJobID, cli.Cluster.Explain, func(ctx context.Context, cluster cli.Cluster, e jobs.Explanation) error {
 			if p.JSON() {

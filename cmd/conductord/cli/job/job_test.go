@@ -158,7 +158,7 @@ func TestJobEnds(t *testing.T) {
 		{"trash", "trash ID", false, 0, "ID trashed\n", ""},
 		{"trash with a reason", "trash --reason broken ID", false, 0, "ID trashed\n", ""},
 		{"trash under another claim", "trash --token 0-1 ID", true, cli.ExitConflict, "", "w1 holds job"},
-		{"consume what another has", "consume ID", true, cli.ExitConflict, "", `"w1" has held it since`},
+		{"consume what another has", "consume ID", true, cli.ExitConflict, "", `"w1" has held the job since`},
 		{"trash what another has", "trash ID", true, cli.ExitConflict, "", "; --token TOKEN ends it under that claim"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -179,7 +179,7 @@ func parsePosting(p *cli.Program, text []byte, defaults map[string]json.RawMessa
 		return posting, nil, nil
 	}
 	if posting.Kind != "" || posting.Book != nil || !posting.BookID.IsZero() {
-		return posting, nil, &logbook.InvalidError{Field: "flow", Reason: "a document stands beside kind, book or book_id: one of them decides"}
+		return posting, nil, &logbook.InvalidError{Field: "flow", Reason: "a line with a flow document cannot have kind, book or book_id"}
 	}
 	compiled, _, err := document.CompileDocument(p, inline, flowName)
 	if err != nil {

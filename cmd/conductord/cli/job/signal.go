@@ -18,8 +18,9 @@ func signalCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal [JOB] NAME",
 		Short: "Send a signal to a job",
-		Long: "Send a signal to a job: by its id, or with --key to the unfinished job of a board with this key. A step of its flow that waits for a signal of this name takes the signal, and the job\n" +
-			"continues. Otherwise the job keeps the signal until a step waits for it. The answer is taken, kept, or for an id\n" +
+		Long: "Send a signal to a job: by its id, or with --key to the unfinished job of a board with this key. A step of its\n" +
+			"flow that waits for a signal of this name takes the signal, and the job continues. Otherwise the job keeps the\n" +
+			"signal until a step waits for it. The answer is taken or kept, or for an id\n" +
 			"that the job has received before: repeated. The command fails with exit code 4 if the job is finished.",
 		Args: cobra.RangeArgs(1, 2),
 	}
@@ -42,8 +43,8 @@ func signalCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&sent.Board, "board", "", "board of the key (default the board \"default\")")
 	cmd.Flags().StringVar(&sent.Key, "key", "", "key of an unfinished job, instead of its id")
 	cmd.Flags().StringVar(&data, "data", "", "data of the signal, in JSON: the result of the waiting step")
-	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal (default: drawn); repeating a signal with the same id has no effect")
-	cmd.Flags().StringVar(&signal.Reject, "reject", "", "reject instead: the waiting step fails with this message and the kind signal.rejected")
+	cmd.Flags().StringVar(&signal.ID, "id", "", "id of the signal (default: random); repeating a signal with the same id has no effect")
+	cmd.Flags().StringVar(&signal.Reject, "reject", "", "send a rejection: the waiting step fails with this message and the kind signal.rejected")
 	cmd.Flags().StringVar(&signal.By, "by", cli.OperatorName(), "name of the sender")
 	cmd.MarkFlagsMutuallyExclusive("data", "reject")
 	return cmd

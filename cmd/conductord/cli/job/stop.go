@@ -24,7 +24,7 @@ func stopCommands() []stopping {
 			"suspend", "Suspend a job until it is resumed",
 			"No more steps start, and running steps finish. With --interrupt-steps, running steps are\n" +
 				"interrupted, and start again when you resume the job; at_most_once steps still finish. A job without\n" +
-				"a claim is suspended immediately; a claimed job, when its conductor has stopped it.",
+				"a claim is suspended immediately. A claimed job is suspended when its conductor has stopped it.",
 			controller.Suspend,
 		},
 		{

@@ -228,7 +228,7 @@ func listCommand(p *cli.Program) *cobra.Command {
 
 func showCommand(p *cli.Program) *cobra.Command {
 	history := shownHistory
-	cmd := scheduleVerb(p, "show", "Show a schedule, its next slot, and the results of the latest ones", "",
+	cmd := scheduleVerb(p, "show", "Show a schedule, its next slot, and the results of its latest slots", "",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			const upcoming = 1
 			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: upcoming, History: history})
@@ -245,7 +245,7 @@ func nextCommand(p *cli.Program) *cobra.Command {
 	const five = 5
 	count := five
 	cmd := scheduleVerb(p, "next", "Show the next slots of a schedule, in its time zone",
-		"For a paused schedule, show the slots after a resume now.",
+		"For a paused schedule, show the slots after a resume at this moment.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: count})
 			if err != nil {
@@ -320,7 +320,7 @@ func runCommand(p *cli.Program) *cobra.Command {
 func backfillCommand(p *cli.Program) *cobra.Command {
 	var since, until string
 	wanted := schedules.Backfill{By: cli.OperatorName()}
-	cmd := scheduleVerb(p, "backfill", "Post jobs for past slots that have none",
+	cmd := scheduleVerb(p, "backfill", "Post jobs for past slots without a job",
 		"Slots that already have a job are listed and do not change. Unless the overlap policy is allow, the\n"+
 			"jobs run one after another. At most "+strconv.Itoa(schedules.MaxBackfill)+" slots per call.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {

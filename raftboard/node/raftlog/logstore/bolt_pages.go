@@ -42,7 +42,7 @@ type boltVisit func(before []byte, e boltElement) error
 func (b *boltPages) check(root uint64) error {
 	return b.walk(root, new([]byte), func(_ []byte, e boltElement) error {
 		if !e.isBucket || len(e.value) < boltBucketBytes {
-			return fmt.Errorf("%.32q is no bucket", e.key)
+			return fmt.Errorf("%.32q is not a bucket", e.key)
 		}
 		visit := func(before []byte, v boltElement) error {
 			if v.isBucket || string(e.key) == boltEntries && before != nil && !follows(before, v.key) {
@@ -66,7 +66,7 @@ func follows(before, key []byte) bool {
 // bucket.
 func (b *boltPages) walk(id uint64, last *[]byte, visit boltVisit) error {
 	if b.seen++; b.seen > b.count || id < 2 || id >= b.count {
-		return fmt.Errorf("page %d is not one of the %d", id, b.count)
+		return fmt.Errorf("page %d is not one of the %d pages", id, b.count)
 	}
 	header := make([]byte, boltPageHeader)
 	if _, err := b.file.ReadAt(header, int64(id*b.size)); err != nil {
@@ -74,7 +74,7 @@ func (b *boltPages) walk(id uint64, last *[]byte, visit boltVisit) error {
 	}
 	more := uint64(binary.NativeEndian.Uint32(header[12:]))
 	if binary.NativeEndian.Uint64(header) != id || id+more >= b.count {
-		return fmt.Errorf("page %d is not where it says", id)
+		return fmt.Errorf("page %d contains the number of another page, or is too long", id)
 	}
 	page := make([]byte, (more+1)*b.size)
 	if _, err := b.file.ReadAt(page, int64(id*b.size)); err != nil {
@@ -89,7 +89,7 @@ func (b *boltPages) walk(id uint64, last *[]byte, visit boltVisit) error {
 // elements visits the values of a leaf, or walks the pages of a branch.
 func (b *boltPages) elements(page []byte, last *[]byte, visit boltVisit) error {
 	if len(page) < boltPageHeader {
-		return fmt.Errorf("%d bytes are no page", len(page))
+		return fmt.Errorf("%d bytes are too few for a page", len(page))
 	}
 	kind, count := binary.NativeEndian.Uint16(page[8:]), int(binary.NativeEndian.Uint16(page[10:]))
 	if kind != boltBranch && kind != boltLeaf || boltPageHeader+count*boltElementBytes > len(page) {

@@ -308,7 +308,7 @@ func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	known, met := s.id.Peers[peer]
 	if met && known != instance {
 		return fmt.Errorf("node %q has lost its disk and was initialized again, or another node uses its name: "+
-			"node %q knows the instance %s, and the current instance is %s: to replace a node with a lost disk, run \"conductord cluster replace\" on its machine",
+			"node %q knows instance %s, but the current instance is %s. To replace a node with a lost disk, run \"conductord cluster replace\" on its machine",
 			peer, s.id.Name, known, instance)
 	}
 	if met {

@@ -198,7 +198,7 @@ func (p *Port) judge(other Hello) error {
 	}
 	for id, instance := range other.Peers {
 		if known, met := own.Peers[id]; met && known != instance {
-			return fmt.Errorf("two nodes use the name %q, or the node was initialized again: node %q knows instance %s, and node %q knows instance %s", id, other.Name, instance, own.Name, known)
+			return fmt.Errorf("nodes %q and %q know different instances of node %q, %s and %s: two nodes use this name, or the node was initialized again", other.Name, own.Name, id, instance, known)
 		}
 	}
 	if err := p.options.Admit(other); err != nil {

@@ -207,7 +207,7 @@ func (p *Port) greet(conn *trackedConn, taken *place) {
 	what, other, err := p.answer(conn)
 	p.places.leave(taken)
 	if taken.lost.Load() {
-		err = fmt.Errorf("a newer connection has replaced it: %d have not completed the handshake yet", MaxHandshaking)
+		err = fmt.Errorf("a newer connection has replaced this connection: %d connections have not completed the handshake yet", MaxHandshaking)
 	}
 	if err != nil {
 		p.options.Refused(conn.RemoteAddr(), err)

@@ -309,7 +309,7 @@ func reopens(t *testing.T, n Node, m *machine) {
 			t.Fatal(err)
 		}
 		if after, err := m.Digest(); err != nil || after != before {
-			t.Error(fmt.Errorf("round %d: the state is another one after a start: %w", round, err))
+			t.Error(fmt.Errorf("round %d: the state differs after a start: %w", round, err))
 		}
 	}
 }
