@@ -184,3 +184,13 @@ func (m *model) postSignal(p *v1.Posting) (job string, existed bool, signalled s
 	}
 	return job, existed, signalled, err
 }
+
+// holder is the unfinished job that has a key.
+func (m *model) holder(board, key string) *modelJob {
+	for _, j := range m.jobs {
+		if key != "" && j.Key == key && j.Board == board && !j.State.Finished() {
+			return j
+		}
+	}
+	return nil
+}

@@ -271,16 +271,6 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 	return p.Id, false, nil
 }
 
-// holder is the unfinished job that has a key.
-func (m *model) holder(board, key string) *modelJob {
-	for _, j := range m.jobs {
-		if key != "" && j.Key == key && j.Board == board && !j.State.Finished() {
-			return j
-		}
-	}
-	return nil
-}
-
 func (m *model) raise(j *modelJob, p *jobs.Posting) {
 	higher, front := p.Priority > j.Priority, p.Front && j.Front == 0
 	if higher {
