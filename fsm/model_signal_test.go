@@ -194,3 +194,12 @@ func (m *model) holder(board, key string) *modelJob {
 	}
 	return nil
 }
+
+// forgetSignals forgets the signals by key of a removed job, because another job can get its id.
+func (m *model) forgetSignals(j *modelJob) {
+	for key, id := range m.keyed {
+		if id == j.ID.String() {
+			delete(m.keyed, key)
+		}
+	}
+}

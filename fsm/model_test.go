@@ -821,6 +821,7 @@ func (m *model) purge(c *v1.JobCommand) error {
 
 func (m *model) forget(j *modelJob) {
 	delete(m.jobs, j.ID.String())
+	m.forgetSignals(j)
 	used := slices.ContainsFunc(slices.Collect(maps.Values(m.jobs)), func(other *modelJob) bool { return other.Book == j.Book })
 	if !j.Book.IsZero() && !used && m.ownBook(j) {
 		m.removeBook(j.Book.String())
