@@ -184,3 +184,22 @@ func (m *model) postSignal(p *v1.Posting) (job string, existed bool, signalled s
 	}
 	return job, existed, signalled, err
 }
+
+// holder is the unfinished job that has a key.
+func (m *model) holder(board, key string) *modelJob {
+	for _, j := range m.jobs {
+		if key != "" && j.Key == key && j.Board == board && !j.State.Finished() {
+			return j
+		}
+	}
+	return nil
+}
+
+// forgetSignals forgets the signals by key of a removed job, because another job can get its id.
+func (m *model) forgetSignals(j *modelJob) {
+	for key, id := range m.keyed {
+		if id == j.ID.String() {
+			delete(m.keyed, key)
+		}
+	}
+}

@@ -271,16 +271,6 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 	return p.Id, false, nil
 }
 
-// holder is the unfinished job that has a key.
-func (m *model) holder(board, key string) *modelJob {
-	for _, j := range m.jobs {
-		if key != "" && j.Key == key && j.Board == board && !j.State.Finished() {
-			return j
-		}
-	}
-	return nil
-}
-
 func (m *model) raise(j *modelJob, p *jobs.Posting) {
 	higher, front := p.Priority > j.Priority, p.Front && j.Front == 0
 	if higher {
@@ -831,6 +821,7 @@ func (m *model) purge(c *v1.JobCommand) error {
 
 func (m *model) forget(j *modelJob) {
 	delete(m.jobs, j.ID.String())
+	m.forgetSignals(j)
 	used := slices.ContainsFunc(slices.Collect(maps.Values(m.jobs)), func(other *modelJob) bool { return other.Book == j.Book })
 	if !j.Book.IsZero() && !used && m.ownBook(j) {
 		m.removeBook(j.Book.String())

@@ -70,10 +70,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		err = context.Cause(ctx) // before it began; a worker that has begun must get a stop request
 	}
 	if r.unbegun = err != nil; err == nil {
-		r.result, err = l.act(ctx, step, s.call)
-		if err == nil && s.call.Action == logbook.ActionExecute {
-			r.sends, err = l.sends(step, s.call, hidden)
-		}
+		r.result, r.sends, err = l.act(ctx, step, s.call, hidden)
 		r.unbegun = s.call.Unbegun()
 	}
 	if err != nil {
@@ -123,18 +120,21 @@ func (l *loop) pass() (err error) {
 	return l.options.Gate(l.steps)
 }
 
-// act calls the task and encodes its result. A panic in either is an error.
-func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (result json.RawMessage, err error) {
+// act calls the task, encodes its result and collects its signals. A panic is an error.
+func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call, h *hidden) (result json.RawMessage, sends []logbook.Sending, err error) {
 	defer flow.CatchPanic(&err)
 	if call.Action == logbook.ActionRevert {
 		reverter, _ := step.Reverter()
-		return nil, reverter.Revert(ctx, call)
+		return nil, nil, reverter.Revert(ctx, call)
 	}
 	value, err := step.Task().Execute(ctx, call)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return encode(value, &l.options.Limits)
+	if result, err = encode(value, &l.options.Limits); err == nil {
+		sends, err = l.sends(step, call, h)
+	}
+	return result, sends, err
 }
 
 // sends returns the signals of a successful execution, without secrets.

@@ -68,6 +68,9 @@ func TestExplain(t *testing.T) {
 		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 claimed it at 2030-01-02T12:00:00Z, with token 1-7", "show_flow"},
+		{"claimed, and a step waits for a signal", func(s *explain.Situation) {
+			s.Job.State, s.Job.Claim, s.Awaits = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Since: noon}, "paid"
+		}, jobs.CauseClaimed, "a step waits for signal paid; send it with `conductord job signal ", "show_flow"},
 		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}

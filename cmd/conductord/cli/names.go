@@ -43,6 +43,9 @@ func argumentName(cmd *cobra.Command, number, of int) string {
 	if at := slices.IndexFunc(words, func(word string) bool { return strings.Contains(word, "…") }); number > at && at >= 0 {
 		number = max(at, number-max(of-len(words), 0)) // the word takes all remaining arguments
 	}
+	if key := cmd.Flags().Lookup("key"); len(words) > 0 && words[0] == "[JOB]" && key != nil && key.Changed {
+		number++ // the key names the job
+	}
 	if number >= len(words) {
 		return ""
 	}

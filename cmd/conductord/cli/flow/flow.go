@@ -402,8 +402,8 @@ func writeAttempts(p *cli.Program, detail *logbook.FlowDetail) error {
 	return writeWords(p, detail)
 }
 
-// writeWords prints, for every failed attempt, the parts that do not fit into a line of the table:
-// the whole message, and the step's stderr.
+// writeWords prints the parts of attempts that do not fit into a line of the table: the whole message of a failure,
+// the step's stderr, and the signals that the step has sent.
 func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 	var lines []string
 	for i := range detail.Atoms {
@@ -413,7 +413,7 @@ func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 			if attempt.Failure != nil {
 				said = attempt.Failure.Kind + ": " + attempt.Failure.Message
 			}
-			if attempt.Stderr == "" && said == cli.Shorten(said) {
+			if attempt.Stderr == "" && said == cli.Shorten(said) && len(attempt.Sends) == 0 {
 				continue
 			}
 			lines = append(lines, "", fmt.Sprintf("%s %s %d", cli.Clean(detail.Atoms[i].Name), attempt.Action, attempt.Number))
@@ -425,12 +425,24 @@ func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 					lines = append(lines, "  stderr: "+line)
 				}
 			}
+			for k := range attempt.Sends {
+				lines = append(lines, "  "+sendText(&attempt.Sends[k]))
+			}
 		}
 	}
 	if len(lines) == 0 {
 		return nil
 	}
 	return p.WriteLines(lines)
+}
+
+// sendText describes a signal that a step has sent, and its answer.
+func sendText(sent *logbook.Sending) string {
+	to := "job " + sent.Job
+	if sent.Key != "" {
+		to = fmt.Sprintf("key %q", sent.Key)
+	}
+	return cli.Clean(fmt.Sprintf("signal %s to %s: %s", sent.Signal.Name, to, sent.Answer))
 }
 
 // attemptOutcome says how an attempt ended, if that is known.

@@ -297,9 +297,10 @@ func TestAttemptsThatAreNotShown(t *testing.T) {
 		now := time.Now()
 		atom.Attempts = append(atom.Attempts, logbook.Attempt{Action: logbook.ActionExecute, Number: i + 1, StartedAt: now, EndedAt: now, Shortened: shortened})
 	}
+	atom.Attempts[1].Sends = []logbook.Sending{{Key: "order-7", Signal: &logbook.Signal{Name: "paid"}, Answer: "taken"}}
 	atom.Folded = logbook.Folded{Executions: 300, Reverts: 2}
 	got := flowcmd.Attempts(&logbook.FlowDetail{Atoms: []logbook.AtomDetail{atom}})
-	for _, want := range []string{"no longer kept: 300 executions, 2 reverts, 0 resets\n", "done; a result is left out of this answer\n", "done\n"} {
+	for _, want := range []string{"no longer kept: 300 executions, 2 reverts, 0 resets\n", "done; a result is left out of this answer\n", "done\n", "  signal paid to key \"order-7\": taken\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
