@@ -186,7 +186,7 @@ func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
 func waiting(ending jobs.Ending, r result) decision {
 	until := r.end.WaitUntil
 	if wait := r.end.Awaits; wait != nil {
-		ending.Reason = clip(fmt.Sprintf("step %s waits for signal %s since %s, until %s", r.end.WaitFor, strings.Join(wait.Signals, " or "),
+		ending.Reason = clip(fmt.Sprintf("step %s waits for %s since %s, until %s", r.end.WaitFor, wait.For(),
 			wait.Since.UTC().Format(time.RFC3339), wait.Until.UTC().Format(time.RFC3339)))
 		ending.Delay = min(r.end.Wait, jobs.MaxDelay)
 		return decision{abandon, ending}

@@ -23,3 +23,11 @@ func (m *model) signal(c *v1.SignalCommand) (string, error) {
 	j.UnreadSignals++
 	return string(jobs.SignalKept), nil
 }
+
+// decide refuses every decision: in the walks no step waits for an approval.
+func (m *model) decide(c *v1.DecideCommand) error {
+	if m.jobs[c.Job] == nil {
+		return jobs.ErrNotFound
+	}
+	return jobs.ErrConflict
+}

@@ -3,7 +3,6 @@ package fsm
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -158,7 +157,7 @@ func (t *txn) endWaits(id logbook.FlowID, step string) (waited bool, err error) 
 		}
 		atom := decodeAtom(value)
 		if wait := atom.detail.OpenWait(); wait.Open() {
-			return false, fmt.Errorf("%w: step %q waits for signal %s; send it with `conductord job signal`", jobs.ErrConflict, name, strings.Join(wait.Signals, " or "))
+			return false, fmt.Errorf("%w: step %q waits for %s; %s", jobs.ErrConflict, name, wait.For(), wait.Remedy())
 		}
 		if atom.detail.RetryAt.IsZero() {
 			continue

@@ -44,6 +44,11 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if stored.Signal != nil && attempt.Ended() && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return fmt.Errorf("%w: step %q took signal %q with id %q; load the flow again", logbook.ErrSignalled, change.Name, stored.Signal.Name, stored.Signal.ID)
 		}
+		if stored.Approval != nil && attempt.Wait != nil {
+			kept := *attempt.Wait
+			kept.Approval = stored.Approval // the owner may not know the latest decisions
+			attempt.Wait = &kept
+		}
 		if attempt.Ended() {
 			continue
 		}
@@ -85,9 +90,12 @@ func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
 	}
 	if now := a.openWait(); now != a.waited {
 		if a.waited != 0 {
-			t.delete(tableWait, waitKey(flow, a.waited, a.number))
+			t.deleteWait(flow, a)
 		}
 		if now != 0 && !t.takeUnread(a, j) {
+			if wait.Approval != nil {
+				t.putMessage(tableApproval, approvalKey(now, a.number), nil, &v1.ApprovalRow{Flow: flow.UUID[:], Step: a.detail.Name})
+			}
 			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
 		}
 	}
@@ -163,16 +171,22 @@ func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
 	return key, step
 }
 
-// awaited returns a signal for which the oldest wait of a job waits; empty if none waits.
-func (v *view) awaited(j *jobRecord) (signal string) {
+// awaited returns a signal for which the oldest wait of a job waits, or its step if it waits for an approval; empty if
+// none waits.
+func (v *view) awaited(j *jobRecord) (signal, approval string) {
 	if j.Flow.IsZero() {
-		return ""
+		return "", ""
 	}
 	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
-		signal = decodeMessage(value, &v1.WaitRow{}).GetSignals()[0]
+		row := decodeMessage(value, &v1.WaitRow{})
+		if signals := row.GetSignals(); len(signals) > 0 {
+			signal = signals[0]
+		} else {
+			approval = row.GetStep()
+		}
 		return false
 	})
-	return signal
+	return signal, approval
 }
 
 // forgetRunning removes the cached atom of a flow, because the caller changes atoms of the flow.
