@@ -5,6 +5,17 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// hears applies a signal, or a decision about an approval.
+func (m *model) hears(c *v1.Command) (string, error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Decide:
+		return "", m.decide(kind.Decide)
+	case *v1.Command_Override:
+		return "", m.decide(kind.Override)
+	}
+	return m.signal(c.GetSignal())
+}
+
 // signal gives a signal to a job. In the walks no step waits, so the job keeps it.
 func (m *model) signal(c *v1.SignalCommand) (string, error) {
 	j := m.jobs[c.Job]

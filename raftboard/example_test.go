@@ -386,13 +386,13 @@ func ExampleClient_Decide() {
 	}
 	for _, person := range []string{"ann", "bob"} {
 		receipt := value(client.Decide(ctx, jobs.DecisionCommand{Job: job, Step: "ask", Decision: logbook.Decision{Kind: logbook.Approve, By: person}}))
-		fmt.Println(person, receipt.Outcome, logbook.NeedText(receipt.Missing))
+		fmt.Printf("%s: %q, missing %q\n", person, receipt.Outcome, logbook.NeedText(receipt.Missing))
 	}
 	fmt.Println(value(client.Approval(ctx, job, "ask")).Outcome)
 	// Output:
 	// ask asks: Delete the disk?
-	// ann  1 of dba
-	// bob approved
+	// ann: "", missing "1 of dba"
+	// bob: "approved", missing ""
 	// approved
 }
 
