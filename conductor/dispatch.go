@@ -77,7 +77,7 @@ func (r *run) handle(event *jobs.Event) {
 		r.applyStopRequest(nil)
 	case jobs.EventRetryNow:
 		r.endWait(event)
-	case jobs.EventSignalled:
+	case jobs.EventSignalled, jobs.EventDecided:
 		if len(event.Steps) > 0 {
 			go r.takeSignal(event.Steps[0].Name)
 		}

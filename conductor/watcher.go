@@ -47,7 +47,7 @@ type claimWatcher struct {
 
 // runKinds are the kinds of events that a run handles.
 var runKinds = []jobs.EventKind{
-	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventSignalled, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventSignalled, jobs.EventDecided, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
 	jobs.EventRetried, jobs.EventParked,
 }
 

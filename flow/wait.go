@@ -21,6 +21,8 @@ type Wait struct {
 	Until time.Time // zero: For limits the wait
 	// OnTimeout is the result after the limit; nil: the step fails with the kind logbook.FailureTimeout.
 	OnTimeout json.RawMessage
+	// Approval is what the step asks of persons; nil: it waits for no approval.
+	Approval *Approval
 	// check reports data that do not fit the type of the step's result; nil: all data fit.
 	check func(data json.RawMessage) error
 }
@@ -123,6 +125,8 @@ func (w *Wait) End(now time.Time) time.Time {
 // Result returns the result of a step whose wait has ended, with a signal or, if that is nil, at its end.
 func (w *Wait) Result(signal *logbook.Signal) (json.RawMessage, *logbook.Failure) {
 	switch {
+	case w.Approval != nil:
+		return w.Approval.result(signal)
 	case signal == nil && len(w.Signals) == 0:
 		return json.RawMessage("null"), nil
 	case signal == nil && w.OnTimeout != nil:
@@ -156,6 +160,9 @@ func (w *Wait) note() string {
 	case w.For > 0:
 		limit = "for " + w.For.String()
 	}
+	if w.Approval != nil {
+		return strings.TrimSpace("waits for an approval by " + logbook.NeedText(w.Approval.Need) + " " + limit)
+	}
 	if len(w.Signals) == 0 {
 		return "sleeps " + limit
 	}
@@ -171,12 +178,15 @@ func (s *Step) checkWait() {
 	switch {
 	case w.For < 0 || w.For > MaxWait:
 		s.fault("it waits for %s; the limit is %s", w.For, MaxWait)
-	case len(w.Signals) == 0 && w.For == 0 && w.Until.IsZero():
+	case len(w.Signals) == 0 && w.Approval == nil && w.For == 0 && w.Until.IsZero():
 		s.fault("it sleeps, but has no duration and no end")
 	case w.For > 0 && !w.Until.IsZero():
 		s.fault("its wait has both a duration and an end; set only one of them")
 	case len(w.Signals) > logbook.MaxWaitSignals:
 		s.fault("it waits for %d signals; the limit is %d", len(w.Signals), logbook.MaxWaitSignals)
+	}
+	if w.Approval != nil {
+		s.checkApproval(w.Approval)
 	}
 	for i, name := range w.Signals {
 		if err := logbook.MaxLimits.CheckName("signal name", name); err != nil {

@@ -35,7 +35,7 @@ func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 	}
 	known, err := t.findPrincipal(given.Name)
 	switch {
-	case err == nil && slices.Equal(known.Grants, given.Grants) && known.HideValues == given.HideValues:
+	case err == nil && slices.Equal(known.Grants, given.Grants) && known.HideValues == given.HideValues && slices.Equal(known.Approves, given.Approves):
 		return nil
 	case err != nil && t.Principals >= access.MaxPrincipals:
 		return &logbook.LimitError{Field: "principals", Limit: access.MaxPrincipals, Size: int64(t.Principals) + 1, Unit: "principals"}
@@ -43,7 +43,7 @@ func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
 		t.Principals++
 		known = access.Principal{Name: given.Name, CreatedAt: t.now}
 	}
-	known.Grants, known.HideValues = given.Grants, given.HideValues
+	known.Grants, known.HideValues, known.Approves = given.Grants, given.HideValues, given.Approves
 	t.putPrincipal(&known)
 	return nil
 }

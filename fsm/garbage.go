@@ -60,6 +60,9 @@ func (t *txn) clearFlow(flow []byte, room *int) bool {
 func (t *txn) deleteRows(tab table, rows [][]byte) {
 	for _, key := range rows {
 		t.delete(tab, key)
+		if tab == tableWait {
+			t.delete(tableApproval, key[idSize:])
+		}
 	}
 }
 

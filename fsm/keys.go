@@ -93,7 +93,8 @@ var (
 	tableFlowBody      = named("flow_body")      // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
 	tableAtom          = named("atom")           // flow id, atom name → atom with its latest attempt
 	tableAttempt       = named("attempt")        // flow id, number of the atom, action, number → an earlier attempt
-	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal
+	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal or an approval
+	tableApproval      = named("approval")       // log index of the start, number of the atom → open approval
 	tableIntervention  = named("intervention")   // flow id, number → intervention
 	tableGarbage       = named("garbage")        // flow id → nothing: deleted flows that still have rows of steps
 	tableDefinition    = named("definition")     // definition id → the definition

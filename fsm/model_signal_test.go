@@ -13,6 +13,17 @@ import (
 // modelSignal is an unread signal of a job.
 type modelSignal struct{ id, name string }
 
+// hears applies a signal, or a decision about an approval.
+func (m *model) hears(c *v1.Command) (string, error) {
+	switch kind := c.Kind.(type) {
+	case *v1.Command_Decide:
+		return "", m.decide(kind.Decide)
+	case *v1.Command_Override:
+		return "", m.decide(kind.Override)
+	}
+	return m.signal(c.GetSignal())
+}
+
 // signal gives a signal to a job, or to the oldest wait for it.
 func (m *model) signal(c *v1.SignalCommand) (string, error) {
 	j, board := m.jobs[c.Job], ""
@@ -202,4 +213,12 @@ func (m *model) forgetSignals(j *modelJob) {
 			delete(m.keyed, key)
 		}
 	}
+}
+
+// decide refuses every decision: in the walks no step waits for an approval.
+func (m *model) decide(c *v1.DecideCommand) error {
+	if m.jobs[c.Job] == nil {
+		return jobs.ErrNotFound
+	}
+	return jobs.ErrConflict
 }

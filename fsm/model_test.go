@@ -127,8 +127,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.unreserve(kind.Unreserve)
 	case *v1.Command_RetryNow:
 		err = m.retryNow(kind.RetryNow)
-	case *v1.Command_Signal:
-		said, err = m.signal(kind.Signal)
+	case *v1.Command_Signal, *v1.Command_Decide, *v1.Command_Override:
+		said, err = m.hears(c)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
 	case *v1.Command_Resume:

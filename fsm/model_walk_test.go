@@ -651,7 +651,7 @@ var (
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "unreserve", "unreserve conflict", "retry_now", "retry_now conflict", "retry_now not_found", "signal", "signal taken", "signal kept", "signal repeated", "signal job_over", "signal not_found", "decide conflict", "decide not_found", "override conflict", "override not_found", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow signalled", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedSlots = []string{

@@ -201,7 +201,11 @@ func (a *author) ending() *v1.Command {
 func (a *author) order() *v1.Command {
 	job := a.held()
 	o := &v1.JobCommand{Job: job.ID.String(), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "stop it")}
-	switch a.draw("order", 9) {
+	switch a.draw("order", 11) {
+	case 10:
+		return &v1.Command{Kind: &v1.Command_Override{Override: &v1.DecideCommand{Job: o.Job, Id: a.oneOf("decision id", "a", "b"), Kind: "approve", By: "ann", Reason: "outage"}}}
+	case 9:
+		return &v1.Command{Kind: &v1.Command_Decide{Decide: &v1.DecideCommand{Job: o.Job, Id: a.oneOf("decision id", "a", "b"), Kind: "approve", By: "ann"}}}
 	case 8:
 		sent := &v1.SignalCommand{Job: o.Job, Name: a.oneOf("signal", "paid", "sent"), Id: a.oneOf("signal id", "a", "b", "c", "d", "e", "f")}
 		if a.draw("by key", 1) == 0 {
@@ -579,7 +583,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and row are removed is created again
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
-		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_RetryNow, *v1.Command_Signal, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
+		*v1.Command_Transfer, *v1.Command_Unreserve, *v1.Command_RetryNow, *v1.Command_Signal, *v1.Command_Decide, *v1.Command_Override, *v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
 		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
 		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // another request may have followed
 		return true, false

@@ -3,7 +3,6 @@ package fsm
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -159,7 +158,7 @@ func (t *txn) endWaits(j *jobRecord, step string) (waited bool, err error) {
 		}
 		atom := decodeAtom(value)
 		if wait := atom.detail.OpenWait(); wait.Open() {
-			return false, fmt.Errorf("%w: step %q waits for signal %s; send it with `conductord job signal %s %s`", jobs.ErrConflict, name, strings.Join(wait.Signals, " or "), j.ID, wait.Signals[0])
+			return false, fmt.Errorf("%w: step %q waits for %s; %s", jobs.ErrConflict, name, wait.For(), wait.Remedy())
 		}
 		if atom.detail.RetryAt.IsZero() {
 			continue

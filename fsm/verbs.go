@@ -27,6 +27,8 @@ var appliers = map[string]applier{
 	"unreserve":           done((*v1.Command).GetUnreserve, (*txn).unreserve),
 	"retry_now":           done((*v1.Command).GetRetryNow, (*txn).retryNow),
 	"signal":              answered((*v1.Command).GetSignal, (*txn).signal),
+	"decide":              answered((*v1.Command).GetDecide, (*txn).decideApproval),
+	"override":            answered((*v1.Command).GetOverride, (*txn).overrideApproval),
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
 	"retry":               done((*v1.Command).GetRetry, (*txn).retry),

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -44,6 +45,11 @@ func (a *atomRecord) joinWaits(change *logbook.AtomChange) error {
 		if stored.Signal != nil && attempt.Ended() && (attempt.Wait == nil || attempt.Wait.Signal == nil) {
 			return fmt.Errorf("%w: step %q took signal %q with id %q; load the flow again", logbook.ErrSignalled, change.Name, stored.Signal.Name, stored.Signal.ID)
 		}
+		if stored.Approval != nil && attempt.Wait != nil {
+			kept := *attempt.Wait
+			kept.Approval = stored.Approval // the owner may not know the latest decisions
+			attempt.Wait = &kept
+		}
 		if attempt.Ended() {
 			continue
 		}
@@ -85,9 +91,12 @@ func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
 	}
 	if now := a.openWait(); now != a.waited {
 		if a.waited != 0 {
-			t.delete(tableWait, waitKey(flow, a.waited, a.number))
+			t.deleteWait(flow, a)
 		}
 		if now != 0 && !t.takeUnread(a, j) {
+			if wait.Approval != nil {
+				t.putMessage(tableApproval, approvalKey(now, a.number), nil, &v1.ApprovalRow{Flow: flow.UUID[:], Step: a.detail.Name})
+			}
 			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
 		}
 	}
@@ -152,18 +161,26 @@ func (v *view) awaits(j *jobRecord, signal string) bool {
 // QueueOfSignal returns the queue in which a cooling job becomes claimable when it receives a signal. It returns false
 // if no step waits for the signal, or if only some conductors can claim the job.
 func (m *Machine) QueueOfSignal(c *v1.SignalCommand) (queue Queue, claimable bool) {
-	id, err := jobs.ParseJobID(c.GetJob())
-	if err != nil {
-		return Queue{}, false
-	}
-	err = m.read(func(v *view) error {
-		j, err := v.jobByID(id)
-		if err == nil && j.State == jobs.StateCooling && j.end != endLost && j.Reserved == nil {
+	err := m.read(func(v *view) error {
+		j, err := v.addressed(c)
+		if err == nil && j != nil && j.State == jobs.StateCooling && j.end != endLost && j.Reserved == nil {
 			queue, claimable = queueOf(&j.jobFacts), v.awaits(j, c.GetName())
 		}
 		return err
 	})
 	return queue, claimable && err == nil
+}
+
+// addressed returns the job that a new signal reaches; nil if no unfinished job has its key.
+func (v *view) addressed(c *v1.SignalCommand) (*jobRecord, error) {
+	if c.GetKey() != "" {
+		return v.holderOf(cmp.Or(c.GetBoard(), jobs.DefaultBoard), c.GetKey()), nil
+	}
+	id, err := jobs.ParseJobID(c.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	return v.jobByID(id)
 }
 
 // waitFor returns the oldest wait of a job for a signal, and its step; nil if there is none.
@@ -180,16 +197,22 @@ func (v *view) waitFor(j *jobRecord, signal string) (key []byte, step string) {
 	return key, step
 }
 
-// awaited returns a signal for which the oldest wait of a job waits; empty if none waits.
-func (v *view) awaited(j *jobRecord) (signal string) {
+// awaited returns a signal for which the oldest wait of a job waits, or its step if it waits for an approval; empty if
+// none waits.
+func (v *view) awaited(j *jobRecord) (signal, approval string) {
 	if j.Flow.IsZero() {
-		return ""
+		return "", ""
 	}
 	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
-		signal = decodeMessage(value, &v1.WaitRow{}).GetSignals()[0]
+		row := decodeMessage(value, &v1.WaitRow{})
+		if signals := row.GetSignals(); len(signals) > 0 {
+			signal = signals[0]
+		} else {
+			approval = row.GetStep()
+		}
 		return false
 	})
-	return signal
+	return signal, approval
 }
 
 // forgetRunning removes the cached atom of a flow, because the caller changes atoms of the flow.

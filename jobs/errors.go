@@ -32,6 +32,8 @@ var (
 	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}
 	// ErrJobOver: the job is finished, so it accepts no signal. It wraps ErrConflict.
 	ErrJobOver error = &subkind{"the job is over", ErrConflict}
+	// ErrDecided: the approval has ended, so it accepts no decision. It wraps ErrConflict.
+	ErrDecided error = &subkind{"the approval has ended", ErrConflict}
 	// ErrSignalsFull: the job has no room for another signal. It wraps ErrLimit.
 	ErrSignalsFull error = &subkind{"the job has no room for another signal", ErrLimit}
 	// ErrOverloaded: a queue or a budget of the node is full, and the call had no effect. It

@@ -30,6 +30,7 @@ const (
 	EventReserved      EventKind = "reserved"       // only the conductors of a name can claim the job, for a time
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
 	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next tries
+	EventDecided       EventKind = "decided"        // a person decided the approval of the step in Steps; Reason is the decision
 	EventSignalled     EventKind = "signalled"      // the job received a signal; with Steps: the waiting step took it
 	EventUnsent        EventKind = "unsent"         // a step's Signal did not reach a job; Reason has the cause
 	EventChanged       EventKind = "changed"        // a Change took effect, or a posting with the job's key raised it
@@ -71,7 +72,7 @@ const (
 // EventKinds are all kinds that Watch.Kinds accepts.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventDecided, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
@@ -101,7 +102,7 @@ type Event struct {
 	Token     Token
 	Outcome   Outcome
 	Reason    string
-	Steps     []StepEvent      // for EventFlow, the changed steps; for EventRetryNow, the step that waited: none means all; for EventSignalled, the step that took the signal; for EventUnsent, the sender
+	Steps     []StepEvent      // for EventFlow, the changed steps; for EventRetryNow, the step that waited: none means all; for EventSignalled, the step that took the signal; for EventDecided, the step with the approval; for EventUnsent, the sender
 	FlowState string           // only for EventFlow: the new state; empty: unchanged
 	Request   *OperatorRequest // the operator's request that caused the event
 

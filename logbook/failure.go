@@ -55,19 +55,20 @@ func (f *Failure) Origin() *Failure {
 
 // The kinds of failure that conductord itself records. Programs add their own.
 const (
-	FailureError      = "error"           // a step returned an error without a registered kind
-	FailurePanic      = "panic"           // a step panicked; see Stack
-	FailureTimeout    = "timeout"         // the step exceeded its timeout
-	FailureResult     = "result"          // the step's result is not JSON, or too large
-	FailureExit       = "handler.exit"    // a handler ended with a status other than 0; Code is the status
-	FailureSignal     = "handler.signal"  // a handler was killed by a signal; Code is the signal
-	FailureHandler    = "handler"         // a handler could not be found or started
-	FailureBuild      = "flow.build"      // the flow cannot be built or compiled
-	FailureChanged    = "flow.changed"    // the flow's definition changed, and its OnChange does not allow the change
-	FailureRejected   = "signal.rejected" // the awaited signal was a rejection
-	FailureSignalData = "signal.data"     // the data of a signal have the wrong type
-	FailureArgument   = "flow.argument"   // an argument of a step is missing or has the wrong type
-	FailureSecret     = "secret"          // a secret that an argument names is not available
+	FailureError      = "error"             // a step returned an error without a registered kind
+	FailurePanic      = "panic"             // a step panicked; see Stack
+	FailureTimeout    = "timeout"           // the step exceeded its timeout
+	FailureResult     = "result"            // the step's result is not JSON, or too large
+	FailureExit       = "handler.exit"      // a handler ended with a status other than 0; Code is the status
+	FailureSignal     = "handler.signal"    // a handler was killed by a signal; Code is the signal
+	FailureHandler    = "handler"           // a handler could not be found or started
+	FailureBuild      = "flow.build"        // the flow cannot be built or compiled
+	FailureChanged    = "flow.changed"      // the flow's definition changed, and its OnChange does not allow the change
+	FailureRejected   = "signal.rejected"   // the awaited signal was a rejection
+	FailureApproval   = "approval.rejected" // a person rejected the step's approval, or nobody decided in time
+	FailureSignalData = "signal.data"       // the data of a signal have the wrong type
+	FailureArgument   = "flow.argument"     // an argument of a step is missing or has the wrong type
+	FailureSecret     = "secret"            // a secret that an argument names is not available
 	// FailureInterrupted: the conductor ended the step, because its work is reverted or its flow
 	// was suspended. No retry policy counts it.
 	FailureInterrupted = "flow.interrupted"

@@ -14,29 +14,49 @@ const (
 	MaxWaitSignals = 16
 )
 
-// Wait is the wait of a step for a signal or a time. It belongs to the open execution of the step, which is
+// Wait is the wait of a step for a signal, an approval or a time. It belongs to the open execution of the step, which is
 // pending, and nothing of the step runs. The cluster gives the oldest unread signal of the names to the oldest
 // wait for it, in the log entry in which the later of the two arrives.
 type Wait struct {
-	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps
+	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps, or waits for the Approval
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until"`
 	// Number is the log index at which the wait began, set by the cluster.
 	Number uint64 `json:"number,omitempty"`
 	// Signal is the taken signal; nil: none yet. An ended attempt has it without data.
 	Signal *Signal `json:"signal,omitempty"`
+	// Approval is the approval for which the step waits; nil: none. Its end is a signal from the cluster.
+	Approval *Approval `json:"approval,omitempty"`
 }
 
-// Open reports whether the wait can take a signal.
-func (w *Wait) Open() bool { return w != nil && w.Signal == nil && len(w.Signals) > 0 }
+// Open reports whether the wait can take a signal, or the end of its approval.
+func (w *Wait) Open() bool {
+	return w != nil && w.Signal == nil && (len(w.Signals) > 0 || w.Approval != nil)
+}
+
+// For describes an open wait, without its end: "signal paid", or "approval by 2 of dba".
+func (w *Wait) For() string {
+	if w.Approval != nil {
+		return "approval by " + NeedText(w.Approval.Missing())
+	}
+	return "signal " + strings.Join(w.Signals, " or ")
+}
+
+// Remedy is the next step of an operator who wants to end an open wait.
+func (w *Wait) Remedy() string {
+	if w.Approval != nil {
+		return "decide with `conductord approval approve`, or end it with `conductord approval override`"
+	}
+	return "send it with `conductord job signal`"
+}
 
 // Text describes an open wait, or a sleep, for display.
 func (w *Wait) Text() string {
 	until := " until " + w.Until.UTC().Format(time.RFC3339)
-	if len(w.Signals) == 0 {
+	if !w.Open() {
 		return "sleeps" + until
 	}
-	return "waits for signal " + strings.Join(w.Signals, " or ") + until
+	return "waits for " + w.For() + until
 }
 
 // Takes reports whether the wait can take a signal of a name.
@@ -61,6 +81,14 @@ func (l Limits) checkWait(w *Wait) error {
 	}
 	for _, name := range w.Signals {
 		if err := l.CheckName("wait signal", name); err != nil {
+			return err
+		}
+	}
+	if w.Approval != nil {
+		if len(w.Signals) > 0 {
+			return &InvalidError{Field: "wait approval", Reason: "set together with signals"}
+		}
+		if err := l.CheckApproval(w.Approval); err != nil {
 			return err
 		}
 	}

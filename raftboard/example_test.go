@@ -391,6 +391,58 @@ func ExampleClient_Signal() {
 	// 1
 }
 
+// A step waits for the approval of two persons. Decide records what each says, and Approvals lists the open approvals.
+func ExampleClient_Decide() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	job := asks(ctx, client, "approvals", logbook.Need{Role: "dba", Count: 2})
+	for _, approval := range value(client.Approvals(ctx, jobs.ApprovalQuery{Board: "approvals"})).Items {
+		fmt.Println(approval.Step, "asks:", approval.Wait.Approval.Text)
+	}
+	for _, person := range []string{"ann", "bob"} {
+		receipt := value(client.Decide(ctx, jobs.DecisionCommand{Job: job, Step: "ask", Decision: logbook.Decision{Kind: logbook.Approve, By: person}}))
+		fmt.Printf("%s: %q, missing %q\n", person, receipt.Outcome, logbook.NeedText(receipt.Missing))
+	}
+	fmt.Println(value(client.Approval(ctx, job, "ask")).Outcome)
+	// Output:
+	// ask asks: Delete the disk?
+	// ann: "", missing "1 of dba"
+	// bob: "approved", missing ""
+	// approved
+}
+
+// Override decides an approval alone.
+func ExampleClient_Override() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	job := asks(ctx, client, "overrides", logbook.Need{Role: "dba", Count: 2})
+	override := logbook.Decision{Kind: logbook.Reject, By: "ann", Reason: "the disk is in use"}
+	fmt.Println(value(client.Override(ctx, jobs.DecisionCommand{Job: job, Step: "ask", Decision: override})).Outcome)
+	// Output:
+	// rejected
+}
+
+// asks posts a job whose flow waits for an approval, as a conductor records it.
+func asks(ctx context.Context, client *raftboard.Client, board string, needs ...logbook.Need) jobs.JobID {
+	flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "delete", Factory: logbook.Factory{Name: "document"}}
+	book := &logbook.Book{ID: logbook.NewBookID(), Name: "delete", Flows: []logbook.FlowDetail{flow}}
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Board: board, Name: "delete", Book: book}))
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "worker-1"}))
+	claimed := value(client.Claim(ctx, session.ID, job.ID, jobs.NewNonce()))
+	now := time.Now()
+	wait := &logbook.Wait{Since: now, Until: now.Add(time.Hour), Approval: &logbook.Approval{Text: "Delete the disk?", Need: needs}}
+	must(errors.Join(value(client.Update(ctx, logbook.Update{Flow: claimed.Job.Flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{
+		{Name: "ask", Kind: logbook.KindTask, State: logbook.AtomPending, RetryAt: wait.Until, Attempts: []logbook.Attempt{
+			{Action: logbook.ActionExecute, Number: 1, Token: claimed.Job.Token, StartedAt: now, Asked: 1, Wait: wait},
+		}},
+	}}))...))
+	return job.ID
+}
+
 // Watch yields what happens on the boards, also over the fall of a node.
 func ExampleClient_Watch() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -88,7 +88,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 		switch {
 		case command.ClassOf(field) != v1.Class_SHOWN:
 			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
-		case field.Message() == nil || field.IsMap():
+		case field.Message() == nil || field.IsMap() || command.IsPlain(field):
 		case field.IsList():
 			for i := range value.List().Len() {
 				w.field(field, value.List().Get(i).Message(), at)

@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step that waits for a signal or a time has no task. Its execution begins, and says "not yet" until the end of
+// A step that waits for a signal, an approval or a time has no task. Its execution begins, and says "not yet" until the end of
 // the wait, in one update. Then nothing of it runs. The board gives a signal to the open attempt: see logbook.Wait.
 
 // TakenSignal is a signal that the wait of a step has taken while the flow runs.
@@ -17,11 +17,20 @@ type TakenSignal struct {
 }
 
 // await begins or continues the execution of a step that waits. attempt has written its mark.
-func (c *core) await(step int, now time.Time) {
+func (c *core) await(step int, arguments logbook.Values, now time.Time) {
 	wait, open := c.plan.Step(step).Wait(), c.vertices[step].attempt.Wait
 	said := outcome{step: step, ended: now}
 	if open == nil {
 		open = &logbook.Wait{Signals: wait.Signals, Since: now, Until: wait.End(now)}
+		if wait.Approval != nil {
+			approval, err := wait.Approval.Ask(c.plan.Step(step), arguments)
+			if err != nil {
+				said.failure = argumentFailure(err.Error())
+				c.finish(said, now)
+				return
+			}
+			open.Approval = approval
+		}
 		c.keepWait(step, open)
 		if open.Until.After(now) {
 			said.notYet = &flow.NotYetError{After: open.Until.Sub(now)}
@@ -35,6 +44,9 @@ func (c *core) await(step int, now time.Time) {
 		return
 	}
 	said.result, said.failure = wait.Result(open.Signal)
+	if open.Approval != nil && open.Signal == nil && said.failure == nil {
+		said.result = open.Approval.Result(true)
+	}
 	if open.Signal != nil {
 		taken, ended := *open.Signal, *open
 		taken.Data = nil // the result has them
@@ -79,7 +91,10 @@ func (c *core) sleep(step int) *logbook.Wait {
 // takeSignal continues a step whose wait has taken a signal.
 func (c *core) takeSignal(taken *TakenSignal) {
 	step, found := c.plan.Find(taken.Step)
-	if !found || !c.isWaiting(step) || !c.vertices[step].attempt.Wait.Takes(taken.Signal.Name) {
+	if !found || !c.isWaiting(step) {
+		return
+	}
+	if open := c.vertices[step].attempt.Wait; open.Approval == nil && !open.Takes(taken.Signal.Name) {
 		return
 	}
 	wait := *c.vertices[step].attempt.Wait

@@ -35,6 +35,28 @@ type payment struct {
 	Amount int `json:"amount"`
 }
 
+// approve ends the open approval of a step with one decision, as the board does.
+func (j *journal) approve(decision logbook.Decision) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.detail.Atoms {
+		atom := &j.detail.Atoms[i]
+		if wait := atom.OpenWait(); wait == nil || wait.Approval == nil {
+			continue
+		}
+		latest := &atom.Attempts[len(atom.Attempts)-1]
+		wait, approval := *latest.Wait, *latest.Wait.Approval
+		approval.Decisions = append(approval.Decisions, decision)
+		wait.Signal = &logbook.Signal{Name: atom.Name, ID: decision.ID, Data: approval.Result(false)}
+		if wait.Approval = &approval; approval.Outcome() == logbook.Rejected {
+			wait.Signal.Data, wait.Signal.Reject = nil, approval.Verdict()
+		}
+		latest.Wait, atom.RetryAt = &wait, time.Time{}
+		return true
+	}
+	return false
+}
+
 // waitingFlow is an order that waits for its payment, and then sleeps.
 func waitingFlow(t *testing.T, ran map[string]int, options ...flow.StepOption) *flow.Plan {
 	count := func(name string) *flow.Step {
@@ -47,6 +69,11 @@ func waitingFlow(t *testing.T, ran map[string]int, options ...flow.StepOption) *
 // a flow that waits for one, and runs the flow again when it is due. crash is the update at which the first run
 // dies; negative: none does. It returns the times for which the flow was released.
 func live(t *testing.T, plan *flow.Plan, j *journal, signal *logbook.Signal, crash int) (end engine.End, released []time.Duration) {
+	return liveWith(t, plan, j, signal, nil, crash)
+}
+
+// liveWith is live with a decision of an approval.
+func liveWith(t *testing.T, plan *flow.Plan, j *journal, signal *logbook.Signal, decision *logbook.Decision, crash int) (end engine.End, released []time.Duration) {
 	j.left = crash
 	for run := range uint64(20) {
 		end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Token: logbook.Token{Index: run + 1}, MaxIdle: time.Second})
@@ -64,6 +91,9 @@ func live(t *testing.T, plan *flow.Plan, j *journal, signal *logbook.Signal, cra
 		}
 		released = append(released, end.Wait)
 		if end.Awaits != nil && signal != nil && j.give(*signal) {
+			continue
+		}
+		if end.Awaits != nil && decision != nil && j.approve(*decision) {
 			continue
 		}
 		time.Sleep(end.Wait)

@@ -195,6 +195,8 @@ type Step struct {
 	WaitAtMost Duration `json:"wait_at_most,omitzero"`
 	// Wait is the wait of the step for a signal or a time; nil: it does not wait.
 	Wait *Wait `json:"wait,omitempty"`
+	// Approve is the approval for which the step waits; nil: it waits for none.
+	Approve *Approve `json:"approve,omitempty"`
 	// Sleep is a time or a moment for which the step waits without a signal.
 	Sleep string `json:"sleep,omitempty"`
 	// Default is the result of a step whose failure is ignored; nil: none.

@@ -151,7 +151,7 @@ func (r *reader) step(t *table) Step {
 		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
 		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
-	case t.has("wait"), t.has("sleep"):
+	case t.has("wait"), t.has("sleep"), t.has("approve"):
 		r.waiting(t, &s)
 	default:
 		r.work(t, &s)
@@ -172,9 +172,9 @@ func elsewhere(t *table) map[string]string {
 		keys["finally"] = "it belongs to the part"
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
-	case t.has("wait"), t.has("sleep"):
+	case t.has("wait"), t.has("sleep"), t.has("approve"):
 		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send"} {
-			keys[key] = "this step waits, since it has wait or sleep, and runs no handler"
+			keys[key] = "this step waits, since it has wait, sleep or approve, and runs no handler"
 		}
 		return keys
 	default:

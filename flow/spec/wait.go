@@ -17,8 +17,8 @@ type Wait struct {
 	OnTimeout json.RawMessage `json:"on_timeout,omitempty"`
 }
 
-// waits reports whether a step waits for a signal or a time, and runs no handler.
-func (s *Step) waits() bool { return s.Wait != nil || s.Sleep != "" }
+// waits reports whether a step waits for a signal, an approval or a time, and runs no handler.
+func (s *Step) waits() bool { return s.Wait != nil || s.Sleep != "" || s.Approve != nil }
 
 // waiting reads a step that waits.
 func (r *reader) waiting(t *table, s *Step) {
@@ -28,6 +28,12 @@ func (r *reader) waiting(t *table, s *Step) {
 	r.ignored(t, s)
 	if s.Version = t.text("version"); s.Version != "" {
 		r.checkSymbol(t, "version", s.Version)
+	}
+	if t.has("approve") {
+		if s.Approve = r.approve(t, s); t.has("wait") || t.has("sleep") {
+			t.fault("approve", "the step waits for something else already; make two steps")
+		}
+		return
 	}
 	if t.has("sleep") {
 		if s.Sleep = t.text("sleep"); t.has("wait") {
@@ -99,6 +105,10 @@ func timeOf(text string) (time.Time, bool) {
 
 // wait makes the wait of a step. Parse has checked all that could fail.
 func (s *Step) wait() *flow.Wait {
+	if s.Approve != nil {
+		approval := s.Approve.approval()
+		return &flow.Wait{For: approval.Deadline, Approval: approval}
+	}
 	if s.Wait == nil {
 		if at, isTime := timeOf(s.Sleep); isTime {
 			return &flow.Wait{Until: at}

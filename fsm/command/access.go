@@ -13,10 +13,11 @@ import (
 var allowed = map[access.Role][]Permission{
 	access.Viewer:        {Read},
 	access.Signaller:     {Read, Signal},
+	access.Approver:      {Read, Decide},
 	access.Poster:        {Read, Post, Signal},
 	access.Worker:        {Read, Work},
-	access.Operator:      {Read, Post, Signal, Operate},
-	access.Administrator: {Read, Post, Work, Signal, Operate, Administer},
+	access.Operator:      {Read, Post, Signal, Decide, Operate},
+	access.Administrator: {Read, Post, Work, Signal, Decide, Override, Operate, Administer},
 }
 
 // Allows reports whether a role has a permission.
@@ -35,7 +36,7 @@ func PrincipalToProto(p *access.Principal) *v1.Principal {
 		return nil
 	}
 	message := &v1.Principal{
-		Name: p.Name, Grants: GrantsToProto(p.Grants), HideValues: p.HideValues,
+		Name: p.Name, Grants: GrantsToProto(p.Grants), HideValues: p.HideValues, Approves: p.Approves,
 		CreatedAt: TimeToProto(p.CreatedAt), UpdatedAt: TimeToProto(p.UpdatedAt), By: p.By,
 	}
 	for i := range p.Tokens {
@@ -48,7 +49,7 @@ func PrincipalToProto(p *access.Principal) *v1.Principal {
 func PrincipalFromProto(message *v1.Principal) (access.Principal, error) {
 	var r reader
 	p := access.Principal{
-		Name: message.GetName(), Grants: GrantsFromProto(message.GetGrants()), HideValues: message.GetHideValues(),
+		Name: message.GetName(), Grants: GrantsFromProto(message.GetGrants()), HideValues: message.GetHideValues(), Approves: message.GetApproves(),
 		CreatedAt: r.time("principal created_at", message.GetCreatedAt()), UpdatedAt: r.time("principal updated_at", message.GetUpdatedAt()),
 		By: message.GetBy(),
 	}
@@ -102,7 +103,7 @@ func accessTokenFromProto(r *reader, message *v1.AccessToken) access.Token {
 
 // SavedPrincipal returns the principal that a command saves.
 func SavedPrincipal(c *v1.SavePrincipalCommand) access.Principal {
-	return access.Principal{Name: c.GetName(), Grants: GrantsFromProto(c.GetGrants()), HideValues: c.GetHideValues()}
+	return access.Principal{Name: c.GetName(), Grants: GrantsFromProto(c.GetGrants()), HideValues: c.GetHideValues(), Approves: c.GetApproves()}
 }
 
 // AddedToken is the token that a command adds.

@@ -28,7 +28,7 @@ var principals = rapid.Custom(func(t *rapid.T) access.Principal {
 		return access.Grant{Role: rapid.SampledFrom(access.Roles).Draw(t, "role"), Boards: rapid.String().Draw(t, "boards")}
 	})
 	return access.Principal{
-		Name: rapid.String().Draw(t, "name"), Grants: list(grant).Draw(t, "grants"), HideValues: rapid.Bool().Draw(t, "hide"),
+		Name: rapid.String().Draw(t, "name"), Grants: list(grant).Draw(t, "grants"), HideValues: rapid.Bool().Draw(t, "hide"), Approves: list(rapid.String()).Draw(t, "approves"),
 		Tokens: list(accessTokens).Draw(t, "tokens"), CreatedAt: times.Draw(t, "created"), UpdatedAt: times.Draw(t, "updated"),
 		By: rapid.String().Draw(t, "by"),
 	}

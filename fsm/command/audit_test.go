@@ -31,11 +31,11 @@ func TestRecordsSayWhatWasDone(t *testing.T) {
 		message        proto.Message
 		target, change string
 	}{
-		{&v1.SavePrincipalCommand{Name: "ann", HideValues: true, Grants: []*v1.Grant{{Role: "administrator", Boards: "*"}, {Role: "viewer", Boards: "orders/*"}}},
-			"name=ann", "grants=[administrator:*,viewer:orders/*] hide_values=true"},
-		{&v1.SavePrincipalCommand{Name: "ann"}, "name=ann", "grants=[]"},
-		{many, "name=ann", ",administrator:*]"},
-		{&v1.SavePrincipalCommand{Name: "ann", Grants: []*v1.Grant{{Role: "viewer", Boards: "a,administrator:*"}}}, "name=ann", `grants=[viewer:"a,administrator:*"]`},
+		{&v1.SavePrincipalCommand{Name: "ann", HideValues: true, Approves: []string{"dba"}, Grants: []*v1.Grant{{Role: "administrator", Boards: "*"}, {Role: "viewer", Boards: "orders/*"}}},
+			"name=ann", "grants=[administrator:*,viewer:orders/*] hide_values=true approves=[dba]"},
+		{&v1.SavePrincipalCommand{Name: "ann"}, "name=ann", "grants=[] approves=[]"},
+		{many, "name=ann", ",administrator:*] …"},
+		{&v1.SavePrincipalCommand{Name: "ann", Grants: []*v1.Grant{{Role: "viewer", Boards: "a,administrator:*"}}}, "name=ann", `grants=[viewer:"a,administrator:*"] approves=[]`},
 		{&v1.AddAccessTokenCommand{Principal: "ann", Id: "id-1", Hash: []byte("hash"), Expires: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}, "principal=ann", "id=id-1 expires=2030-01-02T03:04:05Z"},
 		{&v1.RevokeAccessTokenCommand{Principal: "ann", Id: "id-1"}, "principal=ann", "id=id-1"},
 		{&v1.SaveQuotaCommand{Principal: "ann", Limits: &v1.Amounts{Jobs: 10, PostingsPerSecond: 5}}, "principal=ann", "limits={jobs=10 postings_per_second=5}"},

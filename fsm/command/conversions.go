@@ -572,6 +572,127 @@ func StepFromProto(m *v1.Step) (jobs.Step, error) {
 	return x, nil
 }
 
+// StepApprovalToProto converts a jobs.StepApproval; nil stays nil.
+func StepApprovalToProto(x *jobs.StepApproval) *v1.StepApproval {
+	if x == nil {
+		return nil
+	}
+	m := &v1.StepApproval{
+		Job:      idText(x.Job.UUID),
+		Board:    x.Board,
+		JobName:  x.JobName,
+		Flow:     idText(x.Flow.UUID),
+		Step:     x.Step,
+		PostedBy: x.PostedBy,
+		Wait:     WaitToProto(&x.Wait),
+		Outcome:  string(x.Outcome),
+		Open:     x.Open,
+	}
+	for i := range x.Missing {
+		m.Missing = append(m.Missing, NeedToProto(&x.Missing[i]))
+	}
+	return m
+}
+
+// StepApprovalFromProto converts a jobs.StepApproval. Nil is the zero value.
+func StepApprovalFromProto(m *v1.StepApproval) (jobs.StepApproval, error) {
+	if m == nil {
+		return jobs.StepApproval{}, nil
+	}
+	var r reader
+	var x jobs.StepApproval
+	x.Job.UUID = r.id("approval job", m.Job)
+	x.Board = m.Board
+	x.JobName = m.JobName
+	x.Flow.UUID = r.id("approval flow", m.Flow)
+	x.Step = m.Step
+	x.PostedBy = m.PostedBy
+	if value, err := WaitFromProto(m.Wait); keep(&r, value, err) != nil {
+		x.Wait = *value
+	}
+	x.Outcome = logbook.Outcome(m.Outcome)
+	if len(m.Missing) > 0 {
+		x.Missing = make([]logbook.Need, 0, len(m.Missing))
+	}
+	for _, one := range m.Missing {
+		value, err := NeedFromProto(one)
+		x.Missing = append(x.Missing, keep(&r, value, err))
+	}
+	x.Open = m.Open
+	if r.err != nil {
+		return jobs.StepApproval{}, r.err
+	}
+	return x, nil
+}
+
+// DecisionReceiptToProto converts a jobs.DecisionReceipt; nil stays nil.
+func DecisionReceiptToProto(x *jobs.DecisionReceipt) *v1.DecideResult {
+	if x == nil {
+		return nil
+	}
+	m := &v1.DecideResult{
+		Step:     x.Step,
+		Outcome:  string(x.Outcome),
+		Repeated: x.Repeated,
+	}
+	for i := range x.Missing {
+		m.Missing = append(m.Missing, NeedToProto(&x.Missing[i]))
+	}
+	return m
+}
+
+// DecisionReceiptFromProto converts a jobs.DecisionReceipt. Nil is the zero value.
+func DecisionReceiptFromProto(m *v1.DecideResult) (jobs.DecisionReceipt, error) {
+	if m == nil {
+		return jobs.DecisionReceipt{}, nil
+	}
+	var r reader
+	var x jobs.DecisionReceipt
+	x.Step = m.Step
+	x.Outcome = logbook.Outcome(m.Outcome)
+	if len(m.Missing) > 0 {
+		x.Missing = make([]logbook.Need, 0, len(m.Missing))
+	}
+	for _, one := range m.Missing {
+		value, err := NeedFromProto(one)
+		x.Missing = append(x.Missing, keep(&r, value, err))
+	}
+	x.Repeated = m.Repeated
+	if r.err != nil {
+		return jobs.DecisionReceipt{}, r.err
+	}
+	return x, nil
+}
+
+// ApprovalQueryToProto converts a jobs.ApprovalQuery; nil stays nil.
+func ApprovalQueryToProto(x *jobs.ApprovalQuery) *v1.ListApprovalsRequest {
+	if x == nil {
+		return nil
+	}
+	m := &v1.ListApprovalsRequest{
+		Board: x.Board,
+		After: x.After,
+		Limit: countOf(x.Limit),
+	}
+	return m
+}
+
+// ApprovalQueryFromProto converts a jobs.ApprovalQuery. Nil is the zero value.
+func ApprovalQueryFromProto(m *v1.ListApprovalsRequest) (jobs.ApprovalQuery, error) {
+	if m == nil {
+		return jobs.ApprovalQuery{}, nil
+	}
+	var r reader
+	var x jobs.ApprovalQuery
+	x.Board = m.Board
+	x.After = m.After
+	x.Limit = r.count("query limit", m.Limit)
+	if r.err != nil {
+		return jobs.ApprovalQuery{}, r.err
+	}
+	return x, nil
+}
+
 // ExplanationToProto converts a jobs.Explanation; nil stays nil.
 func ExplanationToProto(x *jobs.Explanation) *v1.ExplainResponse {
 	if x == nil {
@@ -1306,17 +1427,135 @@ func SendingFromProto(m *v1.Sending) (logbook.Sending, error) {
 	return x, nil
 }
 
+// ApprovalToProto converts a logbook.Approval; nil stays nil.
+func ApprovalToProto(x *logbook.Approval) *v1.Approval {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Approval{
+		Text:       text(x.Text),
+		Self:       x.Self,
+		Fields:     ValueToProto(x.Fields),
+		AtDeadline: string(x.AtDeadline),
+	}
+	for i := range x.Need {
+		m.Need = append(m.Need, NeedToProto(&x.Need[i]))
+	}
+	for i := range x.Decisions {
+		m.Decisions = append(m.Decisions, DecisionToProto(&x.Decisions[i]))
+	}
+	return m
+}
+
+// ApprovalFromProto converts a logbook.Approval. Nil stays nil.
+func ApprovalFromProto(m *v1.Approval) (*logbook.Approval, error) {
+	if m == nil {
+		return nil, nil
+	}
+	var r reader
+	x := new(logbook.Approval)
+	x.Text = m.Text
+	if len(m.Need) > 0 {
+		x.Need = make([]logbook.Need, 0, len(m.Need))
+	}
+	for _, one := range m.Need {
+		value, err := NeedFromProto(one)
+		x.Need = append(x.Need, keep(&r, value, err))
+	}
+	x.Self = m.Self
+	x.Fields = ValueFromProto(m.Fields)
+	x.AtDeadline = logbook.AtDeadline(m.AtDeadline)
+	if len(m.Decisions) > 0 {
+		x.Decisions = make([]logbook.Decision, 0, len(m.Decisions))
+	}
+	for _, one := range m.Decisions {
+		value, err := DecisionFromProto(one)
+		x.Decisions = append(x.Decisions, keep(&r, value, err))
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return x, nil
+}
+
+// NeedToProto converts a logbook.Need; nil stays nil.
+func NeedToProto(x *logbook.Need) *v1.Need {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Need{
+		Role:  x.Role,
+		Count: countOf(x.Count),
+	}
+	return m
+}
+
+// NeedFromProto converts a logbook.Need. Nil is the zero value.
+func NeedFromProto(m *v1.Need) (logbook.Need, error) {
+	if m == nil {
+		return logbook.Need{}, nil
+	}
+	var r reader
+	var x logbook.Need
+	x.Role = m.Role
+	x.Count = r.count("need count", m.Count)
+	if r.err != nil {
+		return logbook.Need{}, r.err
+	}
+	return x, nil
+}
+
+// DecisionToProto converts a logbook.Decision; nil stays nil.
+func DecisionToProto(x *logbook.Decision) *v1.Decision {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Decision{
+		Kind:     string(x.Kind),
+		Override: x.Override,
+		Id:       x.ID,
+		By:       x.By,
+		Roles:    slices.Clone(x.Roles),
+		Reason:   x.Reason,
+		Answers:  ValueToProto(x.Answers),
+		At:       TimeToProto(x.At),
+	}
+	return m
+}
+
+// DecisionFromProto converts a logbook.Decision. Nil is the zero value.
+func DecisionFromProto(m *v1.Decision) (logbook.Decision, error) {
+	if m == nil {
+		return logbook.Decision{}, nil
+	}
+	var r reader
+	var x logbook.Decision
+	x.Kind = logbook.DecisionKind(m.Kind)
+	x.Override = m.Override
+	x.ID = m.Id
+	x.By = m.By
+	x.Roles = slices.Clone(m.Roles)
+	x.Reason = m.Reason
+	x.Answers = ValueFromProto(m.Answers)
+	x.At = r.time("decision at", m.At)
+	if r.err != nil {
+		return logbook.Decision{}, r.err
+	}
+	return x, nil
+}
+
 // WaitToProto converts a logbook.Wait; nil stays nil.
 func WaitToProto(x *logbook.Wait) *v1.Wait {
 	if x == nil {
 		return nil
 	}
 	m := &v1.Wait{
-		Signals: slices.Clone(x.Signals),
-		Since:   TimeToProto(x.Since),
-		Until:   TimeToProto(x.Until),
-		Number:  x.Number,
-		Signal:  SignalToProto(x.Signal),
+		Signals:  slices.Clone(x.Signals),
+		Since:    TimeToProto(x.Since),
+		Until:    TimeToProto(x.Until),
+		Number:   x.Number,
+		Signal:   SignalToProto(x.Signal),
+		Approval: ApprovalToProto(x.Approval),
 	}
 	return m
 }
@@ -1335,6 +1574,10 @@ func WaitFromProto(m *v1.Wait) (*logbook.Wait, error) {
 	{
 		value, err := SignalFromProto(m.Signal)
 		x.Signal = keep(&r, value, err)
+	}
+	{
+		value, err := ApprovalFromProto(m.Approval)
+		x.Approval = keep(&r, value, err)
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -16,6 +16,7 @@ const (
 	CodeConflict       = "conflict"
 	CodeUnclaimable    = "unclaimable"
 	CodeJobOver        = "job_over"
+	CodeDecided        = "decided"
 	CodeSignalsFull    = "signals_full"
 	CodeSignalled      = "signalled"
 	CodeFenced         = "fenced"
@@ -35,7 +36,7 @@ const (
 
 // codes is the table of codes and sentinels. The first row that matches an error is its code.
 // Uncertain is first, because it must not be mistaken for another code. Unclaimable, job
-// over and signalled are before conflict, signals full is before over limit, and overloaded is before unavailable, because
+// over, decided and signalled are before conflict, signals full is before over limit, and overloaded is before unavailable, because
 // these errors match both rows.
 var codes = []struct {
 	code     string
@@ -47,6 +48,7 @@ var codes = []struct {
 	{CodeFenced, jobs.ErrFenced},
 	{CodeUnclaimable, jobs.ErrUnclaimable},
 	{CodeJobOver, jobs.ErrJobOver},
+	{CodeDecided, jobs.ErrDecided},
 	{CodeSignalled, logbook.ErrSignalled},
 	{CodeSignalsFull, jobs.ErrSignalsFull},
 	{CodeSessionExpired, jobs.ErrSessionExpired},

@@ -26,6 +26,7 @@ var codeTable = []struct {
 	{"ErrConflict", jobs.ErrConflict, "conflict"},
 	{"ErrUnclaimable", jobs.ErrUnclaimable, "unclaimable"},
 	{"ErrJobOver", jobs.ErrJobOver, "job_over"},
+	{"ErrDecided", jobs.ErrDecided, "decided"},
 	{"ErrSignalsFull", jobs.ErrSignalsFull, "signals_full"},
 	{"ErrSignalled", logbook.ErrSignalled, "signalled"},
 	{"ErrFenced", jobs.ErrFenced, "fenced"},

@@ -137,6 +137,36 @@ var waits = rapid.Custom(func(t *rapid.T) logbook.Wait {
 		Until:   times.Draw(t, "until"),
 		Number:  rapid.Uint64().Draw(t, "number"),
 		Signal:  optional(signals).Draw(t, "signal"),
+
+		Approval: optional(approvals).Draw(t, "approval"),
+	}
+})
+
+var approvals = rapid.Custom(func(t *rapid.T) logbook.Approval {
+	return logbook.Approval{
+		Text:       rapid.String().Draw(t, "text"),
+		Need:       list(needs).Draw(t, "need"),
+		Self:       rapid.Bool().Draw(t, "self"),
+		Fields:     rawValues.Draw(t, "fields"),
+		AtDeadline: logbook.AtDeadline(rapid.String().Draw(t, "at deadline")),
+		Decisions:  list(decisions).Draw(t, "decisions"),
+	}
+})
+
+var needs = rapid.Custom(func(t *rapid.T) logbook.Need {
+	return logbook.Need{Role: rapid.String().Draw(t, "role"), Count: counts.Draw(t, "count")}
+})
+
+var decisions = rapid.Custom(func(t *rapid.T) logbook.Decision {
+	return logbook.Decision{
+		Kind:     logbook.DecisionKind(rapid.String().Draw(t, "kind")),
+		Override: rapid.Bool().Draw(t, "override"),
+		ID:       rapid.String().Draw(t, "id"),
+		By:       rapid.String().Draw(t, "by"),
+		Roles:    list(rapid.String()).Draw(t, "roles"),
+		Reason:   rapid.String().Draw(t, "reason"),
+		Answers:  rawValues.Draw(t, "answers"),
+		At:       times.Draw(t, "at"),
 	}
 })
 

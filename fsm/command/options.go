@@ -20,6 +20,7 @@ type Options struct {
 	target  []targetField
 	classes []v1.Class // by the indexes of fields
 	untold  []bool     // by the indexes of fields; also the texts of programs
+	plain   []bool     // by field: see IsPlain
 	paths   map[string][]protoreflect.FieldDescriptor
 }
 
@@ -67,6 +68,7 @@ func readOptions(message protoreflect.MessageDescriptor) *Options {
 	for i := range message.Fields().Len() {
 		field := message.Fields().Get(i).Options()
 		o.classes = append(o.classes, proto.GetExtension(field, v1.E_Class).(v1.Class))
+		o.plain = append(o.plain, proto.GetExtension(field, v1.E_Plain).(bool))
 		o.untold = append(o.untold, o.classes[i] > v1.Class_SHOWN || proto.GetExtension(field, v1.E_Untold).(bool))
 	}
 	return o
@@ -88,6 +90,12 @@ func ClassOf(field protoreflect.FieldDescriptor) v1.Class {
 		return max(classes[field.Index()], v1.Class_SHOWN)
 	}
 	return v1.Class_SHOWN
+}
+
+// IsPlain reports whether nodes read the value of a field, so clients with value keys do not encrypt it.
+func IsPlain(field protoreflect.FieldDescriptor) bool {
+	options := OptionsOf(field.ContainingMessage())
+	return len(options.plain) > 0 && options.plain[field.Index()]
 }
 
 // HasValues reports whether a field is of a type with values of programs.

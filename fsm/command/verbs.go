@@ -24,6 +24,8 @@ const (
 	Work       Permission = "work"       // hold a session, claim jobs, and record their results
 	Operate    Permission = "operate"    // control jobs, schedules and conductors of others
 	Signal     Permission = "signal"     // send signals to jobs
+	Decide     Permission = "decide"     // decide approvals
+	Override   Permission = "override"   // decide approvals alone, whatever they need
 	Administer Permission = "administer" // create, limit and delete boards, back up the cluster
 	Lead       Permission = "lead"       // the leader's own; no caller has it
 )
@@ -61,6 +63,8 @@ var verbs = []Verb{
 	verb("unreserve", (*v1.Command).GetUnreserve, checkPlainCommand),
 	verb("retry_now", (*v1.Command).GetRetryNow, checkRetryNow),
 	verb("signal", (*v1.Command).GetSignal, converted(SignalCommandFromProto, jobs.CheckSignalCommand)),
+	verb("decide", (*v1.Command).GetDecide, converted(DecideCommandFromProto, jobs.CheckDecisionCommand)),
+	verb("override", (*v1.Command).GetOverride, converted(OverrideCommandFromProto, jobs.CheckDecisionCommand)),
 	verb("change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("retry", (*v1.Command).GetRetry, checkPlainCommand),

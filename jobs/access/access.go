@@ -30,6 +30,8 @@ const (
 	MaxPrincipals = 10_000
 	// MaxGrants bounds the grants of a principal, because each call checks them.
 	MaxGrants = 64
+	// MaxApproves bounds the roles of a principal in approvals, because each decision searches them.
+	MaxApproves = 32
 	// MaxTokens bounds the tokens of a principal. A few are enough to replace a token in use.
 	MaxTokens = 8
 	// MaxTokenUses bounds the token uses that one command records.
@@ -46,14 +48,15 @@ type Role string
 const (
 	Viewer        Role = "viewer"        // reads
 	Signaller     Role = "signaller"     // sends signals to jobs
+	Approver      Role = "approver"      // decides approvals that need a role of the principal
 	Poster        Role = "poster"        // posts jobs, saves books and sends signals
 	Worker        Role = "worker"        // opens sessions, claims jobs, and records results
-	Operator      Role = "operator"      // posts, signals, and controls the jobs, schedules and conductors of others
+	Operator      Role = "operator"      // posts, signals, decides approvals, and controls the jobs, schedules and conductors of others
 	Administrator Role = "administrator" // has all permissions; on all boards, also on the cluster
 )
 
 // Roles are all roles.
-var Roles = []Role{Viewer, Signaller, Poster, Worker, Operator, Administrator}
+var Roles = []Role{Viewer, Signaller, Approver, Poster, Worker, Operator, Administrator}
 
 // AllBoards is the pattern of a grant for all boards, and for objects that belong to no board.
 const AllBoards = "*"
@@ -93,10 +96,12 @@ type Principal struct {
 	Grants []Grant
 	// HideValues: answers to this principal have names and states, and no values of jobs, flows and steps.
 	HideValues bool
-	Tokens     []Token
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
-	By         string // the principal that changed it last
+	// Approves are the roles that the principal can fill in approvals. It also needs a grant that permits decisions.
+	Approves  []string
+	Tokens    []Token
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	By        string // the principal that changed it last
 }
 
 // Token is the record of an access token, without its secret.
@@ -136,6 +141,14 @@ func CheckPrincipal(l logbook.Limits, p *Principal) error {
 	}
 	if len(p.Grants) > MaxGrants {
 		return &logbook.LimitError{Field: "grants", Limit: MaxGrants, Size: int64(len(p.Grants)), Unit: "grants"}
+	}
+	if len(p.Approves) > MaxApproves {
+		return &logbook.LimitError{Field: "approves", Limit: MaxApproves, Size: int64(len(p.Approves)), Unit: "roles"}
+	}
+	for _, role := range p.Approves {
+		if err := l.CheckName("approves", role); err != nil {
+			return err
+		}
 	}
 	for _, grant := range p.Grants {
 		if err := grant.check(l); err != nil {

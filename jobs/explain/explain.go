@@ -23,6 +23,7 @@ type Situation struct {
 	Held       bool              // the flow is held: see logbook.FlowDetail.Held
 	Lost       bool              // the job cools because its owner was lost
 	Awaits     string            // a signal for which a step of the cooling or claimed job waits; empty: none
+	Approves   string            // a step of the cooling or claimed job that waits for an approval; empty: none
 	Now        time.Time
 	Paused     *jobs.BoardPause       // of its board; nil: not paused
 	Conductors []jobs.Entity          // live conductors
@@ -138,6 +139,9 @@ func (e *explanation) claimed(s *Situation) {
 	if s.Awaits != "" {
 		e.Text += fmt.Sprintf("; a step waits for signal %s; send it with `conductord job signal %s %s`", s.Awaits, s.Job.ID, s.Awaits)
 	}
+	if s.Approves != "" {
+		e.Text += fmt.Sprintf("; a step waits for an approval; decide with `conductord approval approve %s %s`", s.Job.ID, s.Approves)
+	}
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf("; %s has a request to %s it", claim.Owner, s.Job.StopRequest.Kind)
 		if to := s.Job.StopRequest.To; to != "" {
@@ -228,7 +232,9 @@ func (e *explanation) kept(s *Situation) {
 	case jobs.StateCooling:
 		e.say(jobs.CauseCooling, "it cools down until %s: %s", moment(s.Job.DueAt), cmp.Or(s.Job.Reason, "its last owner released it"))
 		e.Until = s.Job.DueAt
-		if s.Awaits != "" {
+		if s.Approves != "" {
+			e.say(jobs.CauseCooling, "%s; decide with `conductord approval approve %s %s`", cmp.Or(s.Job.Reason, "a step waits for an approval"), s.Job.ID, s.Approves)
+		} else if s.Awaits != "" {
 			e.say(jobs.CauseCooling, "%s; send it with `conductord job signal %s %s`", cmp.Or(s.Job.Reason, "a step waits for a signal"), s.Job.ID, s.Awaits)
 		} else if !s.Lost {
 			e.Remedy = e.does(jobs.RemedyRetryNow)

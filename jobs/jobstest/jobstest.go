@@ -85,6 +85,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"stop requests", stopRows},
 		{"changes", changeRows},
 		{"signals", signalRows},
+		{"approvals", approvalRows},
 		{"labels", labelRows},
 		{"interventions", interventionRows},
 		{"retries", retryRows},

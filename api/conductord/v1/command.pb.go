@@ -214,6 +214,8 @@ type Command struct {
 	//	*Command_Unreserve
 	//	*Command_RetryNow
 	//	*Command_Signal
+	//	*Command_Decide
+	//	*Command_Override
 	//	*Command_Change
 	//	*Command_Intervene
 	//	*Command_Purge
@@ -460,6 +462,24 @@ func (x *Command) GetSignal() *SignalCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Signal); ok {
 			return x.Signal
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDecide() *DecideCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Decide); ok {
+			return x.Decide
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetOverride() *DecideCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Override); ok {
+			return x.Override
 		}
 	}
 	return nil
@@ -865,6 +885,14 @@ type Command_Signal struct {
 	Signal *SignalCommand `protobuf:"bytes,90,opt,name=signal,proto3,oneof"`
 }
 
+type Command_Decide struct {
+	Decide *DecideCommand `protobuf:"bytes,91,opt,name=decide,proto3,oneof"`
+}
+
+type Command_Override struct {
+	Override *DecideCommand `protobuf:"bytes,92,opt,name=override,proto3,oneof"`
+}
+
 type Command_Change struct {
 	Change *Change `protobuf:"bytes,20,opt,name=change,proto3,oneof"`
 }
@@ -1042,6 +1070,10 @@ func (*Command_Unreserve) isCommand_Kind() {}
 func (*Command_RetryNow) isCommand_Kind() {}
 
 func (*Command_Signal) isCommand_Kind() {}
+
+func (*Command_Decide) isCommand_Kind() {}
+
+func (*Command_Override) isCommand_Kind() {}
 
 func (*Command_Change) isCommand_Kind() {}
 
@@ -1321,6 +1353,7 @@ type SavePrincipalCommand struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to this principal have names and states, and no values
+	Approves      []string               `protobuf:"bytes,4,rep,name=approves,proto3" json:"approves,omitempty"`                        // roles of approvals that the principal can fill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1374,6 +1407,13 @@ func (x *SavePrincipalCommand) GetHideValues() bool {
 		return x.HideValues
 	}
 	return false
+}
+
+func (x *SavePrincipalCommand) GetApproves() []string {
+	if x != nil {
+		return x.Approves
+	}
+	return nil
 }
 
 // DeletePrincipal removes a principal and its tokens.
@@ -2167,6 +2207,108 @@ func (x *SignalCommand) GetKey() string {
 	return ""
 }
 
+// DecideCommand is the decision of a person about the approval of a step.
+type DecideCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step  string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // empty: the one step of the job that waits for an approval
+	Kind  string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // approve, reject or withdraw; an override cannot withdraw
+	Id    string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`     // made by the sender; a repeat with the same id changes nothing
+	// The person. With access control, the node writes the caller's name.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`   // required for a rejection and an override
+	Answers       *Value `protobuf:"bytes,7,opt,name=answers,proto3" json:"answers,omitempty"` // an object that the approval's schema of fields accepts
+	Wait          uint64 `protobuf:"varint,8,opt,name=wait,proto3" json:"wait,omitempty"`      // number of the wait that the person has seen; 0: the present one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideCommand) Reset() {
+	*x = DecideCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideCommand) ProtoMessage() {}
+
+func (x *DecideCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideCommand.ProtoReflect.Descriptor instead.
+func (*DecideCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DecideCommand) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DecideCommand) GetAnswers() *Value {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *DecideCommand) GetWait() uint64 {
+	if x != nil {
+		return x.Wait
+	}
+	return 0
+}
+
 // RaiseVersion raises the cluster version: the cluster then uses the commands of that version.
 type RaiseVersionCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2177,7 +2319,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2331,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2344,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -2224,7 +2366,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2378,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2391,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -2273,7 +2415,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2427,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2440,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -2345,7 +2487,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2499,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2512,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -2427,7 +2569,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2581,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2594,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -2484,7 +2626,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2638,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2651,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -2550,7 +2692,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2704,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2717,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -2604,7 +2746,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2758,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2771,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -2663,7 +2805,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2817,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2830,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -2719,7 +2861,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2873,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2886,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -2792,7 +2934,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2946,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2959,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2846,7 +2988,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2858,7 +3000,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2871,7 +3013,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2918,7 +3060,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3072,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3085,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2995,7 +3137,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3149,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3162,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -3074,7 +3216,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +3228,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +3241,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -3150,7 +3292,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3304,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3317,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -3222,7 +3364,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3376,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3389,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -3304,6 +3446,7 @@ type Result struct {
 	//	*Result_Count
 	//	*Result_Intervene
 	//	*Result_Signal
+	//	*Result_Decide
 	//	*Result_Schedule
 	Kind          isResult_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -3312,7 +3455,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3467,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3480,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Result) GetError() *Error {
@@ -3408,6 +3551,15 @@ func (x *Result) GetSignal() *SignalResult {
 	return nil
 }
 
+func (x *Result) GetDecide() *DecideResult {
+	if x != nil {
+		if x, ok := x.Kind.(*Result_Decide); ok {
+			return x.Decide
+		}
+	}
+	return nil
+}
+
 func (x *Result) GetSchedule() *ScheduleResult {
 	if x != nil {
 		if x, ok := x.Kind.(*Result_Schedule); ok {
@@ -3445,6 +3597,10 @@ type Result_Signal struct {
 	Signal *SignalResult `protobuf:"bytes,20,opt,name=signal,proto3,oneof"`
 }
 
+type Result_Decide struct {
+	Decide *DecideResult `protobuf:"bytes,21,opt,name=decide,proto3,oneof"` // for decide and override
+}
+
 type Result_Schedule struct {
 	Schedule *ScheduleResult `protobuf:"bytes,12,opt,name=schedule,proto3,oneof"` // for save_schedule, run_schedule and backfill_schedule
 }
@@ -3461,6 +3617,8 @@ func (*Result_Intervene) isResult_Kind() {}
 
 func (*Result_Signal) isResult_Kind() {}
 
+func (*Result_Decide) isResult_Kind() {}
+
 func (*Result_Schedule) isResult_Kind() {}
 
 // Done is the empty answer of a call that succeeded.
@@ -3472,7 +3630,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3642,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3655,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 type PostResult struct {
@@ -3509,7 +3667,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3679,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3692,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -3557,7 +3715,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3727,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3740,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Posted) GetJob() string {
@@ -3629,7 +3787,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3641,7 +3799,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3654,7 +3812,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -3675,7 +3833,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3845,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3858,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Granted) GetJob() string {
@@ -3734,7 +3892,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3904,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[44]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3917,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -3785,7 +3943,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3955,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[45]
+	mi := &file_conductord_v1_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3968,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -3832,7 +3990,7 @@ type SignalResult struct {
 
 func (x *SignalResult) Reset() {
 	*x = SignalResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4002,7 @@ func (x *SignalResult) String() string {
 func (*SignalResult) ProtoMessage() {}
 
 func (x *SignalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[46]
+	mi := &file_conductord_v1_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4015,7 @@ func (x *SignalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResult.ProtoReflect.Descriptor instead.
 func (*SignalResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SignalResult) GetAnswer() string {
@@ -3881,6 +4039,75 @@ func (x *SignalResult) GetJob() string {
 	return ""
 }
 
+// DecideResult is the approval after a decision.
+type DecideResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Outcome       string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`    // approved or rejected; empty: not decided yet
+	Missing       []*Need                `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`    // the needs that are not filled yet
+	Repeated      bool                   `protobuf:"varint,4,opt,name=repeated,proto3" json:"repeated,omitempty"` // the approval had a decision with this id before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideResult) Reset() {
+	*x = DecideResult{}
+	mi := &file_conductord_v1_command_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideResult) ProtoMessage() {}
+
+func (x *DecideResult) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideResult.ProtoReflect.Descriptor instead.
+func (*DecideResult) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *DecideResult) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *DecideResult) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *DecideResult) GetMissing() []*Need {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *DecideResult) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
 type ScheduleResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Schedule      *Schedule              `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"` // for save_schedule: without its posting
@@ -3891,7 +4118,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[47]
+	mi := &file_conductord_v1_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4130,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[47]
+	mi := &file_conductord_v1_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4143,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3947,7 +4174,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"8\n" +
 	"\bTableSum\x12\x1a\n" +
 	"\x05table\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xce\x1f\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xd2 \n" +
 	"\aCommand\x12>\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandB\f\xf2\x9d&\b\b\x02\x18\x01 \x01(\x01H\x00R\x04post\x12=\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandB\b\xf2\x9d&\x04\b\x03 \x01H\x00R\x05claim\x12L\n" +
@@ -3972,7 +4199,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\btransfer\x12A\n" +
 	"\tunreserve\x18N \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\tunreserve\x12@\n" +
 	"\tretry_now\x18O \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\bretryNow\x12>\n" +
-	"\x06signal\x18Z \x01(\v2\x1c.conductord.v1.SignalCommandB\x06\xf2\x9d&\x02\b\bH\x00R\x06signal\x127\n" +
+	"\x06signal\x18Z \x01(\v2\x1c.conductord.v1.SignalCommandB\x06\xf2\x9d&\x02\b\bH\x00R\x06signal\x12>\n" +
+	"\x06decide\x18[ \x01(\v2\x1c.conductord.v1.DecideCommandB\x06\xf2\x9d&\x02\b\tH\x00R\x06decide\x12B\n" +
+	"\boverride\x18\\ \x01(\v2\x1c.conductord.v1.DecideCommandB\x06\xf2\x9d&\x02\b\n" +
+	"H\x00R\boverride\x127\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeB\x06\xf2\x9d&\x02\b\x04H\x00R\x06change\x12C\n" +
 	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionB\x06\xf2\x9d&\x02\b\x04H\x00R\tintervene\x129\n" +
 	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandB\x06\xf2\x9d&\x02\b\x04H\x00R\x05purge\x129\n" +
@@ -4029,12 +4259,13 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x1c\n" +
 	"\x06labels\x18\x06 \x03(\tB\x04\xe8\x9d&\x01R\x06labels\x121\n" +
 	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
-	"\x06begins\x18\b \x01(\bR\x06begins:\x17\x82\x9e&\x13\b\x04\x12\x06boards2\asession\"\x8f\x01\n" +
+	"\x06begins\x18\b \x01(\bR\x06begins:\x17\x82\x9e&\x13\b\x04\x12\x06boards2\asession\"\xb1\x01\n" +
 	"\x14SavePrincipalCommand\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x03 \x01(\bR\n" +
-	"hideValues:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"B\n" +
+	"hideValues\x12 \n" +
+	"\bapproves\x18\x04 \x03(\tB\x04\xe8\x9d&\x01R\bapproves:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"B\n" +
 	"\x16DeletePrincipalCommand\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name:\x0e\x82\x9e&\x02\b\x01\x8a\x9e&\x04name\"\xba\x01\n" +
 	"\x15AddAccessTokenCommand\x12\"\n" +
@@ -4088,7 +4319,16 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06reject\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x18\n" +
 	"\x02by\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1a\n" +
 	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x16\n" +
-	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:,\x82\x9e&\x0e\b\x04\x12\x05board\x1a\x03job\x8a\x9e&\x12job board key name\x92\x9e&\x00\"<\n" +
+	"\x03key\x18\b \x01(\tB\x04\xe8\x9d&\x01R\x03key:,\x82\x9e&\x0e\b\x04\x12\x05board\x1a\x03job\x8a\x9e&\x12job board key name\x92\x9e&\x00\"\x96\x02\n" +
+	"\rDecideCommand\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x18\n" +
+	"\x04kind\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
+	"\x02id\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
+	"\x02by\x18\x05 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1c\n" +
+	"\x06reason\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\x124\n" +
+	"\aanswers\x18\a \x01(\v2\x14.conductord.v1.ValueB\x04\x80\x9e&\x01R\aanswers\x12\x18\n" +
+	"\x04wait\x18\b \x01(\x04B\x04\xf8\x9d&\x01R\x04wait:\x1b\x82\x9e&\a\b\b\x12\x03job\x8a\x9e&\bjob step\x92\x9e&\x00\"<\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion:\v\x8a\x9e&\aversion\"2\n" +
 	"\x16BeginLeadershipCommand\x12\x18\n" +
@@ -4180,7 +4420,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x03(\v2\x1a.google.protobuf.TimestampR\x05slots\x12\x18\n" +
 	"\x02by\x18\x05 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x02by\x12\x1e\n" +
 	"\x05nonce\x18\x06 \x01(\tB\b\xe8\x9d&\x01\xf8\x9d&\x01R\x05nonce:\x0e\x8a\x9e&\n" +
-	"board name\"\xc3\x03\n" +
+	"board name\"\xfa\x03\n" +
 	"\x06Result\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12/\n" +
 	"\x04post\x18\x02 \x01(\v2\x19.conductord.v1.PostResultH\x00R\x04post\x122\n" +
@@ -4188,7 +4428,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x04 \x01(\v2\x16.conductord.v1.SessionH\x00R\asession\x122\n" +
 	"\x05count\x18\x05 \x01(\v2\x1a.conductord.v1.CountResultH\x00R\x05count\x12>\n" +
 	"\tintervene\x18\x06 \x01(\v2\x1e.conductord.v1.InterveneResultH\x00R\tintervene\x125\n" +
-	"\x06signal\x18\x14 \x01(\v2\x1b.conductord.v1.SignalResultH\x00R\x06signal\x12;\n" +
+	"\x06signal\x18\x14 \x01(\v2\x1b.conductord.v1.SignalResultH\x00R\x06signal\x125\n" +
+	"\x06decide\x18\x15 \x01(\v2\x1b.conductord.v1.DecideResultH\x00R\x06decide\x12;\n" +
 	"\bschedule\x18\f \x01(\v2\x1d.conductord.v1.ScheduleResultH\x00R\bschedule:\x04\xf8\x9d&\x01B\x06\n" +
 	"\x04kind\"\f\n" +
 	"\x04Done:\x04\xf8\x9d&\x01\";\n" +
@@ -4215,7 +4456,12 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fSignalResult\x12\x1c\n" +
 	"\x06answer\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06answer\x12\x1a\n" +
 	"\x05first\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05first\x12\x16\n" +
-	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"v\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job\"\x93\x01\n" +
+	"\fDecideResult\x12\x18\n" +
+	"\x04step\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1e\n" +
+	"\aoutcome\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\aoutcome\x12-\n" +
+	"\amissing\x18\x03 \x03(\v2\x13.conductord.v1.NeedR\amissing\x12\x1a\n" +
+	"\brepeated\x18\x04 \x01(\bR\brepeated\"v\n" +
 	"\x0eScheduleResult\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x12/\n" +
 	"\x05slots\x18\x02 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slotsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
@@ -4232,7 +4478,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: conductord.v1.Entry
 	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
@@ -4255,162 +4501,170 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*DestroyBookCommand)(nil),       // 18: conductord.v1.DestroyBookCommand
 	(*JobCommand)(nil),               // 19: conductord.v1.JobCommand
 	(*SignalCommand)(nil),            // 20: conductord.v1.SignalCommand
-	(*RaiseVersionCommand)(nil),      // 21: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),   // 22: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),     // 23: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),       // 24: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),           // 25: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),             // 26: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),    // 27: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),             // 28: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),          // 29: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),             // 30: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),        // 31: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),     // 32: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),      // 33: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),    // 34: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),      // 35: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),       // 36: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil),  // 37: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                   // 38: conductord.v1.Result
-	(*Done)(nil),                     // 39: conductord.v1.Done
-	(*PostResult)(nil),               // 40: conductord.v1.PostResult
-	(*Posted)(nil),                   // 41: conductord.v1.Posted
-	(*ClaimResult)(nil),              // 42: conductord.v1.ClaimResult
-	(*Granted)(nil),                  // 43: conductord.v1.Granted
-	(*CountResult)(nil),              // 44: conductord.v1.CountResult
-	(*InterveneResult)(nil),          // 45: conductord.v1.InterveneResult
-	(*SignalResult)(nil),             // 46: conductord.v1.SignalResult
-	(*ScheduleResult)(nil),           // 47: conductord.v1.ScheduleResult
-	(*Ending)(nil),                   // 48: conductord.v1.Ending
-	(*Opening)(nil),                  // 49: conductord.v1.Opening
-	(*Book)(nil),                     // 50: conductord.v1.Book
-	(*Update)(nil),                   // 51: conductord.v1.Update
-	(*Change)(nil),                   // 52: conductord.v1.Change
-	(*Intervention)(nil),             // 53: conductord.v1.Intervention
-	(*AuditRecord)(nil),              // 54: conductord.v1.AuditRecord
-	(*Posting)(nil),                  // 55: conductord.v1.Posting
-	(*durationpb.Duration)(nil),      // 56: google.protobuf.Duration
-	(*Grant)(nil),                    // 57: conductord.v1.Grant
-	(*timestamppb.Timestamp)(nil),    // 58: google.protobuf.Timestamp
-	(*Amounts)(nil),                  // 59: conductord.v1.Amounts
-	(*Token)(nil),                    // 60: conductord.v1.Token
-	(*Entity)(nil),                   // 61: conductord.v1.Entity
-	(*Value)(nil),                    // 62: conductord.v1.Value
-	(*BoardLimits)(nil),              // 63: conductord.v1.BoardLimits
-	(*Schedule)(nil),                 // 64: conductord.v1.Schedule
-	(*SlotDecision)(nil),             // 65: conductord.v1.SlotDecision
-	(*Error)(nil),                    // 66: conductord.v1.Error
-	(*Session)(nil),                  // 67: conductord.v1.Session
-	(*Job)(nil),                      // 68: conductord.v1.Job
-	(*Claimed)(nil),                  // 69: conductord.v1.Claimed
-	(*SlotRecord)(nil),               // 70: conductord.v1.SlotRecord
+	(*DecideCommand)(nil),            // 21: conductord.v1.DecideCommand
+	(*RaiseVersionCommand)(nil),      // 22: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 23: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 24: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 25: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 26: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 27: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 28: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 29: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 30: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 31: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 32: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 33: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 34: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 35: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 36: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 37: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 38: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 39: conductord.v1.Result
+	(*Done)(nil),                     // 40: conductord.v1.Done
+	(*PostResult)(nil),               // 41: conductord.v1.PostResult
+	(*Posted)(nil),                   // 42: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 43: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 44: conductord.v1.Granted
+	(*CountResult)(nil),              // 45: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 46: conductord.v1.InterveneResult
+	(*SignalResult)(nil),             // 47: conductord.v1.SignalResult
+	(*DecideResult)(nil),             // 48: conductord.v1.DecideResult
+	(*ScheduleResult)(nil),           // 49: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 50: conductord.v1.Ending
+	(*Opening)(nil),                  // 51: conductord.v1.Opening
+	(*Book)(nil),                     // 52: conductord.v1.Book
+	(*Update)(nil),                   // 53: conductord.v1.Update
+	(*Change)(nil),                   // 54: conductord.v1.Change
+	(*Intervention)(nil),             // 55: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 56: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 57: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 58: google.protobuf.Duration
+	(*Grant)(nil),                    // 59: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 60: google.protobuf.Timestamp
+	(*Amounts)(nil),                  // 61: conductord.v1.Amounts
+	(*Token)(nil),                    // 62: conductord.v1.Token
+	(*Entity)(nil),                   // 63: conductord.v1.Entity
+	(*Value)(nil),                    // 64: conductord.v1.Value
+	(*BoardLimits)(nil),              // 65: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 66: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 67: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 68: conductord.v1.Error
+	(*Session)(nil),                  // 69: conductord.v1.Session
+	(*Job)(nil),                      // 70: conductord.v1.Job
+	(*Claimed)(nil),                  // 71: conductord.v1.Claimed
+	(*Need)(nil),                     // 72: conductord.v1.Need
+	(*SlotRecord)(nil),               // 73: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
-	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
-	2,  // 1: conductord.v1.StateCheck.sums:type_name -> conductord.v1.TableSum
-	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
-	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
-	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	48, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	48, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	48, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	49, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	16, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	17, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	50, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	51, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	18, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	19, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
-	19, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
-	19, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	19, // 17: conductord.v1.Command.transfer:type_name -> conductord.v1.JobCommand
-	19, // 18: conductord.v1.Command.unreserve:type_name -> conductord.v1.JobCommand
-	19, // 19: conductord.v1.Command.retry_now:type_name -> conductord.v1.JobCommand
-	20, // 20: conductord.v1.Command.signal:type_name -> conductord.v1.SignalCommand
-	52, // 21: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	53, // 22: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	19, // 23: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	19, // 24: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
-	15, // 25: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	27, // 26: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	32, // 27: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	28, // 28: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	31, // 29: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	28, // 30: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	28, // 31: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	28, // 32: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	29, // 33: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	30, // 34: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	30, // 35: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	22, // 36: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	21, // 37: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	23, // 38: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	25, // 39: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	26, // 40: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	24, // 41: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	33, // 42: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	34, // 43: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	35, // 44: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	36, // 45: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	37, // 46: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	7,  // 47: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
-	8,  // 48: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
-	9,  // 49: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
-	10, // 50: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	54, // 51: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	13, // 52: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	14, // 53: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	11, // 54: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
-	55, // 55: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	56, // 56: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	57, // 57: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	58, // 58: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	12, // 59: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
-	59, // 60: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	60, // 61: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	56, // 62: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	61, // 63: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	56, // 64: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	56, // 65: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
-	62, // 66: conductord.v1.SignalCommand.data:type_name -> conductord.v1.Value
-	56, // 67: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	60, // 68: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	56, // 69: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	56, // 70: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	56, // 71: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	63, // 72: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	64, // 73: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	58, // 74: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	58, // 75: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	65, // 76: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	65, // 77: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	58, // 78: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	65, // 79: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	58, // 80: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	58, // 81: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	66, // 82: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	40, // 83: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	42, // 84: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	67, // 85: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	44, // 86: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	45, // 87: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	46, // 88: conductord.v1.Result.signal:type_name -> conductord.v1.SignalResult
-	47, // 89: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	41, // 90: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	66, // 91: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	68, // 92: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	46, // 93: conductord.v1.Posted.signal:type_name -> conductord.v1.SignalResult
-	43, // 94: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	60, // 95: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	69, // 96: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
-	64, // 97: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	70, // 98: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	99, // [99:99] is the sub-list for method output_type
-	99, // [99:99] is the sub-list for method input_type
-	99, // [99:99] is the sub-list for extension type_name
-	99, // [99:99] is the sub-list for extension extendee
-	0,  // [0:99] is the sub-list for field type_name
+	3,   // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
+	2,   // 1: conductord.v1.StateCheck.sums:type_name -> conductord.v1.TableSum
+	4,   // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
+	5,   // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
+	6,   // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
+	50,  // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	50,  // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	50,  // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	51,  // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	16,  // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	17,  // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	52,  // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	53,  // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	18,  // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	19,  // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	19,  // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	19,  // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
+	19,  // 17: conductord.v1.Command.transfer:type_name -> conductord.v1.JobCommand
+	19,  // 18: conductord.v1.Command.unreserve:type_name -> conductord.v1.JobCommand
+	19,  // 19: conductord.v1.Command.retry_now:type_name -> conductord.v1.JobCommand
+	20,  // 20: conductord.v1.Command.signal:type_name -> conductord.v1.SignalCommand
+	21,  // 21: conductord.v1.Command.decide:type_name -> conductord.v1.DecideCommand
+	21,  // 22: conductord.v1.Command.override:type_name -> conductord.v1.DecideCommand
+	54,  // 23: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	55,  // 24: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19,  // 25: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	19,  // 26: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
+	15,  // 27: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	28,  // 28: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	33,  // 29: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	29,  // 30: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	32,  // 31: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	29,  // 32: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	29,  // 33: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	29,  // 34: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	30,  // 35: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	31,  // 36: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	31,  // 37: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	23,  // 38: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	22,  // 39: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	24,  // 40: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	26,  // 41: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	27,  // 42: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	25,  // 43: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	34,  // 44: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	35,  // 45: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	36,  // 46: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	37,  // 47: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	38,  // 48: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,   // 49: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,   // 50: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,   // 51: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10,  // 52: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	56,  // 53: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13,  // 54: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14,  // 55: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11,  // 56: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	57,  // 57: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	58,  // 58: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	59,  // 59: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	60,  // 60: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12,  // 61: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	61,  // 62: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	62,  // 63: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	58,  // 64: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	63,  // 65: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	58,  // 66: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	58,  // 67: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
+	64,  // 68: conductord.v1.SignalCommand.data:type_name -> conductord.v1.Value
+	64,  // 69: conductord.v1.DecideCommand.answers:type_name -> conductord.v1.Value
+	58,  // 70: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	62,  // 71: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	58,  // 72: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	58,  // 73: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	58,  // 74: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	65,  // 75: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	66,  // 76: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	60,  // 77: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	60,  // 78: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	67,  // 79: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	67,  // 80: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	60,  // 81: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	67,  // 82: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	60,  // 83: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	60,  // 84: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	68,  // 85: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	41,  // 86: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	43,  // 87: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	69,  // 88: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	45,  // 89: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	46,  // 90: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	47,  // 91: conductord.v1.Result.signal:type_name -> conductord.v1.SignalResult
+	48,  // 92: conductord.v1.Result.decide:type_name -> conductord.v1.DecideResult
+	49,  // 93: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	42,  // 94: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	68,  // 95: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	70,  // 96: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	47,  // 97: conductord.v1.Posted.signal:type_name -> conductord.v1.SignalResult
+	44,  // 98: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	62,  // 99: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	71,  // 100: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	72,  // 101: conductord.v1.DecideResult.missing:type_name -> conductord.v1.Need
+	66,  // 102: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	73,  // 103: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	104, // [104:104] is the sub-list for method output_type
+	104, // [104:104] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4440,6 +4694,8 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Unreserve)(nil),
 		(*Command_RetryNow)(nil),
 		(*Command_Signal)(nil),
+		(*Command_Decide)(nil),
+		(*Command_Override)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
 		(*Command_Purge)(nil),
@@ -4475,13 +4731,14 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_DeleteQuota)(nil),
 		(*Command_NoteTokenUses)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[38].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[39].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
 		(*Result_Count)(nil),
 		(*Result_Intervene)(nil),
 		(*Result_Signal)(nil),
+		(*Result_Decide)(nil),
 		(*Result_Schedule)(nil),
 	}
 	type x struct{}
@@ -4490,7 +4747,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

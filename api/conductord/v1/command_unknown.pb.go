@@ -84,6 +84,12 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetSignal().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetDecide().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetOverride().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetChange().UnknownField(); found {
 		return name, found
 	}
@@ -430,6 +436,21 @@ func (m *SignalCommand) UnknownField() (name string, found bool) {
 		return "conductord.v1.SignalCommand", true
 	}
 	if name, found = m.GetData().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *DecideCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.DecideCommand", true
+	}
+	if name, found = m.GetAnswers().UnknownField(); found {
 		return name, found
 	}
 	return "", false

@@ -137,27 +137,31 @@ type Permission int32
 const (
 	Permission_UNSTATED   Permission = 0
 	Permission_READ       Permission = 1
-	Permission_POST       Permission = 2 // put work on a board
-	Permission_WORK       Permission = 3 // hold a session, claim jobs, and record what becomes of them
-	Permission_OPERATE    Permission = 4 // steer jobs, schedules and conductors of others
-	Permission_ADMINISTER Permission = 5 // make, limit and delete boards, back up the cluster
-	Permission_LEAD       Permission = 6 // the leader's own; no caller has it
-	Permission_EACH       Permission = 7 // each call in it has its own
-	Permission_SIGNAL     Permission = 8 // send signals to jobs
+	Permission_POST       Permission = 2  // put work on a board
+	Permission_WORK       Permission = 3  // hold a session, claim jobs, and record what becomes of them
+	Permission_OPERATE    Permission = 4  // steer jobs, schedules and conductors of others
+	Permission_ADMINISTER Permission = 5  // make, limit and delete boards, back up the cluster
+	Permission_LEAD       Permission = 6  // the leader's own; no caller has it
+	Permission_EACH       Permission = 7  // each call in it has its own
+	Permission_SIGNAL     Permission = 8  // send signals to jobs
+	Permission_DECIDE     Permission = 9  // decide approvals
+	Permission_OVERRIDE   Permission = 10 // decide approvals alone, whatever they need
 )
 
 // Enum value maps for Permission.
 var (
 	Permission_name = map[int32]string{
-		0: "UNSTATED",
-		1: "READ",
-		2: "POST",
-		3: "WORK",
-		4: "OPERATE",
-		5: "ADMINISTER",
-		6: "LEAD",
-		7: "EACH",
-		8: "SIGNAL",
+		0:  "UNSTATED",
+		1:  "READ",
+		2:  "POST",
+		3:  "WORK",
+		4:  "OPERATE",
+		5:  "ADMINISTER",
+		6:  "LEAD",
+		7:  "EACH",
+		8:  "SIGNAL",
+		9:  "DECIDE",
+		10: "OVERRIDE",
 	}
 	Permission_value = map[string]int32{
 		"UNSTATED":   0,
@@ -169,6 +173,8 @@ var (
 		"LEAD":       6,
 		"EACH":       7,
 		"SIGNAL":     8,
+		"DECIDE":     9,
+		"OVERRIDE":   10,
 	}
 )
 
@@ -534,6 +540,14 @@ var file_conductord_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Filename:      "conductord/v1/options.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         78304,
+		Name:          "conductord.v1.plain",
+		Tag:           "varint,78304,opt,name=plain",
+		Filename:      "conductord/v1/options.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
 		ExtensionType: (*Rule)(nil),
 		Field:         78301,
@@ -605,12 +619,16 @@ var (
 	//
 	// optional bool untold = 78303;
 	E_Untold = &file_conductord_v1_options_proto_extTypes[2]
+	// Nodes read the value, so clients with keys do not encrypt it.
+	//
+	// optional bool plain = 78304;
+	E_Plain = &file_conductord_v1_options_proto_extTypes[3]
 )
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
 	// optional conductord.v1.Rule call = 78301;
-	E_Call = &file_conductord_v1_options_proto_extTypes[3]
+	E_Call = &file_conductord_v1_options_proto_extTypes[4]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -619,26 +637,26 @@ var (
 	// with keys encrypt it. Its own fields have no classes.
 	//
 	// optional bool is_value = 78301;
-	E_IsValue = &file_conductord_v1_options_proto_extTypes[4]
+	E_IsValue = &file_conductord_v1_options_proto_extTypes[5]
 	// optional conductord.v1.Form form = 78302;
-	E_Form = &file_conductord_v1_options_proto_extTypes[5]
+	E_Form = &file_conductord_v1_options_proto_extTypes[6]
 	// Messages that are logged, stored or carried by streams. With all messages in them, they are sized,
 	// encoded and decoded by generated code, in a fraction of the time of protobuf's tables.
 	//
 	// optional bool fast = 78303;
-	E_Fast = &file_conductord_v1_options_proto_extTypes[6]
+	E_Fast = &file_conductord_v1_options_proto_extTypes[7]
 	// The scope of the request of a call, of a command, and of each part of a request in parts.
 	//
 	// optional conductord.v1.Scope scope = 78304;
-	E_Scope = &file_conductord_v1_options_proto_extTypes[7]
+	E_Scope = &file_conductord_v1_options_proto_extTypes[8]
 	// The fields that name the target in the audit log, as "board schedule.name" or, under another name, "book=id".
 	//
 	// optional string target = 78305;
-	E_Target = &file_conductord_v1_options_proto_extTypes[8]
+	E_Target = &file_conductord_v1_options_proto_extTypes[9]
 	// The place of the values in the message. Their encryption is bound to it.
 	//
 	// optional conductord.v1.Place place = 78306;
-	E_Place = &file_conductord_v1_options_proto_extTypes[9]
+	E_Place = &file_conductord_v1_options_proto_extTypes[10]
 )
 
 var File_conductord_v1_options_proto protoreflect.FileDescriptor
@@ -675,7 +693,7 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x05SHOWN\x10\x01\x12\n" +
 	"\n" +
 	"\x06HIDDEN\x10\x02\x12\v\n" +
-	"\aREDUCED\x10\x03*u\n" +
+	"\aREDUCED\x10\x03*\x8f\x01\n" +
 	"\n" +
 	"Permission\x12\f\n" +
 	"\bUNSTATED\x10\x00\x12\b\n" +
@@ -688,7 +706,11 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x04LEAD\x10\x06\x12\b\n" +
 	"\x04EACH\x10\a\x12\n" +
 	"\n" +
-	"\x06SIGNAL\x10\b*\x8c\x01\n" +
+	"\x06SIGNAL\x10\b\x12\n" +
+	"\n" +
+	"\x06DECIDE\x10\t\x12\f\n" +
+	"\bOVERRIDE\x10\n" +
+	"*\x8c\x01\n" +
 	"\x02On\x12\f\n" +
 	"\bUNSCOPED\x10\x00\x12\v\n" +
 	"\aCLUSTER\x10\x01\x12\t\n" +
@@ -706,7 +728,8 @@ const file_conductord_v1_options_proto_rawDesc = "" +
 	"\x04BOOK\x10\v:K\n" +
 	"\x05class\x12\x1d.google.protobuf.FieldOptions\x18\xdd\xe3\x04 \x01(\x0e2\x14.conductord.v1.ClassR\x05class:N\n" +
 	"\acommand\x12\x1d.google.protobuf.FieldOptions\x18\xde\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\acommand:7\n" +
-	"\x06untold\x12\x1d.google.protobuf.FieldOptions\x18\xdf\xe3\x04 \x01(\bR\x06untold:I\n" +
+	"\x06untold\x12\x1d.google.protobuf.FieldOptions\x18\xdf\xe3\x04 \x01(\bR\x06untold:5\n" +
+	"\x05plain\x12\x1d.google.protobuf.FieldOptions\x18\xe0\xe3\x04 \x01(\bR\x05plain:I\n" +
 	"\x04call\x12\x1e.google.protobuf.MethodOptions\x18\xdd\xe3\x04 \x01(\v2\x13.conductord.v1.RuleR\x04call:<\n" +
 	"\bis_value\x12\x1f.google.protobuf.MessageOptions\x18\xdd\xe3\x04 \x01(\bR\aisValue:J\n" +
 	"\x04form\x12\x1f.google.protobuf.MessageOptions\x18\xde\xe3\x04 \x01(\x0e2\x13.conductord.v1.FormR\x04form:5\n" +
@@ -747,23 +770,24 @@ var file_conductord_v1_options_proto_depIdxs = []int32{
 	7,  // 2: conductord.v1.class:extendee -> google.protobuf.FieldOptions
 	7,  // 3: conductord.v1.command:extendee -> google.protobuf.FieldOptions
 	7,  // 4: conductord.v1.untold:extendee -> google.protobuf.FieldOptions
-	8,  // 5: conductord.v1.call:extendee -> google.protobuf.MethodOptions
-	9,  // 6: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
-	9,  // 7: conductord.v1.form:extendee -> google.protobuf.MessageOptions
-	9,  // 8: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
-	9,  // 9: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
-	9,  // 10: conductord.v1.target:extendee -> google.protobuf.MessageOptions
-	9,  // 11: conductord.v1.place:extendee -> google.protobuf.MessageOptions
-	1,  // 12: conductord.v1.class:type_name -> conductord.v1.Class
-	4,  // 13: conductord.v1.command:type_name -> conductord.v1.Rule
-	4,  // 14: conductord.v1.call:type_name -> conductord.v1.Rule
-	0,  // 15: conductord.v1.form:type_name -> conductord.v1.Form
-	5,  // 16: conductord.v1.scope:type_name -> conductord.v1.Scope
-	6,  // 17: conductord.v1.place:type_name -> conductord.v1.Place
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	12, // [12:18] is the sub-list for extension type_name
-	2,  // [2:12] is the sub-list for extension extendee
+	7,  // 5: conductord.v1.plain:extendee -> google.protobuf.FieldOptions
+	8,  // 6: conductord.v1.call:extendee -> google.protobuf.MethodOptions
+	9,  // 7: conductord.v1.is_value:extendee -> google.protobuf.MessageOptions
+	9,  // 8: conductord.v1.form:extendee -> google.protobuf.MessageOptions
+	9,  // 9: conductord.v1.fast:extendee -> google.protobuf.MessageOptions
+	9,  // 10: conductord.v1.scope:extendee -> google.protobuf.MessageOptions
+	9,  // 11: conductord.v1.target:extendee -> google.protobuf.MessageOptions
+	9,  // 12: conductord.v1.place:extendee -> google.protobuf.MessageOptions
+	1,  // 13: conductord.v1.class:type_name -> conductord.v1.Class
+	4,  // 14: conductord.v1.command:type_name -> conductord.v1.Rule
+	4,  // 15: conductord.v1.call:type_name -> conductord.v1.Rule
+	0,  // 16: conductord.v1.form:type_name -> conductord.v1.Form
+	5,  // 17: conductord.v1.scope:type_name -> conductord.v1.Scope
+	6,  // 18: conductord.v1.place:type_name -> conductord.v1.Place
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	13, // [13:19] is the sub-list for extension type_name
+	2,  // [2:13] is the sub-list for extension extendee
 	0,  // [0:2] is the sub-list for field type_name
 }
 
@@ -779,7 +803,7 @@ func file_conductord_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_options_proto_rawDesc), len(file_conductord_v1_options_proto_rawDesc)),
 			NumEnums:      4,
 			NumMessages:   3,
-			NumExtensions: 10,
+			NumExtensions: 11,
 			NumServices:   0,
 		},
 		GoTypes:           file_conductord_v1_options_proto_goTypes,

@@ -31,6 +31,214 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type GetApprovalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // empty: the one step of the job that waits for an approval
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetApprovalRequest) Reset() {
+	*x = GetApprovalRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetApprovalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetApprovalRequest) ProtoMessage() {}
+
+func (x *GetApprovalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetApprovalRequest.ProtoReflect.Descriptor instead.
+func (*GetApprovalRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetApprovalRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GetApprovalRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+type GetApprovalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approval      *StepApproval          `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetApprovalResponse) Reset() {
+	*x = GetApprovalResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetApprovalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetApprovalResponse) ProtoMessage() {}
+
+func (x *GetApprovalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetApprovalResponse.ProtoReflect.Descriptor instead.
+func (*GetApprovalResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetApprovalResponse) GetApproval() *StepApproval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+type ListApprovalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"` // empty: all boards that the caller may read
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of the previous page
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalsRequest) Reset() {
+	*x = ListApprovalsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalsRequest) ProtoMessage() {}
+
+func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
+func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListApprovalsRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ListApprovalsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListApprovalsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListApprovalsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approvals     []*StepApproval        `protobuf:"bytes,1,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // empty: last page
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalsResponse) Reset() {
+	*x = ListApprovalsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalsResponse) ProtoMessage() {}
+
+func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
+func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListApprovalsResponse) GetApprovals() []*StepApproval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+func (x *ListApprovalsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type FindIDsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Noun          string                 `protobuf:"bytes,1,opt,name=noun,proto3" json:"noun,omitempty"`     // job, book, flow or session
@@ -42,7 +250,7 @@ type FindIDsRequest struct {
 
 func (x *FindIDsRequest) Reset() {
 	*x = FindIDsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -54,7 +262,7 @@ func (x *FindIDsRequest) String() string {
 func (*FindIDsRequest) ProtoMessage() {}
 
 func (x *FindIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -67,7 +275,7 @@ func (x *FindIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindIDsRequest.ProtoReflect.Descriptor instead.
 func (*FindIDsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FindIDsRequest) GetNoun() string {
@@ -101,7 +309,7 @@ type FindIDsResponse struct {
 
 func (x *FindIDsResponse) Reset() {
 	*x = FindIDsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -113,7 +321,7 @@ func (x *FindIDsResponse) String() string {
 func (*FindIDsResponse) ProtoMessage() {}
 
 func (x *FindIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -126,7 +334,7 @@ func (x *FindIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindIDsResponse.ProtoReflect.Descriptor instead.
 func (*FindIDsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *FindIDsResponse) GetIds() []string {
@@ -153,7 +361,7 @@ type GetBoardRequest struct {
 
 func (x *GetBoardRequest) Reset() {
 	*x = GetBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -165,7 +373,7 @@ func (x *GetBoardRequest) String() string {
 func (*GetBoardRequest) ProtoMessage() {}
 
 func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -178,7 +386,7 @@ func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardRequest.ProtoReflect.Descriptor instead.
 func (*GetBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetBoardRequest) GetBoard() string {
@@ -204,7 +412,7 @@ type GetBoardResponse struct {
 
 func (x *GetBoardResponse) Reset() {
 	*x = GetBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +424,7 @@ func (x *GetBoardResponse) String() string {
 func (*GetBoardResponse) ProtoMessage() {}
 
 func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +437,7 @@ func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardResponse.ProtoReflect.Descriptor instead.
 func (*GetBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetBoardResponse) GetBoard() *Board {
@@ -250,7 +458,7 @@ type ListBoardsRequest struct {
 
 func (x *ListBoardsRequest) Reset() {
 	*x = ListBoardsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +470,7 @@ func (x *ListBoardsRequest) String() string {
 func (*ListBoardsRequest) ProtoMessage() {}
 
 func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +483,7 @@ func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsRequest.ProtoReflect.Descriptor instead.
 func (*ListBoardsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListBoardsRequest) GetAfter() string {
@@ -309,7 +517,7 @@ type ListBoardsResponse struct {
 
 func (x *ListBoardsResponse) Reset() {
 	*x = ListBoardsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +529,7 @@ func (x *ListBoardsResponse) String() string {
 func (*ListBoardsResponse) ProtoMessage() {}
 
 func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +542,7 @@ func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsResponse.ProtoReflect.Descriptor instead.
 func (*ListBoardsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListBoardsResponse) GetBoards() []*Board {
@@ -362,7 +570,7 @@ type PostRequest struct {
 
 func (x *PostRequest) Reset() {
 	*x = PostRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -374,7 +582,7 @@ func (x *PostRequest) String() string {
 func (*PostRequest) ProtoMessage() {}
 
 func (x *PostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -387,7 +595,7 @@ func (x *PostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostRequest.ProtoReflect.Descriptor instead.
 func (*PostRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PostRequest) GetPostings() []*Posting {
@@ -413,7 +621,7 @@ type PostResponse struct {
 
 func (x *PostResponse) Reset() {
 	*x = PostResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +633,7 @@ func (x *PostResponse) String() string {
 func (*PostResponse) ProtoMessage() {}
 
 func (x *PostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +646,7 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PostResponse) GetPosted() []*PostedJob {
@@ -460,7 +668,7 @@ type PostedJob struct {
 
 func (x *PostedJob) Reset() {
 	*x = PostedJob{}
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +680,7 @@ func (x *PostedJob) String() string {
 func (*PostedJob) ProtoMessage() {}
 
 func (x *PostedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +693,7 @@ func (x *PostedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostedJob.ProtoReflect.Descriptor instead.
 func (*PostedJob) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PostedJob) GetJob() *Job {
@@ -526,7 +734,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +746,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +759,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -577,7 +785,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +797,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +810,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -636,7 +844,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +856,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +869,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListJobsRequest) GetBoard() string {
@@ -787,7 +995,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +1007,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +1020,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -846,7 +1054,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1066,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1079,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitJobRequest) GetId() string {
@@ -897,7 +1105,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1117,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1130,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -943,7 +1151,7 @@ type WaitStepRequest struct {
 
 func (x *WaitStepRequest) Reset() {
 	*x = WaitStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1163,7 @@ func (x *WaitStepRequest) String() string {
 func (*WaitStepRequest) ProtoMessage() {}
 
 func (x *WaitStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1176,7 @@ func (x *WaitStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitStepRequest.ProtoReflect.Descriptor instead.
 func (*WaitStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WaitStepRequest) GetJob() string {
@@ -1001,7 +1209,7 @@ type WaitStepResponse struct {
 
 func (x *WaitStepResponse) Reset() {
 	*x = WaitStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1221,7 @@ func (x *WaitStepResponse) String() string {
 func (*WaitStepResponse) ProtoMessage() {}
 
 func (x *WaitStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1234,7 @@ func (x *WaitStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitStepResponse.ProtoReflect.Descriptor instead.
 func (*WaitStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WaitStepResponse) GetStep() *Step {
@@ -1051,7 +1259,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1271,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1284,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Step) GetJob() string {
@@ -1131,7 +1339,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1351,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1364,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -1187,7 +1395,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1407,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1420,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Remedy) GetVerb() string {
@@ -1257,7 +1465,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1477,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1490,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -1339,7 +1547,7 @@ type ReadLogsRequest struct {
 
 func (x *ReadLogsRequest) Reset() {
 	*x = ReadLogsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1559,7 @@ func (x *ReadLogsRequest) String() string {
 func (*ReadLogsRequest) ProtoMessage() {}
 
 func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1572,7 @@ func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadLogsRequest) GetJob() string {
@@ -1410,7 +1618,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1630,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1643,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogLine) GetStep() string {
@@ -1492,7 +1700,7 @@ type ReadLogsResponse struct {
 
 func (x *ReadLogsResponse) Reset() {
 	*x = ReadLogsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1712,7 @@ func (x *ReadLogsResponse) String() string {
 func (*ReadLogsResponse) ProtoMessage() {}
 
 func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1725,7 @@ func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadLogsResponse) GetLines() []*LogLine {
@@ -1568,7 +1776,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1788,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1801,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1692,7 +1900,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1912,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1925,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1743,7 +1951,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1963,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1976,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1788,7 +1996,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +2008,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +2021,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
@@ -1839,7 +2047,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2059,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2072,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1888,7 +2096,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2108,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2121,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1968,7 +2176,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2188,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2201,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -2030,7 +2238,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +2250,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +2263,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -2153,7 +2361,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2373,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2386,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -2216,7 +2424,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2436,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2449,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -2299,7 +2507,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +2519,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +2532,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -2372,7 +2580,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2592,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2605,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -2423,7 +2631,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2643,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2656,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2467,7 +2675,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2687,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2700,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2512,7 +2720,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2732,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2745,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -2564,7 +2772,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2784,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2797,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -2615,7 +2823,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2835,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2848,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2659,7 +2867,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2879,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2892,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2703,7 +2911,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2923,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2936,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2749,7 +2957,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2969,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2982,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2808,7 +3016,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +3028,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3041,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2863,7 +3071,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +3083,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +3096,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2936,7 +3144,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3156,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3169,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2989,7 +3197,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3209,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3222,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -3048,7 +3256,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3268,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3281,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -3101,7 +3309,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3321,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3334,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -3160,7 +3368,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3380,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3393,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -3216,7 +3424,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3436,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3449,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -3283,7 +3491,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3295,7 +3503,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3516,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -3341,7 +3549,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3561,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3574,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3385,7 +3593,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3605,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3618,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3429,7 +3637,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +3649,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3662,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3473,7 +3681,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3693,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3706,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3517,7 +3725,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3737,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3750,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3565,7 +3773,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3785,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3798,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3639,7 +3847,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3859,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3872,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3700,7 +3908,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3920,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3933,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3766,7 +3974,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +3986,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +3999,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3818,7 +4026,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4038,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4051,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3872,7 +4080,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4092,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4105,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3937,7 +4145,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4157,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4170,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3986,7 +4194,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4206,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4219,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -4066,7 +4274,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4286,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4299,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -4118,7 +4326,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4338,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4351,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -4170,7 +4378,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4390,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4403,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -4222,7 +4430,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4234,7 +4442,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4247,7 +4455,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -4274,7 +4482,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4494,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4507,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -4332,7 +4540,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4552,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4565,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -4426,7 +4634,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4646,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4659,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4476,7 +4684,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4696,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4709,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 type ListRefusalsResponse struct {
@@ -4513,7 +4721,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4733,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4746,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -4556,7 +4764,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4776,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4789,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 type WhoAmIResponse struct {
@@ -4597,7 +4805,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4609,7 +4817,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4622,7 +4830,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4670,7 +4878,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4682,7 +4890,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4695,7 +4903,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4725,7 +4933,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4945,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4958,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4803,7 +5011,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +5023,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +5036,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4881,7 +5089,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +5101,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +5114,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4966,7 +5174,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5186,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4991,7 +5199,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 type ActivityResponse struct {
@@ -5005,7 +5213,7 @@ type ActivityResponse struct {
 
 func (x *ActivityResponse) Reset() {
 	*x = ActivityResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5017,7 +5225,7 @@ func (x *ActivityResponse) String() string {
 func (*ActivityResponse) ProtoMessage() {}
 
 func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5030,7 +5238,7 @@ func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityResponse.ProtoReflect.Descriptor instead.
 func (*ActivityResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ActivityResponse) GetSince() *timestamppb.Timestamp {
@@ -5065,7 +5273,7 @@ type ActivitySlot struct {
 
 func (x *ActivitySlot) Reset() {
 	*x = ActivitySlot{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5285,7 @@ func (x *ActivitySlot) String() string {
 func (*ActivitySlot) ProtoMessage() {}
 
 func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5298,7 @@ func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivitySlot.ProtoReflect.Descriptor instead.
 func (*ActivitySlot) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ActivitySlot) GetPosted() uint64 {
@@ -5122,7 +5330,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5134,7 +5342,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5147,7 +5355,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 type UpgradeResponse struct {
@@ -5159,7 +5367,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5379,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5392,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -5202,7 +5410,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5214,7 +5422,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5227,7 +5435,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 type VerifyResponse struct {
@@ -5240,7 +5448,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5252,7 +5460,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5265,7 +5473,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -5294,7 +5502,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5514,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5527,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -5359,7 +5567,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5371,7 +5579,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5384,7 +5592,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -5403,7 +5611,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5415,7 +5623,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5428,7 +5636,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -5452,7 +5660,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5464,7 +5672,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5477,7 +5685,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -5534,7 +5742,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5546,7 +5754,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +5767,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -5592,7 +5800,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5812,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +5825,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5636,7 +5844,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5856,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5661,7 +5869,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5682,7 +5890,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5694,7 +5902,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5707,7 +5915,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5740,7 +5948,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +5960,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +5973,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5786,7 +5994,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5798,7 +6006,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5811,7 +6019,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5844,7 +6052,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5856,7 +6064,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5869,7 +6077,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5888,7 +6096,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5900,7 +6108,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5913,7 +6121,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5932,7 +6140,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6152,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6165,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5975,7 +6183,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5987,7 +6195,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6000,7 +6208,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 type BackupResponse struct {
@@ -6012,7 +6220,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +6232,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6037,7 +6245,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -6056,7 +6264,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6068,7 +6276,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6081,7 +6289,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *StatusRequest) GetNode() string {
@@ -6136,7 +6344,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6148,7 +6356,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6369,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -6409,7 +6617,7 @@ type ScheduledBackup struct {
 
 func (x *ScheduledBackup) Reset() {
 	*x = ScheduledBackup{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6421,7 +6629,7 @@ func (x *ScheduledBackup) String() string {
 func (*ScheduledBackup) ProtoMessage() {}
 
 func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6434,7 +6642,7 @@ func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledBackup.ProtoReflect.Descriptor instead.
 func (*ScheduledBackup) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ScheduledBackup) GetFile() string {
@@ -6492,7 +6700,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6504,7 +6712,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6517,7 +6725,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Member) GetName() string {
@@ -6565,7 +6773,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6577,7 +6785,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6590,7 +6798,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListWorkersRequest) GetBoard() string {
@@ -6617,7 +6825,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6629,7 +6837,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6850,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
@@ -6673,7 +6881,7 @@ type LiveWorker struct {
 
 func (x *LiveWorker) Reset() {
 	*x = LiveWorker{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +6893,7 @@ func (x *LiveWorker) String() string {
 func (*LiveWorker) ProtoMessage() {}
 
 func (x *LiveWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +6906,7 @@ func (x *LiveWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
 func (*LiveWorker) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *LiveWorker) GetEntity() *Entity {
@@ -6756,7 +6964,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6768,7 +6976,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6781,7 +6989,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -6829,7 +7037,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6841,7 +7049,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6854,7 +7062,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -6881,7 +7089,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +7101,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +7114,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -6934,7 +7142,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6946,7 +7154,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6959,7 +7167,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -6992,7 +7200,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7212,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7225,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -7045,7 +7253,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7057,7 +7265,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7070,7 +7278,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -7141,7 +7349,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7153,7 +7361,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7166,7 +7374,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7201,7 +7409,19 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"f\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"S\n" +
+	"\x12GetApprovalRequest\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step:\v\x82\x9e&\a\b\b\x12\x03job\"N\n" +
+	"\x13GetApprovalResponse\x127\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1b.conductord.v1.StepApprovalR\bapproval\"s\n" +
+	"\x14ListApprovalsRequest\x12\x1a\n" +
+	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
+	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit:\r\x82\x9e&\t\b\x06\x12\x05board\"l\n" +
+	"\x15ListApprovalsResponse\x129\n" +
+	"\tapprovals\x18\x01 \x03(\v2\x1b.conductord.v1.StepApprovalR\tapprovals\x12\x18\n" +
+	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"f\n" +
 	"\x0eFindIDsRequest\x12\x18\n" +
 	"\x04noun\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04noun\x12\x1c\n" +
 	"\x06prefix\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06prefix\x12\x14\n" +
@@ -7722,7 +7942,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
 	"\x04lost\x18\x03 \x01(\bR\x04lost\x12%\n" +
 	"\vworker_name\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\n" +
-	"workerName2\xef\x17\n" +
+	"workerName2\xdb\x1a\n" +
 	"\fBoardService\x12G\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\"\x06\xea\x9d&\x02\b\x02\x12M\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\"\x06\xea\x9d&\x02\b\x01\x12S\n" +
@@ -7747,7 +7967,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x12\btransfer\x12L\n" +
 	"\tUnreserve\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tunreserve\x12K\n" +
 	"\bRetryNow\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tretry_now\x12Q\n" +
-	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12B\n" +
+	"\x06Signal\x12\x1c.conductord.v1.SignalCommand\x1a\x1b.conductord.v1.SignalResult\"\f\xea\x9d&\b\x12\x06signal\x12Q\n" +
+	"\x06Decide\x12\x1c.conductord.v1.DecideCommand\x1a\x1b.conductord.v1.DecideResult\"\f\xea\x9d&\b\x12\x06decide\x12U\n" +
+	"\bOverride\x12\x1c.conductord.v1.DecideCommand\x1a\x1b.conductord.v1.DecideResult\"\x0e\xea\x9d&\n" +
+	"\x12\boverride\x12\\\n" +
+	"\vGetApproval\x12!.conductord.v1.GetApprovalRequest\x1a\".conductord.v1.GetApprovalResponse\"\x06\xea\x9d&\x02\b\x01\x12b\n" +
+	"\rListApprovals\x12#.conductord.v1.ListApprovalsRequest\x1a$.conductord.v1.ListApprovalsResponse\"\x06\xea\x9d&\x02\b\x01\x12B\n" +
 	"\x06Change\x12\x15.conductord.v1.Change\x1a\x13.conductord.v1.Done\"\f\xea\x9d&\b\x12\x06change\x12Y\n" +
 	"\tIntervene\x12\x1b.conductord.v1.Intervention\x1a\x1e.conductord.v1.InterveneResult\"\x0f\xea\x9d&\v\x12\tintervene\x12D\n" +
 	"\x05Retry\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\"\v\xea\x9d&\a\x12\x05retry\x12D\n" +
@@ -7845,478 +8070,495 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
 var file_conductord_v1_service_proto_goTypes = []any{
-	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
-	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
-	(*GetBoardRequest)(nil),          // 2: conductord.v1.GetBoardRequest
-	(*GetBoardResponse)(nil),         // 3: conductord.v1.GetBoardResponse
-	(*ListBoardsRequest)(nil),        // 4: conductord.v1.ListBoardsRequest
-	(*ListBoardsResponse)(nil),       // 5: conductord.v1.ListBoardsResponse
-	(*PostRequest)(nil),              // 6: conductord.v1.PostRequest
-	(*PostResponse)(nil),             // 7: conductord.v1.PostResponse
-	(*PostedJob)(nil),                // 8: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),            // 9: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),           // 10: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),          // 11: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 12: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),           // 13: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),          // 14: conductord.v1.WaitJobResponse
-	(*WaitStepRequest)(nil),          // 15: conductord.v1.WaitStepRequest
-	(*WaitStepResponse)(nil),         // 16: conductord.v1.WaitStepResponse
-	(*Step)(nil),                     // 17: conductord.v1.Step
-	(*ExplainRequest)(nil),           // 18: conductord.v1.ExplainRequest
-	(*Remedy)(nil),                   // 19: conductord.v1.Remedy
-	(*ExplainResponse)(nil),          // 20: conductord.v1.ExplainResponse
-	(*ReadLogsRequest)(nil),          // 21: conductord.v1.ReadLogsRequest
-	(*LogLine)(nil),                  // 22: conductord.v1.LogLine
-	(*ReadLogsResponse)(nil),         // 23: conductord.v1.ReadLogsResponse
-	(*WatchRequest)(nil),             // 24: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 25: conductord.v1.WatchResponse
-	(*ClaimResponse)(nil),            // 26: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 27: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 28: conductord.v1.ClaimNextResponse
-	(*ListClaimsRequest)(nil),        // 29: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 30: conductord.v1.ListClaimsResponse
-	(*ListErrorsRequest)(nil),        // 31: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 32: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 33: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 34: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 35: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 36: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 37: conductord.v1.ExecuteResponse
-	(*ListDrainsRequest)(nil),        // 38: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 39: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 40: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 41: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 42: conductord.v1.KeepAliveRequest
-	(*ListSessionsRequest)(nil),      // 43: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 44: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 45: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 46: conductord.v1.ListEntitiesResponse
-	(*GetBookRequest)(nil),           // 47: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 48: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 49: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 50: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 51: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 52: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 53: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 54: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 55: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 56: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 57: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 58: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 59: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 60: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 61: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 62: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 63: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 64: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 65: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 66: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 67: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 68: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 69: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 70: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 71: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 72: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 73: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 74: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 75: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 76: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 77: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 78: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 79: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 80: conductord.v1.StreamedAnswer
-	(*ActivityRequest)(nil),          // 81: conductord.v1.ActivityRequest
-	(*ActivityResponse)(nil),         // 82: conductord.v1.ActivityResponse
-	(*ActivitySlot)(nil),             // 83: conductord.v1.ActivitySlot
-	(*UpgradeRequest)(nil),           // 84: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 85: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 86: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 87: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 88: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 89: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 90: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 91: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 92: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 93: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 94: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 95: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 96: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 97: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 98: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 99: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 100: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 101: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 102: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 103: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 104: conductord.v1.StatusResponse
-	(*ScheduledBackup)(nil),          // 105: conductord.v1.ScheduledBackup
-	(*Member)(nil),                   // 106: conductord.v1.Member
-	(*ListWorkersRequest)(nil),       // 107: conductord.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 108: conductord.v1.ListWorkersResponse
-	(*LiveWorker)(nil),               // 109: conductord.v1.LiveWorker
-	(*PullStepsRequest)(nil),         // 110: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 111: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 112: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 113: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 114: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 115: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 116: conductord.v1.OfferStepResponse
-	nil,                              // 117: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 118: conductord.v1.Board
-	(*Posting)(nil),                  // 119: conductord.v1.Posting
-	(*Job)(nil),                      // 120: conductord.v1.Job
-	(*Error)(nil),                    // 121: conductord.v1.Error
-	(*SignalResult)(nil),             // 122: conductord.v1.SignalResult
-	(*timestamppb.Timestamp)(nil),    // 123: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 124: google.protobuf.Duration
-	(*AtomDetail)(nil),               // 125: conductord.v1.AtomDetail
-	(*Position)(nil),                 // 126: conductord.v1.Position
-	(*Event)(nil),                    // 127: conductord.v1.Event
-	(*Claimed)(nil),                  // 128: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 129: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 130: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 131: conductord.v1.JobError
-	(*Command)(nil),                  // 132: conductord.v1.Command
-	(*Result)(nil),                   // 133: conductord.v1.Result
-	(*Drain)(nil),                    // 134: conductord.v1.Drain
-	(*Opening)(nil),                  // 135: conductord.v1.Opening
-	(*Session)(nil),                  // 136: conductord.v1.Session
-	(*Entity)(nil),                   // 137: conductord.v1.Entity
-	(*Book)(nil),                     // 138: conductord.v1.Book
-	(*FlowDetail)(nil),               // 139: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 140: conductord.v1.Update
-	(*Schedule)(nil),                 // 141: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 142: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 143: conductord.v1.Principal
-	(*Quota)(nil),                    // 144: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 145: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 146: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 147: conductord.v1.Grant
-	(*TableSum)(nil),                 // 148: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 149: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 150: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 151: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 152: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 153: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 154: conductord.v1.Ending
-	(*JobCommand)(nil),               // 155: conductord.v1.JobCommand
-	(*SignalCommand)(nil),            // 156: conductord.v1.SignalCommand
-	(*Change)(nil),                   // 157: conductord.v1.Change
-	(*Intervention)(nil),             // 158: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 159: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 160: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 161: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 162: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 163: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 164: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 165: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 166: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 167: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 168: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 169: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 170: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 171: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 172: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 173: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 174: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 175: conductord.v1.Done
-	(*InterveneResult)(nil),          // 176: conductord.v1.InterveneResult
+	(*GetApprovalRequest)(nil),       // 0: conductord.v1.GetApprovalRequest
+	(*GetApprovalResponse)(nil),      // 1: conductord.v1.GetApprovalResponse
+	(*ListApprovalsRequest)(nil),     // 2: conductord.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),    // 3: conductord.v1.ListApprovalsResponse
+	(*FindIDsRequest)(nil),           // 4: conductord.v1.FindIDsRequest
+	(*FindIDsResponse)(nil),          // 5: conductord.v1.FindIDsResponse
+	(*GetBoardRequest)(nil),          // 6: conductord.v1.GetBoardRequest
+	(*GetBoardResponse)(nil),         // 7: conductord.v1.GetBoardResponse
+	(*ListBoardsRequest)(nil),        // 8: conductord.v1.ListBoardsRequest
+	(*ListBoardsResponse)(nil),       // 9: conductord.v1.ListBoardsResponse
+	(*PostRequest)(nil),              // 10: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 11: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 12: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 13: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 14: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 15: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 16: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 17: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 18: conductord.v1.WaitJobResponse
+	(*WaitStepRequest)(nil),          // 19: conductord.v1.WaitStepRequest
+	(*WaitStepResponse)(nil),         // 20: conductord.v1.WaitStepResponse
+	(*Step)(nil),                     // 21: conductord.v1.Step
+	(*ExplainRequest)(nil),           // 22: conductord.v1.ExplainRequest
+	(*Remedy)(nil),                   // 23: conductord.v1.Remedy
+	(*ExplainResponse)(nil),          // 24: conductord.v1.ExplainResponse
+	(*ReadLogsRequest)(nil),          // 25: conductord.v1.ReadLogsRequest
+	(*LogLine)(nil),                  // 26: conductord.v1.LogLine
+	(*ReadLogsResponse)(nil),         // 27: conductord.v1.ReadLogsResponse
+	(*WatchRequest)(nil),             // 28: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 29: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 30: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 31: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 32: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 33: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 34: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 35: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 36: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 37: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 38: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 39: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 40: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 41: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 42: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 43: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 44: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 45: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 46: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 47: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 48: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 49: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 50: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 51: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 52: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 53: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 54: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 55: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 56: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 57: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 58: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 59: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 60: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 61: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 62: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 63: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 64: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 65: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 66: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 67: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 68: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 69: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 70: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 71: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 72: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 73: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 74: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 75: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 76: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 77: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 78: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 79: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 80: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 81: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 82: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 83: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 84: conductord.v1.StreamedAnswer
+	(*ActivityRequest)(nil),          // 85: conductord.v1.ActivityRequest
+	(*ActivityResponse)(nil),         // 86: conductord.v1.ActivityResponse
+	(*ActivitySlot)(nil),             // 87: conductord.v1.ActivitySlot
+	(*UpgradeRequest)(nil),           // 88: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 89: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 90: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 91: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 92: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 93: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 94: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 95: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 96: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 97: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 98: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 99: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 100: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 101: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 102: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 103: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 104: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 105: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 106: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 107: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 108: conductord.v1.StatusResponse
+	(*ScheduledBackup)(nil),          // 109: conductord.v1.ScheduledBackup
+	(*Member)(nil),                   // 110: conductord.v1.Member
+	(*ListWorkersRequest)(nil),       // 111: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 112: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 113: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 114: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 115: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 116: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 117: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 118: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 119: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 120: conductord.v1.OfferStepResponse
+	nil,                              // 121: conductord.v1.StatusResponse.JobsEntry
+	(*StepApproval)(nil),             // 122: conductord.v1.StepApproval
+	(*Board)(nil),                    // 123: conductord.v1.Board
+	(*Posting)(nil),                  // 124: conductord.v1.Posting
+	(*Job)(nil),                      // 125: conductord.v1.Job
+	(*Error)(nil),                    // 126: conductord.v1.Error
+	(*SignalResult)(nil),             // 127: conductord.v1.SignalResult
+	(*timestamppb.Timestamp)(nil),    // 128: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 129: google.protobuf.Duration
+	(*AtomDetail)(nil),               // 130: conductord.v1.AtomDetail
+	(*Position)(nil),                 // 131: conductord.v1.Position
+	(*Event)(nil),                    // 132: conductord.v1.Event
+	(*Claimed)(nil),                  // 133: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 134: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 135: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 136: conductord.v1.JobError
+	(*Command)(nil),                  // 137: conductord.v1.Command
+	(*Result)(nil),                   // 138: conductord.v1.Result
+	(*Drain)(nil),                    // 139: conductord.v1.Drain
+	(*Opening)(nil),                  // 140: conductord.v1.Opening
+	(*Session)(nil),                  // 141: conductord.v1.Session
+	(*Entity)(nil),                   // 142: conductord.v1.Entity
+	(*Book)(nil),                     // 143: conductord.v1.Book
+	(*FlowDetail)(nil),               // 144: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 145: conductord.v1.Update
+	(*Schedule)(nil),                 // 146: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 147: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 148: conductord.v1.Principal
+	(*Quota)(nil),                    // 149: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 150: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 151: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 152: conductord.v1.Grant
+	(*TableSum)(nil),                 // 153: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 154: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 155: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 156: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 157: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 158: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 159: conductord.v1.Ending
+	(*JobCommand)(nil),               // 160: conductord.v1.JobCommand
+	(*SignalCommand)(nil),            // 161: conductord.v1.SignalCommand
+	(*DecideCommand)(nil),            // 162: conductord.v1.DecideCommand
+	(*Change)(nil),                   // 163: conductord.v1.Change
+	(*Intervention)(nil),             // 164: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 165: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 166: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 167: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 168: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 169: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 170: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 171: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 172: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 173: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 174: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 175: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 176: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 177: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 178: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 179: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 180: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 181: conductord.v1.Done
+	(*DecideResult)(nil),             // 182: conductord.v1.DecideResult
+	(*InterveneResult)(nil),          // 183: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	118, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	118, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	119, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	120, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	121, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	122, // 6: conductord.v1.PostedJob.signal:type_name -> conductord.v1.SignalResult
-	120, // 7: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	123, // 8: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	123, // 9: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	123, // 10: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	123, // 11: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	120, // 12: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	124, // 13: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	120, // 14: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	124, // 15: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
-	17,  // 16: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
-	125, // 17: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
-	123, // 18: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	19,  // 19: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	124, // 20: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	123, // 21: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	22,  // 22: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	126, // 23: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	127, // 24: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	126, // 25: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	128, // 26: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	129, // 27: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	124, // 28: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	128, // 29: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	130, // 30: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	123, // 31: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	123, // 32: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	131, // 33: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	11,  // 34: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	35,  // 35: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	121, // 36: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	132, // 37: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	133, // 38: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	134, // 39: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	135, // 40: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	136, // 41: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	136, // 42: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	137, // 43: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	138, // 44: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	138, // 45: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	139, // 46: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	140, // 47: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	55,  // 48: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	121, // 49: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	141, // 50: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	141, // 51: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	141, // 52: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	123, // 53: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	142, // 54: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	141, // 55: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	142, // 56: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	123, // 57: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	123, // 58: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	142, // 59: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	123, // 60: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	143, // 61: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	144, // 62: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	123, // 63: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	123, // 64: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	145, // 65: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	146, // 66: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	147, // 67: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	144, // 68: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	78,  // 69: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	80,  // 70: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	121, // 71: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	123, // 72: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	124, // 73: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
-	83,  // 74: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
-	88,  // 75: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	148, // 76: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	106, // 77: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	106, // 78: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 79: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	106, // 80: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 81: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	123, // 82: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	117, // 83: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	124, // 84: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	124, // 85: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	124, // 86: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	124, // 87: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
-	105, // 88: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
-	123, // 89: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
-	109, // 90: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	137, // 91: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	123, // 92: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	123, // 93: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	123, // 94: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	111, // 95: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	124, // 96: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	149, // 97: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	150, // 98: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	149, // 99: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	151, // 100: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	124, // 101: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	150, // 102: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	123, // 103: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	124, // 104: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	151, // 105: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 106: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 107: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 108: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 109: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 110: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
-	18,  // 111: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	21,  // 112: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	24,  // 113: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	152, // 114: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	27,  // 115: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	153, // 116: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	29,  // 117: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	154, // 118: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	154, // 119: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	154, // 120: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	155, // 121: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	155, // 122: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	155, // 123: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	155, // 124: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	155, // 125: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	155, // 126: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	156, // 127: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	157, // 128: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	158, // 129: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	155, // 130: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	155, // 131: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	31,  // 132: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 133: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	33,  // 134: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	36,  // 135: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	159, // 136: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 137: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 138: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	160, // 139: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	161, // 140: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	159, // 141: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	159, // 142: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	159, // 143: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	40,  // 144: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	42,  // 145: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	162, // 146: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	163, // 147: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	43,  // 148: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	45,  // 149: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	164, // 150: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	164, // 151: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	38,  // 152: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	138, // 153: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	47,  // 154: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	49,  // 155: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	51,  // 156: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	53,  // 157: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	165, // 158: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	56,  // 159: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	166, // 160: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	58,  // 161: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	60,  // 162: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	167, // 163: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	62,  // 164: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	63,  // 165: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	65,  // 166: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	168, // 167: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	169, // 168: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	170, // 169: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	171, // 170: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	172, // 171: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	67,  // 172: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	173, // 173: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	174, // 174: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	69,  // 175: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	71,  // 176: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	73,  // 177: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	145, // 178: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	75,  // 179: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	77,  // 180: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 181: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	101, // 182: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	99,  // 183: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	84,  // 184: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	81,  // 185: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	86,  // 186: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	89,  // 187: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	91,  // 188: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	93,  // 189: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	95,  // 190: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	97,  // 191: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	110, // 192: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	113, // 193: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	115, // 194: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	107, // 195: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 196: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 197: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 198: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 199: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	16,  // 200: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	20,  // 201: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	23,  // 202: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	25,  // 203: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	26,  // 204: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	28,  // 205: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	175, // 206: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	30,  // 207: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	175, // 208: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	175, // 209: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	175, // 210: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	175, // 211: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	175, // 212: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	175, // 213: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	175, // 214: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	175, // 215: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	175, // 216: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	122, // 217: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	175, // 218: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	176, // 219: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	175, // 220: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	175, // 221: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	32,  // 222: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 223: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	34,  // 224: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	37,  // 225: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	175, // 226: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 227: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 228: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	175, // 229: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	175, // 230: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	175, // 231: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	175, // 232: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	175, // 233: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	41,  // 234: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	175, // 235: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	175, // 236: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	175, // 237: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	44,  // 238: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	46,  // 239: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	175, // 240: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	175, // 241: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	39,  // 242: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	175, // 243: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	48,  // 244: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	50,  // 245: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	52,  // 246: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	54,  // 247: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	175, // 248: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	57,  // 249: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	175, // 250: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	59,  // 251: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	61,  // 252: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	175, // 253: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	175, // 254: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	64,  // 255: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	66,  // 256: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	175, // 257: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	175, // 258: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	175, // 259: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	175, // 260: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	175, // 261: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	68,  // 262: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	175, // 263: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	175, // 264: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	70,  // 265: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	72,  // 266: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	74,  // 267: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	175, // 268: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	76,  // 269: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	79,  // 270: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 271: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	102, // 272: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	100, // 273: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	85,  // 274: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	82,  // 275: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	87,  // 276: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	90,  // 277: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	92,  // 278: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	94,  // 279: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	96,  // 280: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	98,  // 281: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	112, // 282: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	114, // 283: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	116, // 284: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	108, // 285: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	196, // [196:286] is the sub-list for method output_type
-	106, // [106:196] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	122, // 0: conductord.v1.GetApprovalResponse.approval:type_name -> conductord.v1.StepApproval
+	122, // 1: conductord.v1.ListApprovalsResponse.approvals:type_name -> conductord.v1.StepApproval
+	123, // 2: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	123, // 3: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	124, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	12,  // 5: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	125, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	126, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	127, // 8: conductord.v1.PostedJob.signal:type_name -> conductord.v1.SignalResult
+	125, // 9: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	128, // 10: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	128, // 11: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	128, // 12: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	128, // 13: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	125, // 14: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	129, // 15: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	125, // 16: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	129, // 17: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
+	21,  // 18: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
+	130, // 19: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
+	128, // 20: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	23,  // 21: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
+	129, // 22: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	128, // 23: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	26,  // 24: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
+	131, // 25: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	132, // 26: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	131, // 27: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	133, // 28: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	134, // 29: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	129, // 30: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	133, // 31: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	135, // 32: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	128, // 33: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	128, // 34: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	136, // 35: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	15,  // 36: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	39,  // 37: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	126, // 38: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	137, // 39: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	138, // 40: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	139, // 41: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	140, // 42: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	141, // 43: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	141, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	142, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	143, // 46: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	143, // 47: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	144, // 48: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	145, // 49: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	59,  // 50: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	126, // 51: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	146, // 52: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	146, // 53: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	146, // 54: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	128, // 55: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	147, // 56: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	146, // 57: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	147, // 58: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	128, // 59: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	128, // 60: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	147, // 61: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	128, // 62: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	148, // 63: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	149, // 64: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	128, // 65: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	128, // 66: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	150, // 67: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	151, // 68: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	152, // 69: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	149, // 70: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	82,  // 71: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	84,  // 72: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	126, // 73: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	128, // 74: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	129, // 75: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	87,  // 76: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	92,  // 77: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	153, // 78: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	110, // 79: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	110, // 80: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	110, // 81: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	110, // 82: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	110, // 83: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	128, // 84: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	121, // 85: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	129, // 86: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	129, // 87: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	129, // 88: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	129, // 89: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	109, // 90: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	128, // 91: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	113, // 92: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	142, // 93: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	128, // 94: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	128, // 95: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	128, // 96: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	115, // 97: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	129, // 98: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	154, // 99: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	155, // 100: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	154, // 101: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	156, // 102: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	129, // 103: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	155, // 104: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	128, // 105: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	129, // 106: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	156, // 107: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	10,  // 108: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	13,  // 109: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	15,  // 110: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	17,  // 111: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	19,  // 112: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	22,  // 113: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 114: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	28,  // 115: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	157, // 116: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	31,  // 117: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	158, // 118: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	33,  // 119: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	159, // 120: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	159, // 121: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	159, // 122: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	160, // 123: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	160, // 124: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	160, // 125: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	160, // 126: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	160, // 127: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	160, // 128: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	161, // 129: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	162, // 130: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
+	162, // 131: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
+	0,   // 132: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
+	2,   // 133: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
+	163, // 134: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	164, // 135: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	160, // 136: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	160, // 137: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	35,  // 138: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	4,   // 139: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	37,  // 140: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	40,  // 141: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	165, // 142: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	6,   // 143: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	8,   // 144: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	166, // 145: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	167, // 146: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	165, // 147: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	165, // 148: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	165, // 149: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	44,  // 150: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	46,  // 151: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	168, // 152: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	169, // 153: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	47,  // 154: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	49,  // 155: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	170, // 156: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	170, // 157: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	42,  // 158: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	143, // 159: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	51,  // 160: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	53,  // 161: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	55,  // 162: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	57,  // 163: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	171, // 164: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	60,  // 165: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	172, // 166: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	62,  // 167: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	64,  // 168: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	173, // 169: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	66,  // 170: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	67,  // 171: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	69,  // 172: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	174, // 173: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	175, // 174: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	176, // 175: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	177, // 176: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	178, // 177: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	71,  // 178: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	179, // 179: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	180, // 180: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	73,  // 181: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	75,  // 182: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	77,  // 183: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	150, // 184: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	79,  // 185: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	81,  // 186: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	107, // 187: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	105, // 188: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	103, // 189: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	88,  // 190: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	85,  // 191: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	90,  // 192: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	93,  // 193: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	95,  // 194: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	97,  // 195: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	99,  // 196: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	101, // 197: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	114, // 198: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	117, // 199: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	119, // 200: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	111, // 201: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	11,  // 202: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	14,  // 203: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	16,  // 204: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	18,  // 205: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	20,  // 206: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	24,  // 207: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	27,  // 208: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	29,  // 209: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 210: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 211: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	181, // 212: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	34,  // 213: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	181, // 214: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	181, // 215: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	181, // 216: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	181, // 217: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	181, // 218: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	181, // 219: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	181, // 220: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	181, // 221: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	181, // 222: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	127, // 223: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	182, // 224: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
+	182, // 225: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
+	1,   // 226: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
+	3,   // 227: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
+	181, // 228: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	183, // 229: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	181, // 230: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	181, // 231: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	36,  // 232: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	5,   // 233: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	38,  // 234: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	41,  // 235: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	181, // 236: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	7,   // 237: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	9,   // 238: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	181, // 239: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	181, // 240: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	181, // 241: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	181, // 242: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	181, // 243: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	45,  // 244: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	181, // 245: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	181, // 246: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	181, // 247: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	48,  // 248: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	50,  // 249: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	181, // 250: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	181, // 251: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	43,  // 252: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	181, // 253: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	52,  // 254: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	54,  // 255: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	56,  // 256: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	58,  // 257: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	181, // 258: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	61,  // 259: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	181, // 260: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	63,  // 261: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	65,  // 262: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	181, // 263: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	181, // 264: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	68,  // 265: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	70,  // 266: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	181, // 267: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	181, // 268: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	181, // 269: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	181, // 270: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	181, // 271: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	72,  // 272: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	181, // 273: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	181, // 274: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	74,  // 275: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	76,  // 276: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	78,  // 277: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	181, // 278: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	80,  // 279: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	83,  // 280: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	108, // 281: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	106, // 282: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	104, // 283: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	89,  // 284: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	86,  // 285: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	91,  // 286: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	94,  // 287: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	96,  // 288: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	98,  // 289: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	100, // 290: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	102, // 291: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	116, // 292: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	118, // 293: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	120, // 294: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	112, // 295: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	202, // [202:296] is the sub-list for method output_type
+	108, // [108:202] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -8327,14 +8569,14 @@ func file_conductord_v1_service_proto_init() {
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_options_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[31].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   118,
+			NumMessages:   122,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

@@ -382,7 +382,8 @@ type Principal struct {
 	Tokens        []*AccessToken         `protobuf:"bytes,4,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // the principal that changed it last
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`             // the principal that changed it last
+	Approves      []string               `protobuf:"bytes,8,rep,name=approves,proto3" json:"approves,omitempty"` // roles of approvals that the principal can fill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -464,6 +465,13 @@ func (x *Principal) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *Principal) GetApproves() []string {
+	if x != nil {
+		return x.Approves
+	}
+	return nil
 }
 
 // Quota limits one principal, or several boards together. Exactly one of principal and
@@ -1986,15 +1994,16 @@ func (x *Signal) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Wait is the wait of an execution for a signal or a time.
+// Wait is the wait of an execution for a signal, an approval or a time.
 type Wait struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Signals []string               `protobuf:"bytes,1,rep,name=signals,proto3" json:"signals,omitempty"` // names; none: the step sleeps
 	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Until   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// The log index at which the wait began, set by the cluster. The wait with the smallest number takes a signal first.
-	Number        uint64  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
-	Signal        *Signal `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"` // the taken signal; without its data in an attempt that has ended
+	Number        uint64    `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Signal        *Signal   `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"`     // the taken signal; without its data in an attempt that has ended
+	Approval      *Approval `protobuf:"bytes,6,opt,name=approval,proto3" json:"approval,omitempty"` // the step waits, or has waited, for an approval
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2064,6 +2073,369 @@ func (x *Wait) GetSignal() *Signal {
 	return nil
 }
 
+func (x *Wait) GetApproval() *Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+// Approval is a question to persons.
+type Approval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Need          []*Need                `protobuf:"bytes,2,rep,name=need,proto3" json:"need,omitempty"`
+	Self          bool                   `protobuf:"varint,3,opt,name=self,proto3" json:"self,omitempty"`                              // the decision of the job's poster counts
+	Fields        *Value                 `protobuf:"bytes,4,opt,name=fields,proto3" json:"fields,omitempty"`                           // JSON schema of the answers; unset: an approval has no answers
+	AtDeadline    string                 `protobuf:"bytes,5,opt,name=at_deadline,json=atDeadline,proto3" json:"at_deadline,omitempty"` // approve, reject or fail; empty: fail
+	Decisions     []*Decision            `protobuf:"bytes,6,rep,name=decisions,proto3" json:"decisions,omitempty"`                     // in order, also withdrawn ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Approval) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Approval) GetNeed() []*Need {
+	if x != nil {
+		return x.Need
+	}
+	return nil
+}
+
+func (x *Approval) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+func (x *Approval) GetFields() *Value {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *Approval) GetAtDeadline() string {
+	if x != nil {
+		return x.AtDeadline
+	}
+	return ""
+}
+
+func (x *Approval) GetDecisions() []*Decision {
+	if x != nil {
+		return x.Decisions
+	}
+	return nil
+}
+
+// Need is a number of persons with a role.
+type Need struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Need) Reset() {
+	*x = Need{}
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Need) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Need) ProtoMessage() {}
+
+func (x *Need) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Need.ProtoReflect.Descriptor instead.
+func (*Need) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Need) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Need) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// Decision is the decision of a person about an approval.
+type Decision struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`          // approve, reject or withdraw
+	Override      bool                   `protobuf:"varint,2,opt,name=override,proto3" json:"override,omitempty"` // it decides alone
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`       // the person
+	Roles         []string               `protobuf:"bytes,5,rep,name=roles,proto3" json:"roles,omitempty"` // needed roles that the person had
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Answers       *Value                 `protobuf:"bytes,7,opt,name=answers,proto3" json:"answers,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Decision) Reset() {
+	*x = Decision{}
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Decision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Decision) ProtoMessage() {}
+
+func (x *Decision) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Decision.ProtoReflect.Descriptor instead.
+func (*Decision) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Decision) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Decision) GetOverride() bool {
+	if x != nil {
+		return x.Override
+	}
+	return false
+}
+
+func (x *Decision) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Decision) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Decision) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Decision) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Decision) GetAnswers() *Value {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *Decision) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// StepApproval is the approval of a step of a job.
+type StepApproval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
+	JobName       string                 `protobuf:"bytes,3,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"`
+	Flow          string                 `protobuf:"bytes,4,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
+	PostedBy      string                 `protobuf:"bytes,6,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal that posted the job; empty without access control
+	Wait          *Wait                  `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
+	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // approved or rejected; empty: not decided by persons
+	Missing       []*Need                `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"` // the needs that are not filled yet
+	Open          bool                   `protobuf:"varint,10,opt,name=open,proto3" json:"open,omitempty"`     // the approval accepts decisions
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepApproval) Reset() {
+	*x = StepApproval{}
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepApproval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepApproval) ProtoMessage() {}
+
+func (x *StepApproval) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepApproval.ProtoReflect.Descriptor instead.
+func (*StepApproval) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *StepApproval) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *StepApproval) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *StepApproval) GetJobName() string {
+	if x != nil {
+		return x.JobName
+	}
+	return ""
+}
+
+func (x *StepApproval) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *StepApproval) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StepApproval) GetPostedBy() string {
+	if x != nil {
+		return x.PostedBy
+	}
+	return ""
+}
+
+func (x *StepApproval) GetWait() *Wait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *StepApproval) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *StepApproval) GetMissing() []*Need {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *StepApproval) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
 // StepAttempt names one attempt at a step.
 type StepAttempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2078,7 +2450,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2090,7 +2462,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2103,7 +2475,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -2169,7 +2541,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2553,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2566,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2328,7 +2700,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2712,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2725,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2395,7 +2767,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2779,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2792,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2497,7 +2869,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2881,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2894,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Update) GetFlow() string {
@@ -2597,7 +2969,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2981,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2994,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2715,7 +3087,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2727,7 +3099,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2740,7 +3112,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Posting) GetId() string {
@@ -2922,7 +3294,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3306,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3319,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -3073,7 +3445,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3085,7 +3457,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3098,7 +3470,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Job) GetId() string {
@@ -3474,7 +3846,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3858,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3871,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3620,7 +3992,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +4004,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +4017,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Change) GetJob() string {
@@ -3744,7 +4116,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +4128,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +4141,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3846,7 +4218,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4230,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4243,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3903,7 +4275,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4287,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4300,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Claim) GetSession() string {
@@ -3997,7 +4369,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4381,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +4394,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -4095,7 +4467,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4479,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4492,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -4168,7 +4540,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4552,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4565,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Ending) GetJob() string {
@@ -4265,7 +4637,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4649,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4662,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Opening) GetId() string {
@@ -4344,7 +4716,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4728,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4741,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Session) GetId() string {
@@ -4448,7 +4820,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4832,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4845,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Entity) GetKind() string {
@@ -4574,7 +4946,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4958,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4971,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4647,7 +5019,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +5031,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +5044,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4720,7 +5092,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +5104,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +5117,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4919,7 +5291,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5303,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5316,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4996,7 +5368,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5008,7 +5380,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5393,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5210,7 +5582,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5222,7 +5594,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5235,7 +5607,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5280,7 +5652,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5664,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5677,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5398,7 +5770,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5782,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5795,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5470,7 +5842,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5482,7 +5854,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5495,7 +5867,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Error) GetCode() string {
@@ -5563,7 +5935,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5575,7 +5947,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5588,7 +5960,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Board) GetName() string {
@@ -5645,7 +6017,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5657,7 +6029,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5670,7 +6042,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5706,7 +6078,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5718,7 +6090,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +6103,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5767,7 +6139,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5779,7 +6151,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5792,7 +6164,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5834,7 +6206,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +6218,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +6231,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5944,7 +6316,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +6328,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5969,7 +6341,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -6003,7 +6375,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6015,7 +6387,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6028,7 +6400,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -6057,7 +6429,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6069,7 +6441,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6082,7 +6454,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6140,7 +6512,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12/\n" +
 	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\x12\x1a\n" +
-	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:3\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\x92\x9e&\x04\x12\x02id\"\xba\x02\n" +
+	"\x05board\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x05board:3\xf8\x9d&\x01\x82\x9e&\r\b\v\x12\x02id*\x05board\x8a\x9e&\x12book=id board name\x92\x9e&\x04\x12\x02id\"\xdc\x02\n" +
 	"\tPrincipal\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
@@ -6151,7 +6523,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x14\n" +
-	"\x02by\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02by:\x04\xf8\x9d&\x01\"\xfc\x01\n" +
+	"\x02by\x18\a \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12 \n" +
+	"\bapproves\x18\b \x03(\tB\x04\xe8\x9d&\x01R\bapproves:\x04\xf8\x9d&\x01\"\xfc\x01\n" +
 	"\x05Quota\x12\"\n" +
 	"\tprincipal\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\tprincipal\x12\x1c\n" +
 	"\x06boards\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x06boards\x12.\n" +
@@ -6303,13 +6676,46 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04data\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\x04data\x12\x1c\n" +
 	"\x06reject\x18\x04 \x01(\tB\x04\xe8\x9d&\x02R\x06reject\x12\x14\n" +
 	"\x02by\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12*\n" +
-	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\xd7\x01\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\b\xf8\x9d&\x01\x92\x9e&\x00\"\x8c\x02\n" +
 	"\x04Wait\x12\x1e\n" +
 	"\asignals\x18\x01 \x03(\tB\x04\xe8\x9d&\x01R\asignals\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12-\n" +
-	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal:\x04\xf8\x9d&\x01\"\x8f\x01\n" +
+	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal\x123\n" +
+	"\bapproval\x18\x06 \x01(\v2\x17.conductord.v1.ApprovalR\bapproval:\x04\xf8\x9d&\x01\"\xf9\x01\n" +
+	"\bApproval\x12\x18\n" +
+	"\x04text\x18\x01 \x01(\tB\x04\xe8\x9d&\x02R\x04text\x12'\n" +
+	"\x04need\x18\x02 \x03(\v2\x13.conductord.v1.NeedR\x04need\x12\x12\n" +
+	"\x04self\x18\x03 \x01(\bR\x04self\x122\n" +
+	"\x06fields\x18\x04 \x01(\v2\x14.conductord.v1.ValueB\x04\x80\x9e&\x01R\x06fields\x12%\n" +
+	"\vat_deadline\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\n" +
+	"atDeadline\x125\n" +
+	"\tdecisions\x18\x06 \x03(\v2\x17.conductord.v1.DecisionR\tdecisions:\x04\xf8\x9d&\x01\"<\n" +
+	"\x04Need\x12\x18\n" +
+	"\x04role\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04role\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count:\x04\xf8\x9d&\x01\"\x8e\x02\n" +
+	"\bDecision\x12\x18\n" +
+	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x1a\n" +
+	"\boverride\x18\x02 \x01(\bR\boverride\x12\x14\n" +
+	"\x02id\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x14\n" +
+	"\x02by\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1a\n" +
+	"\x05roles\x18\x05 \x03(\tB\x04\xe8\x9d&\x01R\x05roles\x12\x1c\n" +
+	"\x06reason\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\x06reason\x124\n" +
+	"\aanswers\x18\a \x01(\v2\x14.conductord.v1.ValueB\x04\x80\x9e&\x01R\aanswers\x12*\n" +
+	"\x02at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\xc6\x02\n" +
+	"\fStepApproval\x12\x16\n" +
+	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x1a\n" +
+	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1f\n" +
+	"\bjob_name\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\ajobName\x12\x18\n" +
+	"\x04flow\x18\x04 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
+	"\x04step\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12!\n" +
+	"\tposted_by\x18\x06 \x01(\tB\x04\xe8\x9d&\x01R\bpostedBy\x12'\n" +
+	"\x04wait\x18\a \x01(\v2\x13.conductord.v1.WaitR\x04wait\x12\x1e\n" +
+	"\aoutcome\x18\b \x01(\tB\x04\xe8\x9d&\x01R\aoutcome\x12-\n" +
+	"\amissing\x18\t \x03(\v2\x13.conductord.v1.NeedR\amissing\x12\x12\n" +
+	"\x04open\x18\n" +
+	" \x01(\bR\x04open\"\x8f\x01\n" +
 	"\vStepAttempt\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
@@ -6738,7 +7144,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6763,76 +7169,80 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Sending)(nil),               // 20: conductord.v1.Sending
 	(*Signal)(nil),                // 21: conductord.v1.Signal
 	(*Wait)(nil),                  // 22: conductord.v1.Wait
-	(*StepAttempt)(nil),           // 23: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 24: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 25: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 26: conductord.v1.StepOutcome
-	(*Update)(nil),                // 27: conductord.v1.Update
-	(*AtomChange)(nil),            // 28: conductord.v1.AtomChange
-	(*Posting)(nil),               // 29: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 30: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 31: conductord.v1.Job
-	(*JobError)(nil),              // 32: conductord.v1.JobError
-	(*Change)(nil),                // 33: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 34: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 35: conductord.v1.Reservation
-	(*Claim)(nil),                 // 36: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 37: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 38: conductord.v1.Claimed
-	(*Ending)(nil),                // 39: conductord.v1.Ending
-	(*Opening)(nil),               // 40: conductord.v1.Opening
-	(*Session)(nil),               // 41: conductord.v1.Session
-	(*Entity)(nil),                // 42: conductord.v1.Entity
-	(*Drain)(nil),                 // 43: conductord.v1.Drain
-	(*Position)(nil),              // 44: conductord.v1.Position
-	(*Event)(nil),                 // 45: conductord.v1.Event
-	(*StepEvent)(nil),             // 46: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 47: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 48: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 49: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 50: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 51: conductord.v1.Error
-	(*Board)(nil),                 // 52: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 53: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 54: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 55: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 56: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 57: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 58: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 59: conductord.v1.BoardHolder
-	nil,                           // 60: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 61: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 62: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 63: google.protobuf.Duration
+	(*Approval)(nil),              // 23: conductord.v1.Approval
+	(*Need)(nil),                  // 24: conductord.v1.Need
+	(*Decision)(nil),              // 25: conductord.v1.Decision
+	(*StepApproval)(nil),          // 26: conductord.v1.StepApproval
+	(*StepAttempt)(nil),           // 27: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 28: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 29: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 30: conductord.v1.StepOutcome
+	(*Update)(nil),                // 31: conductord.v1.Update
+	(*AtomChange)(nil),            // 32: conductord.v1.AtomChange
+	(*Posting)(nil),               // 33: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 34: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 35: conductord.v1.Job
+	(*JobError)(nil),              // 36: conductord.v1.JobError
+	(*Change)(nil),                // 37: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 38: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 39: conductord.v1.Reservation
+	(*Claim)(nil),                 // 40: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 41: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 42: conductord.v1.Claimed
+	(*Ending)(nil),                // 43: conductord.v1.Ending
+	(*Opening)(nil),               // 44: conductord.v1.Opening
+	(*Session)(nil),               // 45: conductord.v1.Session
+	(*Entity)(nil),                // 46: conductord.v1.Entity
+	(*Drain)(nil),                 // 47: conductord.v1.Drain
+	(*Position)(nil),              // 48: conductord.v1.Position
+	(*Event)(nil),                 // 49: conductord.v1.Event
+	(*StepEvent)(nil),             // 50: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 51: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 52: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 53: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 54: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 55: conductord.v1.Error
+	(*Board)(nil),                 // 56: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 57: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 58: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 59: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 60: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 61: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 62: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 63: conductord.v1.BoardHolder
+	nil,                           // 64: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 65: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	62,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	66,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	66,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	62,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	66,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	66,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	62,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	44,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	62,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	62,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	62,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	62,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	66,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	48,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	66,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	66,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	66,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	66,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	66,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	62,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	66,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	66,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6840,17 +7250,17 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	62,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	66,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	62,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	66,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	62,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	66,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	62,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	62,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	66,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	66,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -6858,132 +7268,140 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	20,  // 49: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
 	21,  // 50: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
 	0,   // 51: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	62,  // 52: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	62,  // 53: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	62,  // 54: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	66,  // 52: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	66,  // 53: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	66,  // 54: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
 	21,  // 55: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
-	23,  // 56: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 57: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 58: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 59: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 60: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 61: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	63,  // 62: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 63: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	25,  // 64: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	23,  // 65: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 66: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 67: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	63,  // 68: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 69: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 70: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 71: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	28,  // 72: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 73: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	62,  // 74: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 75: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 76: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 77: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 78: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 79: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	62,  // 80: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	62,  // 81: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	63,  // 82: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	30,  // 83: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	63,  // 84: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	21,  // 85: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	63,  // 86: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	63,  // 87: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 88: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 89: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	62,  // 90: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	62,  // 91: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	62,  // 92: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	62,  // 93: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	62,  // 94: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	36,  // 95: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 96: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 97: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	34,  // 98: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	62,  // 99: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	63,  // 100: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	62,  // 101: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	62,  // 102: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	62,  // 103: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	30,  // 104: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	63,  // 105: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	35,  // 106: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	44,  // 107: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	62,  // 108: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 109: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 110: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	62,  // 111: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	62,  // 112: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	62,  // 113: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	63,  // 114: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	63,  // 115: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	62,  // 116: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 117: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	62,  // 118: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	63,  // 119: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	36,  // 120: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	63,  // 121: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	63,  // 122: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	31,  // 123: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 124: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 125: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 126: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	27,  // 127: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 128: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	63,  // 129: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	63,  // 130: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	63,  // 131: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	62,  // 132: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 133: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	62,  // 134: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	62,  // 135: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	44,  // 136: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	62,  // 137: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 138: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	46,  // 139: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	34,  // 140: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	29,  // 141: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	63,  // 142: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	62,  // 143: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	62,  // 144: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	62,  // 145: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 146: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	62,  // 147: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	62,  // 148: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	48,  // 149: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	62,  // 150: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	62,  // 151: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	62,  // 152: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	62,  // 153: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	62,  // 154: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	62,  // 155: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	44,  // 156: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	62,  // 157: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 158: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	55,  // 159: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	56,  // 160: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	53,  // 161: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	63,  // 162: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	62,  // 163: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	62,  // 164: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	60,  // 165: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	62,  // 166: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	62,  // 167: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	57,  // 168: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	57,  // 169: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	58,  // 170: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	59,  // 171: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	61,  // 172: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	173, // [173:173] is the sub-list for method output_type
-	173, // [173:173] is the sub-list for method input_type
-	173, // [173:173] is the sub-list for extension type_name
-	173, // [173:173] is the sub-list for extension extendee
-	0,   // [0:173] is the sub-list for field type_name
+	23,  // 56: conductord.v1.Wait.approval:type_name -> conductord.v1.Approval
+	24,  // 57: conductord.v1.Approval.need:type_name -> conductord.v1.Need
+	0,   // 58: conductord.v1.Approval.fields:type_name -> conductord.v1.Value
+	25,  // 59: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
+	0,   // 60: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
+	66,  // 61: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	22,  // 62: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
+	24,  // 63: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
+	27,  // 64: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 65: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 66: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 67: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 68: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 69: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	67,  // 70: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 71: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	29,  // 72: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	27,  // 73: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 74: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 75: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	67,  // 76: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 77: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 78: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 79: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	32,  // 80: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 81: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	66,  // 82: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 83: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 84: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 85: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 86: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 87: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	66,  // 88: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	66,  // 89: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	67,  // 90: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	34,  // 91: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	67,  // 92: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	21,  // 93: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	67,  // 94: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	67,  // 95: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 96: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 97: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	66,  // 98: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	66,  // 99: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	66,  // 100: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	66,  // 101: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	66,  // 102: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	40,  // 103: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 104: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 105: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	38,  // 106: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	66,  // 107: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	67,  // 108: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	66,  // 109: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	66,  // 110: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	66,  // 111: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	34,  // 112: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	67,  // 113: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	39,  // 114: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	48,  // 115: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	66,  // 116: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 117: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 118: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	66,  // 119: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	66,  // 120: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	66,  // 121: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	67,  // 122: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	67,  // 123: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	66,  // 124: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 125: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	66,  // 126: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	67,  // 127: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	40,  // 128: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	67,  // 129: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	67,  // 130: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	35,  // 131: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 132: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 133: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 134: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	31,  // 135: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 136: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	67,  // 137: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	67,  // 138: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	67,  // 139: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	66,  // 140: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 141: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	66,  // 142: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	66,  // 143: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	48,  // 144: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	66,  // 145: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 146: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	50,  // 147: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	38,  // 148: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	33,  // 149: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	67,  // 150: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	66,  // 151: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	66,  // 152: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	66,  // 153: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	66,  // 154: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	66,  // 155: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	66,  // 156: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	52,  // 157: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	66,  // 158: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	66,  // 159: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	66,  // 160: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	66,  // 161: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	66,  // 162: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	66,  // 163: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	48,  // 164: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	66,  // 165: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 166: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	59,  // 167: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	60,  // 168: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	57,  // 169: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	67,  // 170: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	66,  // 171: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	66,  // 172: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	64,  // 173: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	66,  // 174: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	66,  // 175: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	61,  // 176: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	61,  // 177: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	62,  // 178: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	63,  // 179: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	65,  // 180: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	181, // [181:181] is the sub-list for method output_type
+	181, // [181:181] is the sub-list for method input_type
+	181, // [181:181] is the sub-list for extension type_name
+	181, // [181:181] is the sub-list for extension extendee
+	0,   // [0:181] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6992,15 +7410,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[31].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[33].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[35].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -383,6 +383,64 @@ func (m *Wait) UnknownField() (name string, found bool) {
 	if name, found = m.GetSignal().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetApproval().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Approval) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Approval", true
+	}
+	for _, item := range m.GetNeed() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	if name, found = m.GetFields().UnknownField(); found {
+		return name, found
+	}
+	for _, item := range m.GetDecisions() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Need) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Need", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Decision) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Decision", true
+	}
+	if name, found = m.GetAnswers().UnknownField(); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
 	return "", false
 }
 

@@ -196,6 +196,37 @@ class Client:
             fields["reject"] = reject
         return self.call("BoardService/Signal", fields)
 
+    def decide(
+        self, job: str, step: str = "", kind: str = "approve", reason: str = "", answers: Any = None, id: Optional[str] = None, by: str = "",
+    ) -> Dict[str, Any]:
+        """Approve or reject the approval of a step, or withdraw your approval: ``kind`` is approve, reject or withdraw.
+
+        Without a step, decide the one open approval of the job. A rejection needs a reason. The answer has the ``outcome``, or the needs
+        that are ``missing``. A repeat with the same ``id`` changes nothing.
+        """
+        return self.call("BoardService/Decide", self._decision(job, step, kind, reason, answers, id, by))
+
+    def override(
+        self, job: str, reason: str, step: str = "", kind: str = "approve", answers: Any = None, id: Optional[str] = None, by: str = "",
+    ) -> Dict[str, Any]:
+        """Approve or reject the approval of a step alone, whatever the approval needs."""
+        return self.call("BoardService/Override", self._decision(job, step, kind, reason, answers, id, by))
+
+    @staticmethod
+    def _decision(job: str, step: str, kind: str, reason: str, answers: Any, id: Optional[str], by: str) -> Dict[str, Any]:
+        fields: Dict[str, Any] = {"job": job, "step": step, "kind": kind, "reason": reason, "id": id or new_id(), "by": by or _user()}
+        if answers is not None:
+            fields["answers"] = answers
+        return fields
+
+    def approval(self, job: str, step: str = "") -> Dict[str, Any]:
+        """Read the latest approval of a step, also after its end."""
+        return self.call("BoardService/GetApproval", {"job": job, "step": step})["approval"]
+
+    def approvals(self, board: str = "", after: str = "", limit: int = 0) -> Dict[str, Any]:
+        """Read a page of the approvals that wait for decisions: ``approvals``, and ``next`` for the next page."""
+        return self.call("BoardService/ListApprovals", {"board": board, "after": after, "limit": limit})
+
     def wait(self, id: str, timeout: Optional[float] = None) -> Job:
         """Wait until a job is finished or needs an operator. TimeoutError: after this many seconds."""
         until = None if timeout is None else time.monotonic() + timeout

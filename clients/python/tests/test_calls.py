@@ -181,6 +181,22 @@ class Signals(unittest.TestCase):
         self.assertEqual(sent[0]["postings"][0]["signal"], {"name": "paid", "data": 7})
 
 
+class Deciding(unittest.TestCase):
+    def test_fields(self):
+        client, sent = Client(), []
+        client.call = lambda method, request, **how: sent.append((method, request)) or {"outcome": "approved", "approval": {"step": "ask"}}
+        self.assertEqual(client.decide("j", "ask", answers={"ticket": "CHG-1"}, id="d1", by="ann")["outcome"], "approved")
+        client.decide("j", kind="reject", reason="in use")
+        client.override("j", "outage")
+        self.assertEqual(client.approval("j", "ask"), {"step": "ask"})
+        client.approvals("orders")
+        self.assertEqual([method.split("/")[1] for method, _ in sent], ["Decide", "Decide", "Override", "GetApproval", "ListApprovals"])
+        approve, reject, override = sent[0][1], sent[1][1], sent[2][1]
+        self.assertEqual((approve["kind"], approve["answers"], approve["id"], approve["by"]), ("approve", {"ticket": "CHG-1"}, "d1", "ann"))
+        self.assertEqual((reject["kind"], reject["reason"], "answers" in reject), ("reject", "in use", False))
+        self.assertTrue(override["id"] and override["id"] != reject["id"] and override["reason"] == "outage")
+
+
 class Watching(unittest.TestCase):
     def test_the_last_line_is_an_error(self):
         shown = {"code": "compacted", "message": "no longer kept", "since": "1-7"}

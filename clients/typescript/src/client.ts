@@ -4,7 +4,9 @@ import { type CallOptions, type Operation, Transport } from "./http.js";
 import { derivedID, newID } from "./ids.js";
 import { type Json, seconds } from "./json.js";
 import { bySymbol, type Flow } from "./results.js";
-import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, SignalAnswer, Step, Values, WatchQuery } from "./types.js";
+import type {
+	Decision, DecisionReceipt, Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, SignalAnswer, Step, StepApproval, Values, WatchQuery,
+} from "./types.js";
 
 /** The maximum number of jobs in one call. */
 const maxPostings = 1000;
@@ -178,6 +180,32 @@ export class Client {
 	): Promise<SignalAnswer> {
 		const board = this.#board === undefined ? {} : { board: this.#board };
 		return this.call("BoardService/Signal", { key, name, id: newID(), ...board, ...signal }, { ...options, name: `signal the job with key ${key}` });
+	}
+
+	/**
+	 * Approves or rejects the approval of a step, or withdraws your approval. Without a step, it decides the one open approval of the job. A
+	 * rejection needs a reason. The answer has the outcome, or the missing needs. A repeat with the same `id` changes nothing.
+	 */
+	async decide(job: string, kind: "approve" | "reject" | "withdraw", decision: Decision = {}, options: CallOptions = {}): Promise<DecisionReceipt> {
+		return this.call("BoardService/Decide", { job, kind, id: newID(), ...decision }, { ...options, name: `decide an approval of job ${job}` });
+	}
+
+	/** Approves or rejects the approval of a step alone, whatever the approval needs. */
+	async override(job: string, kind: "approve" | "reject", decision: Decision & { reason: string }, options: CallOptions = {}): Promise<DecisionReceipt> {
+		return this.call("BoardService/Override", { job, kind, id: newID(), ...decision }, { ...options, name: `override an approval of job ${job}` });
+	}
+
+	/** Reads the latest approval of a step, also after its end. Without a step, it reads the one open approval of the job. */
+	async approval(job: string, step = "", options: CallOptions = {}): Promise<StepApproval> {
+		const { approval } = await this.call<{ approval: StepApproval }>("BoardService/GetApproval", { job, step }, {
+			...options, name: `read an approval of job ${job}`, reads: true,
+		});
+		return approval;
+	}
+
+	/** Reads a page of the approvals that wait for decisions, the oldest first. */
+	async approvals(query: { board?: string; after?: string; limit?: number } = {}, options: CallOptions = {}): Promise<{ approvals?: StepApproval[]; next?: string }> {
+		return this.call("BoardService/ListApprovals", query, { ...options, name: "list approvals", reads: true });
 	}
 
 	/** Starts a failed, reverted, trashed or parked job again. */

@@ -75,6 +75,36 @@ export interface Step {
 	[field: string]: unknown;
 }
 
+/** The parts of a decision about an approval. Without access control, `by` names the person. */
+export interface Decision {
+	step?: string; reason?: string; answers?: { [field: string]: Json }; id?: string; by?: string;
+}
+
+export interface Need {
+	role: string; count: number;
+}
+
+export interface DecisionReceipt {
+	step: string;
+	/** Undefined: not decided yet. */
+	outcome?: "approved" | "rejected";
+	missing?: Need[];
+	repeated?: boolean;
+}
+
+export interface StepApproval {
+	job: string; board: string; job_name?: string; flow: string; step: string; posted_by?: string;
+	wait: {
+		since: string; until: string; number: string;
+		approval: { text?: string; need: Need[]; self?: boolean; fields?: Json; at_deadline?: string; decisions?: { kind: string; by: string; at: string; reason?: string; answers?: Json; override?: boolean }[] };
+		[field: string]: unknown;
+	};
+	/** Undefined: not decided by persons. */
+	outcome?: "approved" | "rejected";
+	missing?: Need[];
+	open?: boolean;
+}
+
 export interface Posted {
 	job: Job;
 	/** A job with this id or key existed already. */

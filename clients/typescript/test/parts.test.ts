@@ -152,6 +152,24 @@ test("a signal has an id, which the caller can set", async () => {
 	assert.match(bodies[1]!.id, /^[0-9a-f-]{36}$/);
 });
 
+test("a decision has its fields, and an id", async () => {
+	const sent: { call: string; body: { id?: string; kind?: string } }[] = [];
+	const listen: RequestListener = async (request, response) => {
+		const call = (request.url ?? "").split("/").at(-1)!;
+		sent.push({ call, body: JSON.parse(Buffer.concat(await request.toArray()).toString()) });
+		response.end(JSON.stringify({ outcome: "approved", approval: { step: "ask" } }));
+	};
+	await against([listen], 5_000, async (client) => {
+		assert.equal((await client.decide("j", "approve", { step: "ask", answers: { ticket: "CHG-1" }, id: "d1", by: "ann" })).outcome, "approved");
+		await client.override("j", "reject", { reason: "outage" });
+		assert.equal((await client.approval("j", "ask")).step, "ask");
+		await client.approvals({ board: "orders" });
+	});
+	assert.deepEqual(sent.map((one) => one.call), ["Decide", "Override", "GetApproval", "ListApprovals"]);
+	assert.deepEqual(sent[0]!.body, { job: "j", kind: "approve", step: "ask", answers: { ticket: "CHG-1" }, id: "d1", by: "ann" });
+	assert.match(sent[1]!.body.id!, /^[0-9a-f-]{36}$/);
+});
+
 test("a lost answer is repeated at another node, under the same id", async () => {
 	const bodies: string[] = [];
 	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {

@@ -42,6 +42,8 @@ func (a *API) Calls() []Call {
 		Plain("BoardService/ReadLogs", a.logs.read),
 		Plain("BoardService/Explain", readingFor(r, a.board.explain)),
 		Plain("BoardService/ListClaims", readingFor(r, a.claims.listClaims)),
+		Plain("BoardService/GetApproval", reading(r, a.board.getApproval)),
+		Plain("BoardService/ListApprovals", readingFor(r, a.board.listApprovals)),
 		Plain("BoardService/ListErrors", readingFor(r, a.board.listErrors)),
 		Plain("BoardService/FindIDs", readingFor(r, a.board.findIDs)),
 		Plain("BoardService/Bulk", Leading(r, a.board.bulk)),

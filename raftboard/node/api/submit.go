@@ -39,6 +39,9 @@ func (s *Submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 			err = fmt.Errorf("%w: %s requires cluster version %d, and the cluster uses version %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
 				jobs.ErrConflict, command.Name(c), needs, s.Machine.Version())
 		}
+		if err == nil {
+			err = s.checkAnswers(c)
+		}
 		if err == nil && command.VerbOf(c).Rule.GetGrows() {
 			err = s.mayGrow(command.Size(c))
 		}

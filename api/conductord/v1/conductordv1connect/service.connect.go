@@ -99,6 +99,16 @@ const (
 	BoardServiceRetryNowProcedure = "/conductord.v1.BoardService/RetryNow"
 	// BoardServiceSignalProcedure is the fully-qualified name of the BoardService's Signal RPC.
 	BoardServiceSignalProcedure = "/conductord.v1.BoardService/Signal"
+	// BoardServiceDecideProcedure is the fully-qualified name of the BoardService's Decide RPC.
+	BoardServiceDecideProcedure = "/conductord.v1.BoardService/Decide"
+	// BoardServiceOverrideProcedure is the fully-qualified name of the BoardService's Override RPC.
+	BoardServiceOverrideProcedure = "/conductord.v1.BoardService/Override"
+	// BoardServiceGetApprovalProcedure is the fully-qualified name of the BoardService's GetApproval
+	// RPC.
+	BoardServiceGetApprovalProcedure = "/conductord.v1.BoardService/GetApproval"
+	// BoardServiceListApprovalsProcedure is the fully-qualified name of the BoardService's
+	// ListApprovals RPC.
+	BoardServiceListApprovalsProcedure = "/conductord.v1.BoardService/ListApprovals"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
@@ -305,6 +315,14 @@ type BoardServiceClient interface {
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
+	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
+	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
+	// Override approves or rejects the approval of a step alone, whatever the approval needs.
+	Override(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
+	// GetApproval returns the latest approval of a step, also after its end.
+	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
+	// ListApprovals lists the approvals that wait for decisions, the oldest first.
+	ListApprovals(context.Context, *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -481,6 +499,30 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
+		decide: connect.NewClient[v1.DecideCommand, v1.DecideResult](
+			httpClient,
+			baseURL+BoardServiceDecideProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Decide")),
+			connect.WithClientOptions(opts...),
+		),
+		override: connect.NewClient[v1.DecideCommand, v1.DecideResult](
+			httpClient,
+			baseURL+BoardServiceOverrideProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Override")),
+			connect.WithClientOptions(opts...),
+		),
+		getApproval: connect.NewClient[v1.GetApprovalRequest, v1.GetApprovalResponse](
+			httpClient,
+			baseURL+BoardServiceGetApprovalProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("GetApproval")),
+			connect.WithClientOptions(opts...),
+		),
+		listApprovals: connect.NewClient[v1.ListApprovalsRequest, v1.ListApprovalsResponse](
+			httpClient,
+			baseURL+BoardServiceListApprovalsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ListApprovals")),
+			connect.WithClientOptions(opts...),
+		),
 		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
@@ -582,44 +624,48 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // boardServiceClient implements BoardServiceClient.
 type boardServiceClient struct {
-	post        *connect.Client[v1.PostRequest, v1.PostResponse]
-	getJob      *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
-	listJobs    *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	waitJob     *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
-	waitStep    *connect.Client[v1.WaitStepRequest, v1.WaitStepResponse]
-	explain     *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
-	readLogs    *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
-	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	claim       *connect.Client[v1.ClaimCommand, v1.ClaimResponse]
-	claimNext   *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
-	extend      *connect.Client[v1.ExtendClaimCommand, v1.Done]
-	listClaims  *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
-	consume     *connect.Client[v1.Ending, v1.Done]
-	abandon     *connect.Client[v1.Ending, v1.Done]
-	trash       *connect.Client[v1.Ending, v1.Done]
-	suspend     *connect.Client[v1.JobCommand, v1.Done]
-	resume      *connect.Client[v1.JobCommand, v1.Done]
-	cancel      *connect.Client[v1.JobCommand, v1.Done]
-	transfer    *connect.Client[v1.JobCommand, v1.Done]
-	unreserve   *connect.Client[v1.JobCommand, v1.Done]
-	retryNow    *connect.Client[v1.JobCommand, v1.Done]
-	signal      *connect.Client[v1.SignalCommand, v1.SignalResult]
-	change      *connect.Client[v1.Change, v1.Done]
-	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
-	retry       *connect.Client[v1.JobCommand, v1.Done]
-	purge       *connect.Client[v1.JobCommand, v1.Done]
-	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
-	findIDs     *connect.Client[v1.FindIDsRequest, v1.FindIDsResponse]
-	bulk        *connect.Client[v1.BulkRequest, v1.BulkResponse]
-	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
-	createBoard *connect.Client[v1.BoardCommand, v1.Done]
-	getBoard    *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
-	listBoards  *connect.Client[v1.ListBoardsRequest, v1.ListBoardsResponse]
-	limitBoard  *connect.Client[v1.LimitBoardCommand, v1.Done]
-	ageBoard    *connect.Client[v1.AgeBoardCommand, v1.Done]
-	pauseBoard  *connect.Client[v1.BoardCommand, v1.Done]
-	resumeBoard *connect.Client[v1.BoardCommand, v1.Done]
-	deleteBoard *connect.Client[v1.BoardCommand, v1.Done]
+	post          *connect.Client[v1.PostRequest, v1.PostResponse]
+	getJob        *connect.Client[v1.GetJobRequest, v1.GetJobResponse]
+	listJobs      *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	waitJob       *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
+	waitStep      *connect.Client[v1.WaitStepRequest, v1.WaitStepResponse]
+	explain       *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	readLogs      *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
+	watch         *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	claim         *connect.Client[v1.ClaimCommand, v1.ClaimResponse]
+	claimNext     *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
+	extend        *connect.Client[v1.ExtendClaimCommand, v1.Done]
+	listClaims    *connect.Client[v1.ListClaimsRequest, v1.ListClaimsResponse]
+	consume       *connect.Client[v1.Ending, v1.Done]
+	abandon       *connect.Client[v1.Ending, v1.Done]
+	trash         *connect.Client[v1.Ending, v1.Done]
+	suspend       *connect.Client[v1.JobCommand, v1.Done]
+	resume        *connect.Client[v1.JobCommand, v1.Done]
+	cancel        *connect.Client[v1.JobCommand, v1.Done]
+	transfer      *connect.Client[v1.JobCommand, v1.Done]
+	unreserve     *connect.Client[v1.JobCommand, v1.Done]
+	retryNow      *connect.Client[v1.JobCommand, v1.Done]
+	signal        *connect.Client[v1.SignalCommand, v1.SignalResult]
+	decide        *connect.Client[v1.DecideCommand, v1.DecideResult]
+	override      *connect.Client[v1.DecideCommand, v1.DecideResult]
+	getApproval   *connect.Client[v1.GetApprovalRequest, v1.GetApprovalResponse]
+	listApprovals *connect.Client[v1.ListApprovalsRequest, v1.ListApprovalsResponse]
+	change        *connect.Client[v1.Change, v1.Done]
+	intervene     *connect.Client[v1.Intervention, v1.InterveneResult]
+	retry         *connect.Client[v1.JobCommand, v1.Done]
+	purge         *connect.Client[v1.JobCommand, v1.Done]
+	listErrors    *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	findIDs       *connect.Client[v1.FindIDsRequest, v1.FindIDsResponse]
+	bulk          *connect.Client[v1.BulkRequest, v1.BulkResponse]
+	execute       *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
+	createBoard   *connect.Client[v1.BoardCommand, v1.Done]
+	getBoard      *connect.Client[v1.GetBoardRequest, v1.GetBoardResponse]
+	listBoards    *connect.Client[v1.ListBoardsRequest, v1.ListBoardsResponse]
+	limitBoard    *connect.Client[v1.LimitBoardCommand, v1.Done]
+	ageBoard      *connect.Client[v1.AgeBoardCommand, v1.Done]
+	pauseBoard    *connect.Client[v1.BoardCommand, v1.Done]
+	resumeBoard   *connect.Client[v1.BoardCommand, v1.Done]
+	deleteBoard   *connect.Client[v1.BoardCommand, v1.Done]
 }
 
 // Post calls conductord.v1.BoardService.Post.
@@ -730,6 +776,26 @@ func (c *boardServiceClient) RetryNow(ctx context.Context, req *connect.Request[
 // Signal calls conductord.v1.BoardService.Signal.
 func (c *boardServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
 	return c.signal.CallUnary(ctx, req)
+}
+
+// Decide calls conductord.v1.BoardService.Decide.
+func (c *boardServiceClient) Decide(ctx context.Context, req *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error) {
+	return c.decide.CallUnary(ctx, req)
+}
+
+// Override calls conductord.v1.BoardService.Override.
+func (c *boardServiceClient) Override(ctx context.Context, req *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error) {
+	return c.override.CallUnary(ctx, req)
+}
+
+// GetApproval calls conductord.v1.BoardService.GetApproval.
+func (c *boardServiceClient) GetApproval(ctx context.Context, req *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error) {
+	return c.getApproval.CallUnary(ctx, req)
+}
+
+// ListApprovals calls conductord.v1.BoardService.ListApprovals.
+func (c *boardServiceClient) ListApprovals(ctx context.Context, req *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error) {
+	return c.listApprovals.CallUnary(ctx, req)
 }
 
 // Change calls conductord.v1.BoardService.Change.
@@ -853,6 +919,14 @@ type BoardServiceHandler interface {
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
+	// Decide approves or rejects the approval of a step, or withdraws the caller's approval.
+	Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
+	// Override approves or rejects the approval of a step alone, whatever the approval needs.
+	Override(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error)
+	// GetApproval returns the latest approval of a step, also after its end.
+	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
+	// ListApprovals lists the approvals that wait for decisions, the oldest first.
+	ListApprovals(context.Context, *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records an operator's decision on a failed flow. The flow's last job becomes
 	// claimable again, and its next owner applies the decision.
@@ -1025,6 +1099,30 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceDecideHandler := connect.NewUnaryHandler(
+		BoardServiceDecideProcedure,
+		svc.Decide,
+		connect.WithSchema(boardServiceMethods.ByName("Decide")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceOverrideHandler := connect.NewUnaryHandler(
+		BoardServiceOverrideProcedure,
+		svc.Override,
+		connect.WithSchema(boardServiceMethods.ByName("Override")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceGetApprovalHandler := connect.NewUnaryHandler(
+		BoardServiceGetApprovalProcedure,
+		svc.GetApproval,
+		connect.WithSchema(boardServiceMethods.ByName("GetApproval")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceListApprovalsHandler := connect.NewUnaryHandler(
+		BoardServiceListApprovalsProcedure,
+		svc.ListApprovals,
+		connect.WithSchema(boardServiceMethods.ByName("ListApprovals")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceChangeHandler := connect.NewUnaryHandler(
 		BoardServiceChangeProcedure,
 		svc.Change,
@@ -1167,6 +1265,14 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceRetryNowHandler.ServeHTTP(w, r)
 		case BoardServiceSignalProcedure:
 			boardServiceSignalHandler.ServeHTTP(w, r)
+		case BoardServiceDecideProcedure:
+			boardServiceDecideHandler.ServeHTTP(w, r)
+		case BoardServiceOverrideProcedure:
+			boardServiceOverrideHandler.ServeHTTP(w, r)
+		case BoardServiceGetApprovalProcedure:
+			boardServiceGetApprovalHandler.ServeHTTP(w, r)
+		case BoardServiceListApprovalsProcedure:
+			boardServiceListApprovalsHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
@@ -1294,6 +1400,22 @@ func (UnimplementedBoardServiceHandler) RetryNow(context.Context, *connect.Reque
 
 func (UnimplementedBoardServiceHandler) Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Signal is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Decide(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Decide is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Override(context.Context, *connect.Request[v1.DecideCommand]) (*connect.Response[v1.DecideResult], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Override is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.GetApproval is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ListApprovals(context.Context, *connect.Request[v1.ListApprovalsRequest]) (*connect.Response[v1.ListApprovalsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListApprovals is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {

@@ -32,6 +32,7 @@ func Command(p *cli.Program) *cobra.Command {
 func saveCommand(p *cli.Program) *cobra.Command {
 	var grants []string
 	var hide bool
+	var approves []string
 	cmd := &cobra.Command{
 		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
 		Short: "Create a principal, or replace its grants",
@@ -43,6 +44,7 @@ func saveCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return cli.UsageError(err)
 			}
+			principal.Approves = approves
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				if err := cluster.SavePrincipal(ctx, principal); err != nil {
 					return err
@@ -52,6 +54,7 @@ func saveCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
+	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated")
 	return cmd
 }
 

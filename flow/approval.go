@@ -1,0 +1,86 @@
+package flow
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/fields"
+)
+
+// Approval is what a step asks of persons: see Approve.
+type Approval struct {
+	// Text is the question. It can name arguments of the step in braces, as in "Delete {disk}?".
+	Text string
+	Need []logbook.Need // persons that must approve, by role
+	Self bool           // the decision of the job's poster counts
+	// Fields is the JSON schema of the answers of an approval; nil: no answers.
+	Fields json.RawMessage
+	// Deadline limits the wait, from its start; 0: MaxWait. AtDeadline is the outcome then; empty: the step fails
+	// with the kind logbook.FailureTimeout.
+	Deadline   time.Duration
+	AtDeadline logbook.AtDeadline
+}
+
+// Approve makes a step that waits until persons have approved. The step is done when one person for each need has
+// approved. One rejection fails it permanently, with the kind logbook.FailureApproval. The result has the fields
+// outcome, answers and decisions. The answers are those of the latest approval that has some.
+//
+// While only such steps are left, the flow runs nowhere: see Signal. When its flow begins again, the step asks again.
+func Approve(name string, approval Approval, options ...StepOption) *Step {
+	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
+}
+
+// Ask makes the approval of one wait, with the arguments of its step.
+func (a *Approval) Ask(s *Step, arguments logbook.Values) (*logbook.Approval, error) {
+	text, err := fillTemplate(a.Text, s.hasArgument, func(argument string) (json.RawMessage, bool) {
+		value, ok := arguments[argument]
+		return value, ok
+	}, func(argument string) bool { return !s.isRequired(argument) })
+	if err != nil {
+		return nil, fmt.Errorf("the text of its approval cannot be made: %w", err)
+	}
+	if len(text) > maxApprovalText {
+		return nil, &logbook.LimitError{Field: "approve text", Limit: maxApprovalText, Size: int64(len(text)), Unit: "bytes"}
+	}
+	return &logbook.Approval{Text: text, Need: a.Need, Self: a.Self, Fields: a.Fields, AtDeadline: a.AtDeadline}, nil
+}
+
+// maxApprovalText limits the text of an approval with its values. Encryption makes the text a third longer.
+const maxApprovalText = logbook.MaxApprovalText * 5 / 8
+
+// result returns the end of an approval: of its decision, or if that is nil, of its deadline. The caller adds the
+// decisions to the result of a deadline.
+func (a *Approval) result(end *logbook.Signal) (json.RawMessage, *logbook.Failure) {
+	switch {
+	case end != nil && end.Reject != "":
+		return nil, &logbook.Failure{Kind: logbook.FailureApproval, Permanent: true, Message: end.Reject}
+	case end != nil:
+		return end.Data, nil
+	case a.AtDeadline == logbook.ApproveAtDeadline:
+		return json.RawMessage("null"), nil
+	case a.AtDeadline == logbook.RejectAtDeadline:
+		return nil, &logbook.Failure{Kind: logbook.FailureApproval, Permanent: true, Message: "rejected by the deadline: too few persons approved in time"}
+	}
+	return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: "too few persons approved in time"}
+}
+
+// checkApproval reports contradictions of a step that waits for an approval.
+func (s *Step) checkApproval(a *Approval) {
+	if err := logbook.MaxLimits.CheckApproval(&logbook.Approval{Text: a.Text, Need: a.Need, AtDeadline: a.AtDeadline, Fields: a.Fields}); err != nil {
+		s.fault("%w", err)
+	}
+	if len(a.Text) > maxApprovalText {
+		s.fault("%w", &logbook.LimitError{Field: "approve text", Limit: maxApprovalText, Size: int64(len(a.Text)), Unit: "bytes"})
+	}
+	s.checkTemplate("approval text", a.Text)
+	if len(a.Fields) > 0 {
+		if err := fields.CheckSchema(a.Fields); err != nil {
+			s.fault("%w", err)
+		}
+	}
+	if len(s.wait.Signals) > 0 {
+		s.fault("it waits for a signal and for an approval; make two steps")
+	}
+}

@@ -1,0 +1,82 @@
+package spec
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/fields"
+)
+
+// Approve is the approval for which a step waits.
+type Approve struct {
+	Text       string             `json:"text"`
+	Need       []logbook.Need     `json:"need"`
+	Self       bool               `json:"self,omitempty"`
+	Fields     json.RawMessage    `json:"fields,omitempty"`   // a JSON schema of an object
+	Deadline   string             `json:"deadline,omitempty"` // a time such as "72h"; empty: flow.MaxWait
+	AtDeadline logbook.AtDeadline `json:"at_deadline,omitempty"`
+}
+
+// approve reads the approval of a step.
+func (r *reader) approve(t *table, s *Step) *Approve {
+	s.Requires, s.Optional = r.arguments(t, "requires"), r.arguments(t, "optional")
+	for argument := range s.Optional {
+		if _, both := s.Requires[argument]; both {
+			t.fault("optional", "%s is required already", quoted(argument))
+		}
+	}
+	inner := t.inner("approve")
+	if inner == nil {
+		return &Approve{}
+	}
+	a := &Approve{Text: inner.text("text"), Self: inner.truth("self"), Deadline: inner.text("deadline")}
+	if !inner.has("text") {
+		inner.fault("text", "missing; write the question to the persons")
+	}
+	a.Need = r.needs(inner)
+	if inner.has("fields") {
+		a.Fields = r.json(inner, "fields", inner.values["fields"])
+		if err := fields.CheckSchema(a.Fields); err != nil && !inner.failed("fields") {
+			inner.fault("fields", "%s", reasonOf(err))
+		}
+	}
+	if inner.has("deadline") && !inner.failed("deadline") {
+		r.checkWaitTime(inner, "deadline", a.Deadline, "write a time such as 72h")
+	}
+	a.AtDeadline = logbook.AtDeadline(inner.choice("at_deadline", []string{string(logbook.FailAtDeadline), string(logbook.ApproveAtDeadline), string(logbook.RejectAtDeadline)}))
+	if inner.has("at_deadline") && !inner.has("deadline") {
+		inner.fault("at_deadline", "set without a deadline")
+	}
+	inner.rest()
+	return a
+}
+
+// needs reads the roles and numbers of the persons.
+func (r *reader) needs(t *table) (needs []logbook.Need) {
+	tables := t.tables("need")
+	if len(tables) == 0 && !t.failed("need") {
+		t.fault("need", `missing; write need = [{role = "dba"}]`)
+	}
+	for i, values := range tables {
+		if i == logbook.MaxNeeds {
+			t.fault("need", "%d roles, and the limit is %d", len(tables), logbook.MaxNeeds)
+			break
+		}
+		inner := newTable(t.faults, t.pathOf("need"), t.where+", need", values)
+		need := logbook.Need{Role: r.name(inner, "role"), Count: 1}
+		if inner.has("count") {
+			need.Count = inner.integer("count", 1, logbook.MaxApprovers)
+		}
+		inner.rest()
+		needs = append(needs, need)
+	}
+	return needs
+}
+
+// approval makes the approval of a step. Parse has checked all that could fail.
+func (a *Approve) approval() *flow.Approval {
+	deadline, _ := time.ParseDuration(a.Deadline) // empty: no limit of its own
+	return &flow.Approval{Text: a.Text, Need: a.Need, Self: a.Self, Fields: a.Fields, Deadline: deadline, AtDeadline: a.AtDeadline}
+}

@@ -1,0 +1,328 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// A step that waits for an approval has a row in tableWait, like a step that waits for a signal, and one in
+// tableApproval for lists. The atom has the decisions. The decision that ends the approval gives the atom a signal:
+// the step's result, or a rejection.
+
+// approvalKey returns the key of an open approval. Approvals sort by their starts.
+func approvalKey(number uint64, atom uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 8+4), number), atom)
+}
+
+// stepApproval is the latest approval of a step.
+type stepApproval struct {
+	job  *jobRecord
+	atom *atomRecord
+	wait *logbook.Wait // of the atom's latest attempt
+}
+
+// isOpen reports whether persons can decide. The approval of a trashed job is open again after a retry.
+func (a *stepApproval) isOpen() bool { return a.atom.waited != 0 && !a.job.State.Finished() }
+
+// findApproval reads the latest approval of a step. Without a step, it reads the one open approval of the job.
+func (v *view) findApproval(id jobs.JobID, step string) (*stepApproval, error) {
+	j, err := v.jobByID(id)
+	if err != nil {
+		return nil, err
+	}
+	if step == "" {
+		switch open := v.openApprovals(j); len(open) {
+		case 0:
+			return nil, fmt.Errorf("%w: no step of job %s waits for an approval", jobs.ErrConflict, id)
+		case 1:
+			step = open[0]
+		default:
+			return nil, &logbook.InvalidError{Field: "decision step", Reason: fmt.Sprintf("empty; job %s has open approvals at the steps %s: name one", id, strings.Join(open, ", "))}
+		}
+	}
+	value := v.get(tableAtom, atomKey(j.Flow, step))
+	if j.Flow.IsZero() || value == nil {
+		return nil, fmt.Errorf("job %s has not started a step %q: %w", id, step, jobs.ErrNotFound)
+	}
+	a := &stepApproval{job: j, atom: decodeAtom(value)}
+	if n := len(a.atom.detail.Attempts); n > 0 {
+		a.wait = a.atom.detail.Attempts[n-1].Wait
+	}
+	if a.wait == nil || a.wait.Approval == nil {
+		return nil, fmt.Errorf("%w: step %q of job %s waits for no approval", jobs.ErrConflict, step, id)
+	}
+	return a, nil
+}
+
+// openApprovals returns the steps of a job that wait for an approval, by their starts.
+func (v *view) openApprovals(j *jobRecord) (steps []string) {
+	if j.Flow.IsZero() {
+		return nil
+	}
+	v.scan(tableWait, j.Flow.UUID[:], func(_, value []byte) bool {
+		if row := decodeMessage(value, &v1.WaitRow{}); len(row.GetSignals()) == 0 {
+			steps = append(steps, row.GetStep())
+		}
+		return true
+	})
+	return steps
+}
+
+// decideApproval applies the decision of a person.
+func (t *txn) decideApproval(c *v1.DecideCommand) (*v1.Result, error) {
+	given, err := command.DecideCommandFromProto(c)
+	if err != nil {
+		return nil, err
+	}
+	return t.judge(&given)
+}
+
+// overrideApproval applies the decision of a person that decides alone.
+func (t *txn) overrideApproval(c *v1.DecideCommand) (*v1.Result, error) {
+	given, err := command.OverrideCommandFromProto(c)
+	if err != nil {
+		return nil, err
+	}
+	return t.judge(&given)
+}
+
+// judge admits a decision, and applies it.
+func (t *txn) judge(given *jobs.DecisionCommand) (*v1.Result, error) {
+	a, err := t.findApproval(given.Job, given.Step)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decide: %w", err)
+	}
+	approval, d := a.wait.Approval, given.Decision
+	if slices.ContainsFunc(approval.Decisions, func(earlier logbook.Decision) bool { return earlier.ID == d.ID }) {
+		return judged(a.atom.detail.Name, approval, true), nil
+	}
+	if err := t.admitsDecision(a, given); err != nil {
+		return nil, fmt.Errorf("cannot decide the approval of step %q of job %s: %w", a.atom.detail.Name, a.job.ID, err)
+	}
+	if d.Roles, err = t.rolesOf(a, &d); err != nil {
+		return nil, fmt.Errorf("cannot decide the approval of step %q of job %s: %w", a.atom.detail.Name, a.job.ID, err)
+	}
+	d.At = t.now
+	next := *approval
+	next.Decisions = append(slices.Clip(approval.Decisions), d)
+	t.addDecision(a, &next)
+	return judged(a.atom.detail.Name, &next, false), nil
+}
+
+// admitsDecision checks a decision against the state of the approval.
+func (t *txn) admitsDecision(a *stepApproval, given *jobs.DecisionCommand) error {
+	approval, d := a.wait.Approval, &given.Decision
+	decided := len(approval.Decisions)
+	size := d.Size()
+	for i := range approval.Decisions {
+		size += approval.Decisions[i].Size()
+	}
+	ends := d.Kind == logbook.Reject || d.Override // has the last place, so that a full approval can end
+	switch {
+	case approval.Outcome() != "":
+		return fmt.Errorf("%w: %s", jobs.ErrDecided, approval.Verdict())
+	case a.atom.waited == 0:
+		return fmt.Errorf("%w: its wait ended without a decision, at the latest at its deadline %s", jobs.ErrDecided, timeText(a.wait.Until))
+	case a.job.State == jobs.StateTrashed:
+		return fmt.Errorf("%w: it is trashed; retry the job first", jobs.ErrJobOver)
+	case a.job.State.Finished():
+		return fmt.Errorf("%w: its outcome is %s", jobs.ErrJobOver, a.job.Outcome)
+	case !a.wait.Until.After(t.now):
+		return fmt.Errorf("%w: its deadline %s has passed", jobs.ErrDecided, timeText(a.wait.Until))
+	case given.Wait != 0 && given.Wait != a.wait.Number:
+		return fmt.Errorf("%w: the step waits anew since you read the approval: read it again, and then decide", jobs.ErrConflict)
+	case given.Wait == 0 && d.Kind == logbook.Approve && len(approval.Fields) > 0:
+		return fmt.Errorf("%w: the leader has not checked the answers, because the approval began at the same time; try again", jobs.ErrConflict)
+	case decided >= logbook.MaxDecisions, decided == logbook.MaxDecisions-1 && !ends:
+		return &logbook.LimitError{Field: "decisions of the approval", Limit: logbook.MaxDecisions, Size: int64(decided) + 1, Unit: "decisions"}
+	case size > logbook.MaxDecisionBytes && !ends:
+		return &logbook.LimitError{Field: "decisions of the approval", Limit: logbook.MaxDecisionBytes, Size: int64(size), Unit: "bytes"}
+	case d.Kind == logbook.Withdraw && !slices.ContainsFunc(approval.Standing(), func(s logbook.Decision) bool { return s.By == d.By }):
+		return fmt.Errorf("%w: %s has not approved it, so there is nothing to withdraw", jobs.ErrConflict, nobodyOr(d.By))
+	}
+	return nil
+}
+
+// rolesOf returns the needed roles that a person has. It refuses a person that may not decide. Without access control,
+// the caller names the person, which has every role.
+func (t *txn) rolesOf(a *stepApproval, d *logbook.Decision) ([]string, error) {
+	var needed []string
+	for _, need := range a.wait.Approval.Need {
+		if !slices.Contains(needed, need.Role) {
+			needed = append(needed, need.Role)
+		}
+	}
+	switch {
+	case d.By == "":
+		return nil, &logbook.InvalidError{Field: "decision by", Reason: "empty; without access control, the caller names the person that decides"}
+	case t.by == "":
+		return needed, nil
+	case d.Override, d.Kind == logbook.Withdraw:
+		return nil, nil
+	case !a.wait.Approval.Self && a.job.PostedBy == t.by:
+		return nil, fmt.Errorf("%w: %s posted the job, and the approval excludes the poster; another person must decide, or cancel the job", jobs.ErrNotAllowed, t.by)
+	}
+	principal, err := t.findPrincipal(t.by)
+	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
+		return nil, err
+	}
+	has := slices.DeleteFunc(slices.Clone(needed), func(role string) bool { return !slices.Contains(principal.Approves, role) })
+	if len(has) == 0 {
+		return nil, fmt.Errorf("%w: %s has none of the needed roles %s; an administrator gives roles with `conductord access save`", jobs.ErrNotAllowed, t.by, strings.Join(needed, ", "))
+	}
+	return has, nil
+}
+
+// addDecision stores an approval with a new decision, and ends the wait if the approval is decided.
+func (t *txn) addDecision(a *stepApproval, approval *logbook.Approval) {
+	latest := &approval.Decisions[len(approval.Decisions)-1]
+	t.forgetRunning(a.job.Flow)
+	wait := *a.wait
+	wait.Approval = approval
+	attempts := a.atom.detail.Attempts
+	attempts[len(attempts)-1].Wait = &wait
+	outcome := approval.Outcome()
+	if outcome != "" {
+		end := &logbook.Signal{Name: a.atom.detail.Name, ID: latest.ID, By: latest.By, At: t.now}
+		if outcome == logbook.Rejected {
+			end.Reject = approval.Verdict()
+		} else {
+			end.Data = approval.Result(false)
+		}
+		t.deleteWait(a.job.Flow, a.atom)
+		a.atom.give(end)
+		a.atom.waited = 0
+	}
+	t.saveAtom(a.job.Flow, a.atom)
+	if outcome != "" {
+		t.hurry(a.job)
+	}
+	text := string(latest.Kind) + " by " + latest.By
+	if latest.Override {
+		text = "override: " + text
+	}
+	if latest.Reason != "" {
+		text += ": " + latest.Reason
+	}
+	event := jobs.Event{Reason: text, Steps: []jobs.StepEvent{{Name: a.atom.detail.Name, State: string(logbook.AtomPending)}}}
+	if a.job.Claim != nil {
+		event.Owner, event.Token = a.job.Claim.Owner, a.job.Token
+	}
+	t.event(jobs.EventDecided, a.job, event)
+}
+
+// deleteWait removes the rows of an atom's open wait.
+func (t *txn) deleteWait(flow logbook.FlowID, a *atomRecord) {
+	t.delete(tableWait, waitKey(flow, a.waited, a.number))
+	t.delete(tableApproval, approvalKey(a.waited, a.number))
+}
+
+func judged(step string, approval *logbook.Approval, repeated bool) *v1.Result {
+	receipt := jobs.DecisionReceipt{Step: step, Outcome: approval.Outcome(), Repeated: repeated}
+	if receipt.Outcome == "" {
+		receipt.Missing = approval.Missing()
+	}
+	return &v1.Result{Kind: &v1.Result_Decide{Decide: command.DecisionReceiptToProto(&receipt)}}
+}
+
+func nobodyOr(by string) string {
+	if by == "" {
+		return "the caller"
+	}
+	return by
+}
+
+// answer returns an approval for a reader.
+func (a *stepApproval) answer() jobs.StepApproval {
+	j := a.job
+	answer := jobs.StepApproval{
+		Job: j.ID, Board: j.Board, JobName: j.Name, Flow: j.Flow, Step: a.atom.detail.Name, PostedBy: j.PostedBy,
+		Wait: *a.wait, Outcome: a.wait.Approval.Outcome(), Open: a.isOpen(),
+	}
+	if answer.Outcome == "" {
+		answer.Missing = a.wait.Approval.Missing()
+	}
+	return answer
+}
+
+// Approval reads the latest approval of a step. Without a step, it reads the one open approval of the job.
+// ErrNotFound, ErrConflict.
+func (m *Machine) Approval(id jobs.JobID, step string) (answer jobs.StepApproval, err error) {
+	err = m.read(func(v *view) error {
+		a, err := v.findApproval(id, step)
+		if err == nil {
+			answer = a.answer()
+		}
+		return err
+	})
+	return answer, err
+}
+
+// maxApprovalsRead limits the approvals that one page reads, because another board can have all of them.
+const maxApprovalsRead = 1_000
+
+// Approvals reads a page of the open approvals, the oldest first.
+func (m *Machine) Approvals(query jobs.ApprovalQuery) (page jobs.Page[jobs.StepApproval], err error) {
+	after, err := approvalsAfter(query.After)
+	if err != nil {
+		return page, err
+	}
+	err = m.read(func(v *view) error {
+		limit, read, size := pageSize(query.Limit), 0, 0
+		cursor := v.cursor(tableApproval)
+		key, value := cursor.Seek(after)
+		if slices.Equal(key, after) && key != nil {
+			key, value = cursor.Next()
+		}
+		for ; key != nil; key, value = cursor.Next() {
+			if len(page.Items) >= limit || read >= maxApprovalsRead || size >= maxPageBytes {
+				page.Next = hex.EncodeToString(after)
+				return nil
+			}
+			after = slices.Clone(key)
+			read++
+			if a := v.approvalOf(value); a != nil && a.isOpen() && (query.Board == "" || query.Board == a.job.Board) {
+				page.Items = append(page.Items, a.answer())
+				size += len(a.wait.Approval.Text) + len(a.wait.Approval.Fields) + logbook.MaxDecisionBytes
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// approvalOf reads the open approval of a row; nil for a removed flow.
+func (v *view) approvalOf(value []byte) *stepApproval {
+	row := decodeMessage(value, &v1.ApprovalRow{})
+	flow := logbook.FlowID{}
+	copy(flow.UUID[:], row.GetFlow())
+	record := v.flow(flow)
+	if record == nil {
+		return nil // removed, and its rows are garbage
+	}
+	j := v.findJob(record.last)
+	if j == nil {
+		j = &jobRecord{} // removed before its flow
+		j.State = jobs.StateCompleted
+	}
+	atom := decodeAtom(v.get(tableAtom, atomKey(flow, row.GetStep())))
+	return &stepApproval{job: j, atom: atom, wait: atom.detail.OpenWait()}
+}
+
+// approvalsAfter reads the position of a page.
+func approvalsAfter(text string) ([]byte, error) {
+	after, err := hex.DecodeString(text)
+	if err != nil || len(after) != 0 && len(after) != len(approvalKey(0, 0)) {
+		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not the next of a page", text)}
+	}
+	return after, nil
+}

@@ -1,0 +1,299 @@
+package logbook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The limits of one approval.
+const (
+	// MaxApprovalText limits the text, in bytes. Longer texts belong behind a link.
+	MaxApprovalText = 4 << 10
+	// MaxNeeds limits the roles of one approval.
+	MaxNeeds = 8
+	// MaxApprovers limits the persons that one approval needs, because each decision matches them with the needs.
+	MaxApprovers = 16
+	// MaxFields limits the JSON schema of the answers, in bytes.
+	MaxFields = 16 << 10
+	// MaxAnswers limits the answers of one decision, in bytes of JSON.
+	MaxAnswers = 8 << 10
+	// MaxDecisionReason limits the reason of one decision, in bytes.
+	MaxDecisionReason = 1 << 10
+	// MaxDecisions limits the decisions of one approval. Persons that decide again use them up.
+	MaxDecisions = 64
+	// MaxDecisionBytes limits the decisions of one approval together: the step's result contains them, and must fit
+	// into a signal, also with escaped characters, and encrypted.
+	MaxDecisionBytes = 20 << 10
+)
+
+// Approval is a question to persons, for which a step waits: see Wait. The cluster adds the decisions, and ends the
+// wait with a signal when the approval is decided: one person for each need has approved, or one has rejected.
+type Approval struct {
+	Text       string          `json:"text"`
+	Need       []Need          `json:"need"`
+	Self       bool            `json:"self,omitempty"`   // the decision of the job's poster counts
+	Fields     json.RawMessage `json:"fields,omitempty"` // JSON schema of the answers; nil: an approval has no answers
+	AtDeadline AtDeadline      `json:"at_deadline,omitempty"`
+	// Decisions are all decisions in the order of the log, also withdrawn ones.
+	Decisions []Decision `json:"decisions,omitempty"`
+}
+
+// Need is a number of persons with a role.
+type Need struct {
+	Role  string `json:"role"`
+	Count int    `json:"count"`
+}
+
+// AtDeadline is the outcome of an approval that nobody has decided in time.
+type AtDeadline string
+
+// The outcomes at the deadline.
+const (
+	FailAtDeadline    AtDeadline = "fail"    // the step fails with the kind FailureTimeout, and its retry policy counts
+	ApproveAtDeadline AtDeadline = "approve" // the step succeeds
+	RejectAtDeadline  AtDeadline = "reject"  // the step fails permanently with the kind FailureApproval
+)
+
+// AtDeadlines are all outcomes at the deadline.
+var AtDeadlines = []AtDeadline{FailAtDeadline, ApproveAtDeadline, RejectAtDeadline}
+
+// DecisionKind is what a person says to an approval.
+type DecisionKind string
+
+// The kinds of decisions.
+const (
+	Approve  DecisionKind = "approve"
+	Reject   DecisionKind = "reject"
+	Withdraw DecisionKind = "withdraw" // takes back the person's approval
+)
+
+// DecisionKinds are all kinds of decisions.
+var DecisionKinds = []DecisionKind{Approve, Reject, Withdraw}
+
+// Decision is the decision of one person.
+type Decision struct {
+	Kind     DecisionKind    `json:"kind"`
+	Override bool            `json:"override,omitempty"` // it decides alone, whatever the approval needs
+	ID       string          `json:"id"`                 // identifies repeats
+	By       string          `json:"by"`                 // the person
+	Roles    []string        `json:"roles,omitempty"`    // needed roles that the person had, set by the cluster
+	Reason   string          `json:"reason,omitempty"`
+	Answers  json.RawMessage `json:"answers,omitempty"`
+	At       time.Time       `json:"at,omitzero"` // set by the cluster
+}
+
+// Outcome is the outcome of an approval. Empty: not decided yet.
+type Outcome string
+
+// The outcomes of an approval.
+const (
+	Approved Outcome = "approved"
+	Rejected Outcome = "rejected"
+)
+
+// Outcome returns the outcome that the decisions lead to.
+func (a *Approval) Outcome() Outcome {
+	if len(a.Decisions) == 0 {
+		return ""
+	}
+	switch latest := &a.Decisions[len(a.Decisions)-1]; {
+	case latest.Kind == Reject:
+		return Rejected
+	case latest.Kind == Approve && (latest.Override || len(a.Missing()) == 0):
+		return Approved
+	}
+	return ""
+}
+
+// Standing returns the latest approval of each person, without the withdrawn ones, in the order of the log.
+func (a *Approval) Standing() []Decision {
+	var standing []Decision
+	for i := range a.Decisions {
+		d := &a.Decisions[i]
+		if d.Kind == Reject {
+			continue
+		}
+		standing = slices.DeleteFunc(standing, func(earlier Decision) bool { return earlier.By == d.By })
+		if d.Kind == Approve {
+			standing = append(standing, *d)
+		}
+	}
+	return standing
+}
+
+// Missing returns the needs that the standing approvals do not fill. A person fills one need at most. Of all
+// assignments of persons to needs, one with the most filled needs counts: it is a maximum bipartite matching, by
+// augmenting paths in the order of the log, so all nodes find the same one.
+func (a *Approval) Missing() []Need {
+	var roles []string // one for each needed person
+	for _, need := range a.Need {
+		for range need.Count {
+			roles = append(roles, need.Role)
+		}
+	}
+	persons, filled := a.Standing(), make([]int, len(roles)) // the person of each role, from 1; 0: none
+	var place func(person int, seen []bool) bool
+	place = func(person int, seen []bool) bool {
+		for i, role := range roles {
+			if seen[i] || !slices.Contains(persons[person-1].Roles, role) {
+				continue
+			}
+			seen[i] = true
+			if filled[i] == 0 || place(filled[i], seen) {
+				filled[i] = person
+				return true
+			}
+		}
+		return false
+	}
+	for person := range persons {
+		place(person+1, make([]bool, len(roles)))
+	}
+	var missing []Need
+	for i, role := range roles {
+		switch last := len(missing) - 1; {
+		case filled[i] != 0:
+		case last >= 0 && missing[last].Role == role:
+			missing[last].Count++
+		default:
+			missing = append(missing, Need{Role: role, Count: 1})
+		}
+	}
+	return missing
+}
+
+// Result is the result of a step whose approval has ended without a rejection: its persons, reasons and answers.
+func (a *Approval) Result(atDeadline bool) json.RawMessage {
+	result := struct {
+		Outcome    Outcome         `json:"outcome"`
+		AtDeadline bool            `json:"at_deadline,omitempty"`
+		Answers    json.RawMessage `json:"answers"`
+		Decisions  []Decision      `json:"decisions"`
+	}{Approved, atDeadline, json.RawMessage("null"), a.Standing()}
+	for i := range result.Decisions {
+		if answers := result.Decisions[i].Answers; len(answers) > 0 {
+			result.Answers = answers
+		}
+	}
+	if result.Decisions == nil {
+		result.Decisions = []Decision{}
+	}
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(result); err != nil {
+		panic(fmt.Sprintf("internal error: checked answers are no JSON: %s", err))
+	}
+	return bytes.TrimSpace(encoded.Bytes())
+}
+
+// Verdict describes the end of a decided approval: who decided, and when.
+func (a *Approval) Verdict() string {
+	if len(a.Decisions) == 0 {
+		return ""
+	}
+	latest := &a.Decisions[len(a.Decisions)-1]
+	by, how := latest.By, string(a.Outcome())
+	if latest.Kind == Approve && !latest.Override {
+		standing := a.Standing()
+		names := make([]string, len(standing))
+		for i := range standing {
+			names[i] = standing[i].By
+		}
+		by = strings.Join(names, ", ")
+	}
+	if latest.Override {
+		how += " with an override"
+	}
+	text := fmt.Sprintf("%s by %s at %s", how, by, latest.At.UTC().Format(time.RFC3339))
+	if latest.Reason != "" {
+		text += ": " + latest.Reason
+	}
+	return text
+}
+
+// NeedText is a list of needs as text, such as "2 of dba and 1 of owner".
+func NeedText(needs []Need) string {
+	parts := make([]string, len(needs))
+	for i, need := range needs {
+		parts[i] = fmt.Sprintf("%d of %s", need.Count, need.Role)
+	}
+	return strings.Join(parts, " and ")
+}
+
+// Size returns the bytes of the texts and answers of a decision.
+func (d *Decision) Size() int {
+	size := len(d.ID) + len(d.By) + len(d.Reason) + len(d.Answers)
+	for _, role := range d.Roles {
+		size += len(role)
+	}
+	return size
+}
+
+// CheckApproval checks an approval before it is written.
+func (l Limits) CheckApproval(a *Approval) error {
+	persons := 0
+	for _, need := range a.Need {
+		if err := l.CheckName("approve need role", need.Role); err != nil {
+			return err
+		}
+		if need.Count < 1 || need.Count > MaxApprovers {
+			return &InvalidError{Field: "approve need count", Reason: fmt.Sprintf("%d persons; a role needs 1 to %d", need.Count, MaxApprovers)}
+		}
+		persons += need.Count
+	}
+	switch {
+	case a.Text == "":
+		return &InvalidError{Field: "approve text", Reason: "empty"}
+	case !utf8.ValidString(a.Text):
+		return &InvalidError{Field: "approve text", Reason: "not UTF-8"}
+	case len(a.Text) > MaxApprovalText:
+		return &LimitError{Field: "approve text", Limit: MaxApprovalText, Size: int64(len(a.Text)), Unit: "bytes"}
+	case len(a.Need) == 0:
+		return &InvalidError{Field: "approve need", Reason: "empty; an approval needs at least one role"}
+	case len(a.Need) > MaxNeeds:
+		return &LimitError{Field: "approve need", Limit: MaxNeeds, Size: int64(len(a.Need)), Unit: "roles"}
+	case persons > MaxApprovers:
+		return &LimitError{Field: "approve need", Limit: MaxApprovers, Size: int64(persons), Unit: "persons"}
+	case a.AtDeadline != "" && !slices.Contains(AtDeadlines, a.AtDeadline):
+		return &InvalidError{Field: "approve at_deadline", Reason: fmt.Sprintf("%.64q is not one of %v", a.AtDeadline, AtDeadlines)}
+	case len(a.Decisions) > MaxDecisions:
+		return &LimitError{Field: "approve decisions", Limit: MaxDecisions, Size: int64(len(a.Decisions)), Unit: "decisions"}
+	}
+	l.Value = min(l.Value, MaxFields)
+	return l.CheckValue("approve fields", a.Fields)
+}
+
+// CheckDecision checks a decision before it is written.
+func (l Limits) CheckDecision(d *Decision) error {
+	if err := l.CheckName("decision id", d.ID); err != nil {
+		return err
+	}
+	if err := l.checkOptionalName("decision by", d.By); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(DecisionKinds, d.Kind):
+		return &InvalidError{Field: "decision kind", Reason: fmt.Sprintf("%.64q is not one of %v", d.Kind, DecisionKinds)}
+	case d.Override && d.Kind == Withdraw:
+		return &InvalidError{Field: "decision kind", Reason: "withdraw is no override; write approve or reject"}
+	case len(d.Reason) > MaxDecisionReason:
+		return &LimitError{Field: "decision reason", Limit: MaxDecisionReason, Size: int64(len(d.Reason)), Unit: "bytes"}
+	case !utf8.ValidString(d.Reason):
+		return &InvalidError{Field: "decision reason", Reason: "not UTF-8"}
+	case strings.ContainsFunc(d.Reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+		return &InvalidError{Field: "decision reason", Reason: "contains a control character"}
+	case strings.TrimSpace(d.Reason) == "" && (d.Kind == Reject || d.Override):
+		return &InvalidError{Field: "decision reason", Reason: "empty; a rejection and an override need a reason"}
+	case d.Kind != Approve && len(d.Answers) > 0:
+		return &InvalidError{Field: "decision answers", Reason: fmt.Sprintf("set for the decision %s; only approve has answers", d.Kind)}
+	}
+	l.Value = min(l.Value, MaxAnswers)
+	return l.CheckValue("decision answers", d.Answers)
+}
