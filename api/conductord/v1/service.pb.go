@@ -3324,6 +3324,126 @@ func (x *GetFlowResponse) GetJob() string {
 	return ""
 }
 
+type GetCheckpointsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointsRequest) Reset() {
+	*x = GetCheckpointsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointsRequest) ProtoMessage() {}
+
+func (x *GetCheckpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointsRequest.ProtoReflect.Descriptor instead.
+func (*GetCheckpointsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *GetCheckpointsRequest) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *GetCheckpointsRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *GetCheckpointsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type GetCheckpointsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Checkpoints   []*Checkpoint          `protobuf:"bytes,3,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // sorted by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointsResponse) Reset() {
+	*x = GetCheckpointsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointsResponse) ProtoMessage() {}
+
+func (x *GetCheckpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointsResponse.ProtoReflect.Descriptor instead.
+func (*GetCheckpointsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *GetCheckpointsResponse) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *GetCheckpointsResponse) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *GetCheckpointsResponse) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 type UpdateFlowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Updates       []*Update              `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"`
@@ -3333,7 +3453,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3345,7 +3465,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3358,7 +3478,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3377,7 +3497,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3509,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3522,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3421,7 +3541,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3553,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3566,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3465,7 +3585,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3597,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3610,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3509,7 +3629,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3641,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3654,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3557,7 +3677,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3569,7 +3689,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3582,7 +3702,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3631,7 +3751,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3763,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3776,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3692,7 +3812,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3824,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3837,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3758,7 +3878,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3890,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3903,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3810,7 +3930,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +3942,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +3955,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3864,7 +3984,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +3996,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4009,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3929,7 +4049,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4061,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4074,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3978,7 +4098,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3990,7 +4110,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4003,7 +4123,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -4058,7 +4178,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4070,7 +4190,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4083,7 +4203,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -4110,7 +4230,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4242,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4255,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -4162,7 +4282,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4294,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4307,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -4214,7 +4334,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4346,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4359,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -4266,7 +4386,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4398,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4411,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -4324,7 +4444,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4456,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4469,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -4418,7 +4538,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4550,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4563,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4468,7 +4588,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4600,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4613,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type ListRefusalsResponse struct {
@@ -4505,7 +4625,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4637,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4650,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -4548,7 +4668,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4680,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4693,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 type WhoAmIResponse struct {
@@ -4589,7 +4709,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4601,7 +4721,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4614,7 +4734,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4662,7 +4782,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4794,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4807,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4717,7 +4837,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4729,7 +4849,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4742,7 +4862,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4795,7 +4915,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4927,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4940,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4873,7 +4993,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +5005,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +5018,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4958,7 +5078,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4970,7 +5090,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4983,7 +5103,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 type ActivityResponse struct {
@@ -4997,7 +5117,7 @@ type ActivityResponse struct {
 
 func (x *ActivityResponse) Reset() {
 	*x = ActivityResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5009,7 +5129,7 @@ func (x *ActivityResponse) String() string {
 func (*ActivityResponse) ProtoMessage() {}
 
 func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5022,7 +5142,7 @@ func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityResponse.ProtoReflect.Descriptor instead.
 func (*ActivityResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ActivityResponse) GetSince() *timestamppb.Timestamp {
@@ -5057,7 +5177,7 @@ type ActivitySlot struct {
 
 func (x *ActivitySlot) Reset() {
 	*x = ActivitySlot{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +5189,7 @@ func (x *ActivitySlot) String() string {
 func (*ActivitySlot) ProtoMessage() {}
 
 func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5202,7 @@ func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivitySlot.ProtoReflect.Descriptor instead.
 func (*ActivitySlot) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ActivitySlot) GetPosted() uint64 {
@@ -5114,7 +5234,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5246,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +5259,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 type UpgradeResponse struct {
@@ -5151,7 +5271,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5163,7 +5283,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5176,7 +5296,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -5194,7 +5314,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5206,7 +5326,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5219,7 +5339,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 type VerifyResponse struct {
@@ -5232,7 +5352,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5244,7 +5364,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5257,7 +5377,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -5286,7 +5406,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5418,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5431,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -5351,7 +5471,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5483,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5496,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -5395,7 +5515,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5527,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5540,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -5444,7 +5564,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5576,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5589,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -5526,7 +5646,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5538,7 +5658,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5551,7 +5671,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -5584,7 +5704,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5716,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5729,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5628,7 +5748,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5760,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5773,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5674,7 +5794,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5806,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5819,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5732,7 +5852,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5744,7 +5864,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5757,7 +5877,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5778,7 +5898,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5790,7 +5910,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5803,7 +5923,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5836,7 +5956,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5848,7 +5968,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5861,7 +5981,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5880,7 +6000,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6012,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6025,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5924,7 +6044,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5936,7 +6056,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5949,7 +6069,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5967,7 +6087,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6099,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6112,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 type BackupResponse struct {
@@ -6004,7 +6124,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6016,7 +6136,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6029,7 +6149,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -6048,7 +6168,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6180,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6193,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *StatusRequest) GetNode() string {
@@ -6128,7 +6248,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6140,7 +6260,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6153,7 +6273,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -6401,7 +6521,7 @@ type ScheduledBackup struct {
 
 func (x *ScheduledBackup) Reset() {
 	*x = ScheduledBackup{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6413,7 +6533,7 @@ func (x *ScheduledBackup) String() string {
 func (*ScheduledBackup) ProtoMessage() {}
 
 func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6426,7 +6546,7 @@ func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledBackup.ProtoReflect.Descriptor instead.
 func (*ScheduledBackup) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ScheduledBackup) GetFile() string {
@@ -6484,7 +6604,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6496,7 +6616,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6509,7 +6629,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Member) GetName() string {
@@ -6557,7 +6677,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6569,7 +6689,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6582,7 +6702,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListWorkersRequest) GetBoard() string {
@@ -6609,7 +6729,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6621,7 +6741,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6634,7 +6754,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
@@ -6665,7 +6785,7 @@ type LiveWorker struct {
 
 func (x *LiveWorker) Reset() {
 	*x = LiveWorker{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6677,7 +6797,7 @@ func (x *LiveWorker) String() string {
 func (*LiveWorker) ProtoMessage() {}
 
 func (x *LiveWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6690,7 +6810,7 @@ func (x *LiveWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
 func (*LiveWorker) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *LiveWorker) GetEntity() *Entity {
@@ -6748,7 +6868,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6760,7 +6880,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6773,7 +6893,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -6821,7 +6941,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6833,7 +6953,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6846,7 +6966,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -6873,7 +6993,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6885,7 +7005,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6898,7 +7018,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -6926,7 +7046,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7058,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7071,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -6984,7 +7104,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7116,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7129,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -7037,7 +7157,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7049,7 +7169,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7182,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -7133,7 +7253,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7265,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7278,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7432,7 +7552,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0fGetFlowResponse\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
-	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"M\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"o\n" +
+	"\x15GetCheckpointsRequest\x12\x18\n" +
+	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\f\x82\x9e&\b\b\t\x12\x04flow\"\x9b\x01\n" +
+	"\x16GetCheckpointsResponse\x12\x18\n" +
+	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12;\n" +
+	"\vcheckpoints\x18\x03 \x03(\v2\x19.conductord.v1.CheckpointR\vcheckpoints:\x10\x92\x9e&\f\x12\x04flow\x1a\x04step\"M\n" +
 	"\x12UpdateFlowsRequest\x12/\n" +
 	"\aupdates\x18\x01 \x03(\v2\x15.conductord.v1.UpdateR\aupdates:\x06\x82\x9e&\x02\b\x02\"I\n" +
 	"\x13UpdateFlowsResponse\x122\n" +
@@ -7770,12 +7898,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eDrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x15\xea\x9d&\x11\x12\x0fdrain_conductor\x12]\n" +
 	"\x10UndrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x17\xea\x9d&\x13\x12\x11undrain_conductor\x12Y\n" +
 	"\n" +
-	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse\"\x06\xea\x9d&\x02\b\x012\x8c\x04\n" +
+	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse\"\x06\xea\x9d&\x02\b\x012\xf3\x04\n" +
 	"\x0eLogbookService\x12E\n" +
 	"\bSaveBook\x12\x13.conductord.v1.Book\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tsave_book\x12P\n" +
 	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
 	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
-	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\"\x06\xea\x9d&\x02\b\x01\x12\\\n" +
+	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\"\x06\xea\x9d&\x02\b\x01\x12e\n" +
+	"\x0eGetCheckpoints\x12$.conductord.v1.GetCheckpointsRequest\x1a%.conductord.v1.GetCheckpointsResponse\"\x06\xea\x9d&\x02\b\x01\x12\\\n" +
 	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\"\x06\xea\x9d&\x02\b\x03\x12Y\n" +
 	"\vDestroyBook\x12!.conductord.v1.DestroyBookCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fdestroy_book2\xd8\x05\n" +
 	"\x0fScheduleService\x12W\n" +
@@ -7836,7 +7965,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -7891,422 +8020,428 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ListBooksResponse)(nil),        // 50: conductord.v1.ListBooksResponse
 	(*GetFlowRequest)(nil),           // 51: conductord.v1.GetFlowRequest
 	(*GetFlowResponse)(nil),          // 52: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 53: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 54: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 55: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 56: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 57: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 58: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 59: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 60: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 61: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 62: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 63: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 64: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 65: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 66: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 67: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 68: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 69: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 70: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 71: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 72: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 73: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 74: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 75: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 76: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 77: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 78: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 79: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 80: conductord.v1.StreamedAnswer
-	(*ActivityRequest)(nil),          // 81: conductord.v1.ActivityRequest
-	(*ActivityResponse)(nil),         // 82: conductord.v1.ActivityResponse
-	(*ActivitySlot)(nil),             // 83: conductord.v1.ActivitySlot
-	(*UpgradeRequest)(nil),           // 84: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 85: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 86: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 87: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 88: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 89: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 90: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 91: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 92: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 93: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 94: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 95: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 96: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 97: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 98: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 99: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 100: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 101: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 102: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 103: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 104: conductord.v1.StatusResponse
-	(*ScheduledBackup)(nil),          // 105: conductord.v1.ScheduledBackup
-	(*Member)(nil),                   // 106: conductord.v1.Member
-	(*ListWorkersRequest)(nil),       // 107: conductord.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 108: conductord.v1.ListWorkersResponse
-	(*LiveWorker)(nil),               // 109: conductord.v1.LiveWorker
-	(*PullStepsRequest)(nil),         // 110: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 111: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 112: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 113: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 114: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 115: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 116: conductord.v1.OfferStepResponse
-	nil,                              // 117: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 118: conductord.v1.Board
-	(*Posting)(nil),                  // 119: conductord.v1.Posting
-	(*Job)(nil),                      // 120: conductord.v1.Job
-	(*Error)(nil),                    // 121: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 122: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 123: google.protobuf.Duration
-	(*AtomDetail)(nil),               // 124: conductord.v1.AtomDetail
-	(*Position)(nil),                 // 125: conductord.v1.Position
-	(*Event)(nil),                    // 126: conductord.v1.Event
-	(*Claimed)(nil),                  // 127: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 128: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 129: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 130: conductord.v1.JobError
-	(*Command)(nil),                  // 131: conductord.v1.Command
-	(*Result)(nil),                   // 132: conductord.v1.Result
-	(*Drain)(nil),                    // 133: conductord.v1.Drain
-	(*Opening)(nil),                  // 134: conductord.v1.Opening
-	(*Session)(nil),                  // 135: conductord.v1.Session
-	(*Entity)(nil),                   // 136: conductord.v1.Entity
-	(*Book)(nil),                     // 137: conductord.v1.Book
-	(*FlowDetail)(nil),               // 138: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 139: conductord.v1.Update
-	(*Schedule)(nil),                 // 140: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 141: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 142: conductord.v1.Principal
-	(*Quota)(nil),                    // 143: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 144: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 145: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 146: conductord.v1.Grant
-	(*TableSum)(nil),                 // 147: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 148: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 149: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 150: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 151: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 152: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 153: conductord.v1.Ending
-	(*JobCommand)(nil),               // 154: conductord.v1.JobCommand
-	(*SignalCommand)(nil),            // 155: conductord.v1.SignalCommand
-	(*Change)(nil),                   // 156: conductord.v1.Change
-	(*Intervention)(nil),             // 157: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 158: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 159: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 160: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 161: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 162: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 163: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 164: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 165: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 166: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 167: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 168: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 169: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 170: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 171: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 172: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 173: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 174: conductord.v1.Done
-	(*SignalResult)(nil),             // 175: conductord.v1.SignalResult
-	(*InterveneResult)(nil),          // 176: conductord.v1.InterveneResult
+	(*GetCheckpointsRequest)(nil),    // 53: conductord.v1.GetCheckpointsRequest
+	(*GetCheckpointsResponse)(nil),   // 54: conductord.v1.GetCheckpointsResponse
+	(*UpdateFlowsRequest)(nil),       // 55: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 56: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 57: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 58: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 59: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 60: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 61: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 62: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 63: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 64: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 65: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 66: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 67: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 68: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 69: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 70: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 71: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 72: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 73: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 74: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 75: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 76: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 77: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 78: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 79: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 80: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 81: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 82: conductord.v1.StreamedAnswer
+	(*ActivityRequest)(nil),          // 83: conductord.v1.ActivityRequest
+	(*ActivityResponse)(nil),         // 84: conductord.v1.ActivityResponse
+	(*ActivitySlot)(nil),             // 85: conductord.v1.ActivitySlot
+	(*UpgradeRequest)(nil),           // 86: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 87: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 88: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 89: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 90: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 91: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 92: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 93: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 94: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 95: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 96: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 97: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 98: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 99: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 100: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 101: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 102: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 103: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 104: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 105: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 106: conductord.v1.StatusResponse
+	(*ScheduledBackup)(nil),          // 107: conductord.v1.ScheduledBackup
+	(*Member)(nil),                   // 108: conductord.v1.Member
+	(*ListWorkersRequest)(nil),       // 109: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 110: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 111: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 112: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 113: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 114: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 115: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 116: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 117: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 118: conductord.v1.OfferStepResponse
+	nil,                              // 119: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 120: conductord.v1.Board
+	(*Posting)(nil),                  // 121: conductord.v1.Posting
+	(*Job)(nil),                      // 122: conductord.v1.Job
+	(*Error)(nil),                    // 123: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 124: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 125: google.protobuf.Duration
+	(*AtomDetail)(nil),               // 126: conductord.v1.AtomDetail
+	(*Position)(nil),                 // 127: conductord.v1.Position
+	(*Event)(nil),                    // 128: conductord.v1.Event
+	(*Claimed)(nil),                  // 129: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 130: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 131: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 132: conductord.v1.JobError
+	(*Command)(nil),                  // 133: conductord.v1.Command
+	(*Result)(nil),                   // 134: conductord.v1.Result
+	(*Drain)(nil),                    // 135: conductord.v1.Drain
+	(*Opening)(nil),                  // 136: conductord.v1.Opening
+	(*Session)(nil),                  // 137: conductord.v1.Session
+	(*Entity)(nil),                   // 138: conductord.v1.Entity
+	(*Book)(nil),                     // 139: conductord.v1.Book
+	(*FlowDetail)(nil),               // 140: conductord.v1.FlowDetail
+	(*Checkpoint)(nil),               // 141: conductord.v1.Checkpoint
+	(*Update)(nil),                   // 142: conductord.v1.Update
+	(*Schedule)(nil),                 // 143: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 144: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 145: conductord.v1.Principal
+	(*Quota)(nil),                    // 146: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 147: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 148: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 149: conductord.v1.Grant
+	(*TableSum)(nil),                 // 150: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 151: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 152: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 153: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 154: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 155: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 156: conductord.v1.Ending
+	(*JobCommand)(nil),               // 157: conductord.v1.JobCommand
+	(*SignalCommand)(nil),            // 158: conductord.v1.SignalCommand
+	(*Change)(nil),                   // 159: conductord.v1.Change
+	(*Intervention)(nil),             // 160: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 161: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 162: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 163: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 164: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 165: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 166: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 167: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 168: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 169: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 170: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 171: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 172: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 173: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 174: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 175: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 176: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 177: conductord.v1.Done
+	(*SignalResult)(nil),             // 178: conductord.v1.SignalResult
+	(*InterveneResult)(nil),          // 179: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	118, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	118, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	119, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	120, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	120, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	121, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	120, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	121, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	120, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	122, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	122, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	122, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	122, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	120, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	123, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	120, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	123, // 14: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
+	122, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	123, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	122, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	124, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	124, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	124, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	124, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	122, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	125, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	122, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	125, // 14: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
 	17,  // 15: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
-	124, // 16: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
-	122, // 17: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	126, // 16: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
+	124, // 17: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	19,  // 18: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	123, // 19: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	122, // 20: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	125, // 19: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	124, // 20: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	22,  // 21: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	125, // 22: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	126, // 23: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	125, // 24: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	127, // 25: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	128, // 26: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	123, // 27: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	127, // 28: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	129, // 29: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	122, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	130, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	127, // 22: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	128, // 23: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	127, // 24: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	129, // 25: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	130, // 26: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	125, // 27: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	129, // 28: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	131, // 29: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	124, // 30: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	124, // 31: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	132, // 32: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	11,  // 33: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	35,  // 34: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	121, // 35: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	131, // 36: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	132, // 37: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	133, // 38: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	134, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	135, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	135, // 41: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	136, // 42: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	137, // 43: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	137, // 44: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	138, // 45: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	139, // 46: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	55,  // 47: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	121, // 48: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	140, // 49: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	140, // 50: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	140, // 51: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	122, // 52: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	141, // 53: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	140, // 54: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	141, // 55: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	122, // 56: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 57: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	141, // 58: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	122, // 59: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	142, // 60: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	143, // 61: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	122, // 62: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	122, // 63: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	144, // 64: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	145, // 65: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	146, // 66: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	143, // 67: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	78,  // 68: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	80,  // 69: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	121, // 70: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	122, // 71: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	123, // 72: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
-	83,  // 73: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
-	88,  // 74: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	147, // 75: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	106, // 76: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	106, // 77: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 78: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	106, // 79: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	106, // 80: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	122, // 81: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	117, // 82: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	123, // 83: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	123, // 84: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	123, // 85: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	123, // 86: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
-	105, // 87: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
-	122, // 88: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
-	109, // 89: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	136, // 90: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	122, // 91: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	122, // 92: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	122, // 93: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	111, // 94: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	123, // 95: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	148, // 96: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	149, // 97: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	148, // 98: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	150, // 99: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	123, // 100: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	149, // 101: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	122, // 102: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	123, // 103: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	150, // 104: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 105: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 106: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 107: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 108: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 109: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
-	18,  // 110: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	21,  // 111: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	24,  // 112: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	151, // 113: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	27,  // 114: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	152, // 115: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	29,  // 116: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	153, // 117: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	153, // 118: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	153, // 119: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	154, // 120: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	154, // 121: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	154, // 122: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	154, // 123: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	154, // 124: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	154, // 125: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	155, // 126: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	156, // 127: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	157, // 128: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	154, // 129: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	154, // 130: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	31,  // 131: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 132: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	33,  // 133: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	36,  // 134: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	158, // 135: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 136: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 137: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	159, // 138: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	160, // 139: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	158, // 140: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	158, // 141: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	158, // 142: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	40,  // 143: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	42,  // 144: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	161, // 145: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	162, // 146: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	43,  // 147: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	45,  // 148: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	163, // 149: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	163, // 150: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	38,  // 151: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	137, // 152: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	47,  // 153: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	49,  // 154: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	51,  // 155: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	53,  // 156: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	164, // 157: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	56,  // 158: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	165, // 159: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	58,  // 160: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	60,  // 161: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	166, // 162: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	62,  // 163: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	63,  // 164: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	65,  // 165: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	167, // 166: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	168, // 167: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	169, // 168: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	170, // 169: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	171, // 170: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	67,  // 171: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	172, // 172: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	173, // 173: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	69,  // 174: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	71,  // 175: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	73,  // 176: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	144, // 177: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	75,  // 178: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	77,  // 179: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	103, // 180: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	101, // 181: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	99,  // 182: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	84,  // 183: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	81,  // 184: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	86,  // 185: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	89,  // 186: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	91,  // 187: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	93,  // 188: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	95,  // 189: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	97,  // 190: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	110, // 191: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	113, // 192: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	115, // 193: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	107, // 194: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 195: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 196: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 197: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 198: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	16,  // 199: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	20,  // 200: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	23,  // 201: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	25,  // 202: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	26,  // 203: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	28,  // 204: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	174, // 205: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	30,  // 206: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	174, // 207: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	174, // 208: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	174, // 209: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	174, // 210: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	174, // 211: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	174, // 212: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	174, // 213: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	174, // 214: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	174, // 215: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	175, // 216: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	174, // 217: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	176, // 218: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	174, // 219: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	174, // 220: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	32,  // 221: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 222: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	34,  // 223: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	37,  // 224: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	174, // 225: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 226: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 227: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	174, // 228: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	174, // 229: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	174, // 230: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	174, // 231: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	174, // 232: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	41,  // 233: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	174, // 234: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	174, // 235: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	174, // 236: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	44,  // 237: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	46,  // 238: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	174, // 239: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	174, // 240: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	39,  // 241: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	174, // 242: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	48,  // 243: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	50,  // 244: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	52,  // 245: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	54,  // 246: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	174, // 247: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	57,  // 248: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	174, // 249: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	59,  // 250: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	61,  // 251: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	174, // 252: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	174, // 253: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	64,  // 254: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	66,  // 255: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	174, // 256: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	174, // 257: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	174, // 258: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	174, // 259: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	174, // 260: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	68,  // 261: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	174, // 262: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	174, // 263: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	70,  // 264: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	72,  // 265: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	74,  // 266: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	174, // 267: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	76,  // 268: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	79,  // 269: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	104, // 270: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	102, // 271: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	100, // 272: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	85,  // 273: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	82,  // 274: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	87,  // 275: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	90,  // 276: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	92,  // 277: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	94,  // 278: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	96,  // 279: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	98,  // 280: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	112, // 281: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	114, // 282: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	116, // 283: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	108, // 284: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	195, // [195:285] is the sub-list for method output_type
-	105, // [105:195] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	123, // 35: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	133, // 36: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	134, // 37: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	135, // 38: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	136, // 39: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	137, // 40: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	137, // 41: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	138, // 42: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	139, // 43: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	139, // 44: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	140, // 45: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	141, // 46: conductord.v1.GetCheckpointsResponse.checkpoints:type_name -> conductord.v1.Checkpoint
+	142, // 47: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	57,  // 48: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	123, // 49: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	143, // 50: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	143, // 51: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	143, // 52: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	124, // 53: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	144, // 54: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	143, // 55: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	144, // 56: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	124, // 57: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	124, // 58: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	144, // 59: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	124, // 60: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	145, // 61: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	146, // 62: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	124, // 63: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	124, // 64: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	147, // 65: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	148, // 66: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	149, // 67: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	146, // 68: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	80,  // 69: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	82,  // 70: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	123, // 71: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	124, // 72: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	125, // 73: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	85,  // 74: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	90,  // 75: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	150, // 76: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	108, // 77: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	108, // 78: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	108, // 79: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	108, // 80: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	108, // 81: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	124, // 82: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	119, // 83: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	125, // 84: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	125, // 85: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	125, // 86: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	125, // 87: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	107, // 88: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	124, // 89: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	111, // 90: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	138, // 91: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	124, // 92: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	124, // 93: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	124, // 94: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	113, // 95: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	125, // 96: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	151, // 97: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	152, // 98: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	151, // 99: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	153, // 100: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	125, // 101: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	152, // 102: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	124, // 103: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	125, // 104: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	153, // 105: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 106: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 107: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 108: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 109: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 110: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	18,  // 111: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	21,  // 112: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	24,  // 113: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	154, // 114: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	27,  // 115: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	155, // 116: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	29,  // 117: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	156, // 118: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	156, // 119: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	156, // 120: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	157, // 121: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	157, // 122: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	157, // 123: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	157, // 124: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	157, // 125: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	157, // 126: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	158, // 127: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	159, // 128: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	160, // 129: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	157, // 130: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	157, // 131: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	31,  // 132: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 133: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	33,  // 134: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	36,  // 135: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	161, // 136: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 137: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 138: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	162, // 139: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	163, // 140: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	161, // 141: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	161, // 142: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	161, // 143: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	40,  // 144: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	42,  // 145: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	164, // 146: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	165, // 147: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	43,  // 148: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	45,  // 149: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	166, // 150: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	166, // 151: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	38,  // 152: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	139, // 153: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	47,  // 154: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	49,  // 155: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	51,  // 156: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	53,  // 157: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
+	55,  // 158: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	167, // 159: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	58,  // 160: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	168, // 161: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	60,  // 162: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	62,  // 163: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	169, // 164: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	64,  // 165: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	65,  // 166: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	67,  // 167: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	170, // 168: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	171, // 169: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	172, // 170: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	173, // 171: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	174, // 172: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	69,  // 173: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	175, // 174: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	176, // 175: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	71,  // 176: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	73,  // 177: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	75,  // 178: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	147, // 179: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	77,  // 180: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	79,  // 181: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	105, // 182: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	103, // 183: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	101, // 184: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	86,  // 185: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	83,  // 186: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	88,  // 187: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	91,  // 188: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	93,  // 189: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	95,  // 190: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	97,  // 191: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	99,  // 192: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	112, // 193: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	115, // 194: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	117, // 195: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	109, // 196: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 197: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 198: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 199: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 200: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	16,  // 201: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	20,  // 202: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	23,  // 203: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	25,  // 204: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	26,  // 205: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	28,  // 206: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	177, // 207: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	30,  // 208: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	177, // 209: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	177, // 210: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	177, // 211: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	177, // 212: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	177, // 213: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	177, // 214: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	177, // 215: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	177, // 216: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	177, // 217: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	178, // 218: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	177, // 219: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	179, // 220: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	177, // 221: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	177, // 222: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	32,  // 223: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 224: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	34,  // 225: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	37,  // 226: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	177, // 227: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 228: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 229: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	177, // 230: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	177, // 231: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	177, // 232: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	177, // 233: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	177, // 234: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	41,  // 235: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	177, // 236: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	177, // 237: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	177, // 238: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	44,  // 239: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	46,  // 240: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	177, // 241: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	177, // 242: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	39,  // 243: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	177, // 244: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	48,  // 245: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	50,  // 246: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	52,  // 247: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	54,  // 248: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
+	56,  // 249: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	177, // 250: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	59,  // 251: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	177, // 252: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	61,  // 253: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	63,  // 254: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	177, // 255: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	177, // 256: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	66,  // 257: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	68,  // 258: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	177, // 259: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	177, // 260: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	177, // 261: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	177, // 262: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	177, // 263: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	70,  // 264: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	177, // 265: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	177, // 266: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	72,  // 267: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	74,  // 268: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	76,  // 269: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	177, // 270: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	78,  // 271: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	81,  // 272: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	106, // 273: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	104, // 274: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	102, // 275: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	87,  // 276: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	84,  // 277: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	89,  // 278: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	92,  // 279: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	94,  // 280: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	96,  // 281: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	98,  // 282: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	100, // 283: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	114, // 284: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	116, // 285: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	118, // 286: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	110, // 287: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	197, // [197:288] is the sub-list for method output_type
+	106, // [106:197] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -8324,7 +8459,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   118,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

@@ -1388,8 +1388,9 @@ type AtomDetail struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the latest attempt
-	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`     // unset: all attempts are kept
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"`        // of the latest attempt
+	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`            // unset: all attempts are kept
+	Checkpoints   *Checkpoints           `protobuf:"bytes,10,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"` // unset: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1487,6 +1488,151 @@ func (x *AtomDetail) GetFolded() *Folded {
 	return nil
 }
 
+func (x *AtomDetail) GetCheckpoints() *Checkpoints {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+// Checkpoints count the checkpoints of a step. Names and values: see LogbookService.GetCheckpoints.
+type Checkpoints struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Bytes         uint32                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of names and stored values
+	Last          string                 `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`    // name of the latest checkpoint
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`        // of the latest checkpoint
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoints) Reset() {
+	*x = Checkpoints{}
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoints) ProtoMessage() {}
+
+func (x *Checkpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
+func (*Checkpoints) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Checkpoints) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+func (x *Checkpoints) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Checkpoint is a value that a step has recorded for its next attempt.
+type Checkpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"` // made by a step worker: identifies a repeated report; empty: none
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Checkpoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetValue() *Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // Folded counts the oldest attempts of an atom, which are no longer kept.
 type Folded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1501,7 +1647,7 @@ type Folded struct {
 
 func (x *Folded) Reset() {
 	*x = Folded{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1659,7 @@ func (x *Folded) String() string {
 func (*Folded) ProtoMessage() {}
 
 func (x *Folded) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1672,7 @@ func (x *Folded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Folded.ProtoReflect.Descriptor instead.
 func (*Folded) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Folded) GetExecutions() uint32 {
@@ -1577,7 +1723,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1735,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1748,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1662,7 +1808,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1820,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1833,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1831,7 +1977,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +1989,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2002,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Signal) GetName() string {
@@ -1916,7 +2062,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2074,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2087,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Wait) GetSignals() []string {
@@ -1993,7 +2139,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2151,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2164,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -2072,19 +2218,21 @@ type StepWork struct {
 	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`          // unset: no limit
-	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                   // failures of this action in this round, plus one
-	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                               // maximum of try by the step's retry policy; 1 without a policy
-	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                // board of the job; set by the leader
-	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"` // of the previous try; unset in the first one
-	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                // only for a revert
+	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`             // unset: no limit
+	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                      // failures of this action in this round, plus one
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                                  // maximum of try by the step's retry policy; 1 without a policy
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                   // board of the job; set by the leader
+	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`    // of the previous try; unset in the first one
+	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                   // only for a revert
+	Checkpoints   []*NamedValue        `protobuf:"bytes,18,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`                       // of this round, recorded by earlier attempts
+	LastProgress  *Progress            `protobuf:"bytes,19,opt,name=last_progress,json=lastProgress,proto3" json:"last_progress,omitempty"` // the last report of the attempt before; unset: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2244,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2257,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2231,6 +2379,20 @@ func (x *StepWork) GetCause() *RevertCause {
 	return nil
 }
 
+func (x *StepWork) GetCheckpoints() []*NamedValue {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+func (x *StepWork) GetLastProgress() *Progress {
+	if x != nil {
+		return x.LastProgress
+	}
+	return nil
+}
+
 // RevertCause is why a step is reverted.
 type RevertCause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2243,7 +2405,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2417,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2430,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2295,22 +2457,24 @@ func (x *RevertCause) GetReason() string {
 // StepOutcome is a worker's report about an attempt. With done, it has a result, a failure
 // or not_yet.
 type StepOutcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
-	Result        *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
-	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
-	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
-	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
-	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Done     bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Result   *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	Failure  *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	NotYet   *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
+	Progress *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	Output   string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
+	Stderr   string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
+	// A checkpoint, with an id that the worker makes. Only without done. recorded answers that it is durable.
+	Checkpoint    *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2486,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2499,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2394,6 +2558,13 @@ func (x *StepOutcome) GetStderr() string {
 	return ""
 }
 
+func (x *StepOutcome) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
 // Update is one atomic write to a flow: all consequences of one outcome.
 type Update struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -2412,7 +2583,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2595,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2608,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Update) GetFlow() string {
@@ -2497,22 +2668,24 @@ func (x *Update) GetDefinitionId() []byte {
 }
 
 type AtomChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
-	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
-	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, or cleared if an attempt starts
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind      string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Version   string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	State     string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Intention string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
+	RetryAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	Attempts  []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Progress  *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, or cleared if an attempt starts
+	// Recorded for the open attempt. Only in a change without state and attempts.
+	Checkpoints   []*Checkpoint `protobuf:"bytes,9,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2697,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2710,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AtomChange) GetName() string {
@@ -2596,6 +2769,13 @@ func (x *AtomChange) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AtomChange) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 // Posting is the request for a job.
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2627,7 +2807,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2819,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2832,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Posting) GetId() string {
@@ -2827,7 +3007,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3019,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3032,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2978,7 +3158,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3170,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3183,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Job) GetId() string {
@@ -3379,7 +3559,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3571,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3584,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3525,7 +3705,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3717,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3730,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Change) GetJob() string {
@@ -3649,7 +3829,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3841,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3854,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3751,7 +3931,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +3943,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +3956,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -3808,7 +3988,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4000,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4013,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Claim) GetSession() string {
@@ -3902,7 +4082,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4094,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4107,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -4000,7 +4180,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4192,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4205,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -4073,7 +4253,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4085,7 +4265,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4098,7 +4278,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Ending) GetJob() string {
@@ -4170,7 +4350,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4362,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4375,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Opening) GetId() string {
@@ -4249,7 +4429,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4441,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4454,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Session) GetId() string {
@@ -4353,7 +4533,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4545,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4558,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Entity) GetKind() string {
@@ -4479,7 +4659,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4671,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4684,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4552,7 +4732,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4744,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4757,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4625,7 +4805,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4817,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4830,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4824,7 +5004,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +5016,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +5029,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4901,7 +5081,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5093,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5106,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5115,7 +5295,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5307,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5320,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5185,7 +5365,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5197,7 +5377,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5210,7 +5390,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5303,7 +5483,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5315,7 +5495,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5328,7 +5508,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5375,7 +5555,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5387,7 +5567,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5400,7 +5580,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Error) GetCode() string {
@@ -5468,7 +5648,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5660,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5673,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Board) GetName() string {
@@ -5550,7 +5730,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +5742,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +5755,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5611,7 +5791,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5803,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5816,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5672,7 +5852,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +5864,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +5877,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5739,7 +5919,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +5931,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +5944,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5849,7 +6029,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +6041,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +6054,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5908,7 +6088,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6100,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6113,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5962,7 +6142,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6154,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6167,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6148,7 +6328,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04hold\x18\b \x01(\bR\x04hold\x120\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x02at\x120\n" +
 	"\x05token\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\x81\x03\n" +
+	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\xbf\x03\n" +
 	"\n" +
 	"AtomDetail\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -6159,7 +6339,20 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
 	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12-\n" +
-	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x8a\x01\n" +
+	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded\x12<\n" +
+	"\vcheckpoints\x18\n" +
+	" \x01(\v2\x1a.conductord.v1.CheckpointsR\vcheckpoints:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x85\x01\n" +
+	"\vCheckpoints\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\x12\x18\n" +
+	"\x04last\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04last\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\xa2\x01\n" +
+	"\n" +
+	"Checkpoint\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12*\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12\x14\n" +
+	"\x02id\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
 	"\x06Folded\x12\x1e\n" +
 	"\n" +
 	"executions\x18\x01 \x01(\rR\n" +
@@ -6213,7 +6406,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc5\x05\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc0\x06\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -6232,12 +6425,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x1a\n" +
 	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board\x129\n" +
 	"\flast_failure\x18\x10 \x01(\v2\x16.conductord.v1.FailureR\vlastFailure\x120\n" +
-	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause\x12;\n" +
+	"\vcheckpoints\x18\x12 \x03(\v2\x19.conductord.v1.NamedValueR\vcheckpoints\x12<\n" +
+	"\rlast_progress\x18\x13 \x01(\v2\x17.conductord.v1.ProgressR\flastProgress:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"[\n" +
 	"\vRevertCause\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
 	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\x81\x03\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\xbc\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -6246,7 +6441,10 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\x06output\x18\a \x01(\tB\x04\xe8\x9d&\x02R\x06output\x12\x1c\n" +
-	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr\x129\n" +
+	"\n" +
+	"checkpoint\x18\t \x01(\v2\x19.conductord.v1.CheckpointR\n" +
+	"checkpoint:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"\xe3\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12*\n" +
@@ -6259,7 +6457,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"definition\x18\a \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12)\n" +
 	"\rdefinition_id\x18\b \x01(\fB\x04\xe8\x9d&\x01R\fdefinitionId:\x16\x82\x9e&\b\b\n" +
-	"\x12\x04flow\x92\x9e&\x06\x12\x04flow\"\xce\x02\n" +
+	"\x12\x04flow\x92\x9e&\x06\x12\x04flow\"\x8b\x03\n" +
 	"\n" +
 	"AtomChange\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -6269,7 +6467,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xcc\x06\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12;\n" +
+	"\vcheckpoints\x18\t \x03(\v2\x19.conductord.v1.CheckpointR\vcheckpoints:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xcc\x06\n" +
 	"\aPosting\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -6635,7 +6834,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6654,81 +6853,83 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Definition)(nil),            // 14: conductord.v1.Definition
 	(*Intervention)(nil),          // 15: conductord.v1.Intervention
 	(*AtomDetail)(nil),            // 16: conductord.v1.AtomDetail
-	(*Folded)(nil),                // 17: conductord.v1.Folded
-	(*Progress)(nil),              // 18: conductord.v1.Progress
-	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*Signal)(nil),                // 20: conductord.v1.Signal
-	(*Wait)(nil),                  // 21: conductord.v1.Wait
-	(*StepAttempt)(nil),           // 22: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 23: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 24: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 25: conductord.v1.StepOutcome
-	(*Update)(nil),                // 26: conductord.v1.Update
-	(*AtomChange)(nil),            // 27: conductord.v1.AtomChange
-	(*Posting)(nil),               // 28: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 29: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 30: conductord.v1.Job
-	(*JobError)(nil),              // 31: conductord.v1.JobError
-	(*Change)(nil),                // 32: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 33: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 34: conductord.v1.Reservation
-	(*Claim)(nil),                 // 35: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 36: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 37: conductord.v1.Claimed
-	(*Ending)(nil),                // 38: conductord.v1.Ending
-	(*Opening)(nil),               // 39: conductord.v1.Opening
-	(*Session)(nil),               // 40: conductord.v1.Session
-	(*Entity)(nil),                // 41: conductord.v1.Entity
-	(*Drain)(nil),                 // 42: conductord.v1.Drain
-	(*Position)(nil),              // 43: conductord.v1.Position
-	(*Event)(nil),                 // 44: conductord.v1.Event
-	(*StepEvent)(nil),             // 45: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 46: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 47: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 48: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 49: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 50: conductord.v1.Error
-	(*Board)(nil),                 // 51: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 52: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 53: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 54: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 55: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 56: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 57: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 58: conductord.v1.BoardHolder
-	nil,                           // 59: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 60: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 61: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 62: google.protobuf.Duration
+	(*Checkpoints)(nil),           // 17: conductord.v1.Checkpoints
+	(*Checkpoint)(nil),            // 18: conductord.v1.Checkpoint
+	(*Folded)(nil),                // 19: conductord.v1.Folded
+	(*Progress)(nil),              // 20: conductord.v1.Progress
+	(*Attempt)(nil),               // 21: conductord.v1.Attempt
+	(*Signal)(nil),                // 22: conductord.v1.Signal
+	(*Wait)(nil),                  // 23: conductord.v1.Wait
+	(*StepAttempt)(nil),           // 24: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 25: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 26: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 27: conductord.v1.StepOutcome
+	(*Update)(nil),                // 28: conductord.v1.Update
+	(*AtomChange)(nil),            // 29: conductord.v1.AtomChange
+	(*Posting)(nil),               // 30: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 31: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 32: conductord.v1.Job
+	(*JobError)(nil),              // 33: conductord.v1.JobError
+	(*Change)(nil),                // 34: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 35: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 36: conductord.v1.Reservation
+	(*Claim)(nil),                 // 37: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 38: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 39: conductord.v1.Claimed
+	(*Ending)(nil),                // 40: conductord.v1.Ending
+	(*Opening)(nil),               // 41: conductord.v1.Opening
+	(*Session)(nil),               // 42: conductord.v1.Session
+	(*Entity)(nil),                // 43: conductord.v1.Entity
+	(*Drain)(nil),                 // 44: conductord.v1.Drain
+	(*Position)(nil),              // 45: conductord.v1.Position
+	(*Event)(nil),                 // 46: conductord.v1.Event
+	(*StepEvent)(nil),             // 47: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 48: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 49: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 50: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 51: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 52: conductord.v1.Error
+	(*Board)(nil),                 // 53: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 54: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 55: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 56: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 57: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 58: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 59: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 60: conductord.v1.BoardHolder
+	nil,                           // 61: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 62: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 63: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 64: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	61,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	63,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	61,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	63,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	61,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	43,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	61,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	61,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	61,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	61,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	63,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	45,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	63,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	63,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	63,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	63,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	61,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	63,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6736,147 +6937,155 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	61,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	63,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	61,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	61,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	61,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	61,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	21,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
-	0,   // 49: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	61,  // 50: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	61,  // 51: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	61,  // 52: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	20,  // 53: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
-	22,  // 54: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 55: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 56: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 57: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 58: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 59: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	62,  // 60: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 61: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	24,  // 62: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	22,  // 63: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 64: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 65: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	62,  // 66: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 67: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 68: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 69: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	27,  // 70: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 71: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	61,  // 72: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 73: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 74: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 75: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 76: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 77: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	61,  // 78: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 79: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	62,  // 80: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	29,  // 81: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 82: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	62,  // 83: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	62,  // 84: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 85: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 86: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	61,  // 87: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 88: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	61,  // 89: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	61,  // 90: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	61,  // 91: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	35,  // 92: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 93: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 94: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	33,  // 95: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	61,  // 96: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	62,  // 97: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	61,  // 98: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	61,  // 99: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	61,  // 100: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	29,  // 101: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	62,  // 102: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	34,  // 103: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	43,  // 104: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	61,  // 105: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 106: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 107: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	61,  // 108: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	61,  // 109: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	61,  // 110: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	62,  // 111: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	62,  // 112: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	61,  // 113: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 114: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	61,  // 115: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	62,  // 116: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	35,  // 117: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	62,  // 118: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	62,  // 119: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	30,  // 120: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 121: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 122: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 123: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	26,  // 124: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 125: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	62,  // 126: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	62,  // 127: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	62,  // 128: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	61,  // 129: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 130: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	61,  // 131: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	61,  // 132: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	43,  // 133: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	61,  // 134: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 135: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	45,  // 136: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	33,  // 137: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	28,  // 138: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	62,  // 139: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	61,  // 140: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	61,  // 141: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	61,  // 142: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 143: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	61,  // 144: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	61,  // 145: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	47,  // 146: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	61,  // 147: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	61,  // 148: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	61,  // 149: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	61,  // 150: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	61,  // 151: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	61,  // 152: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	43,  // 153: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	61,  // 154: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	53,  // 155: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	54,  // 156: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	55,  // 157: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	52,  // 158: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	62,  // 159: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	61,  // 160: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	61,  // 161: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	59,  // 162: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	61,  // 163: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	61,  // 164: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	56,  // 165: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	56,  // 166: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	57,  // 167: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	58,  // 168: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	60,  // 169: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	170, // [170:170] is the sub-list for method output_type
-	170, // [170:170] is the sub-list for method input_type
-	170, // [170:170] is the sub-list for extension type_name
-	170, // [170:170] is the sub-list for extension extendee
-	0,   // [0:170] is the sub-list for field type_name
+	63,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	20,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	19,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	17,  // 40: conductord.v1.AtomDetail.checkpoints:type_name -> conductord.v1.Checkpoints
+	63,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
+	0,   // 42: conductord.v1.Checkpoint.value:type_name -> conductord.v1.Value
+	63,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
+	0,   // 44: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	63,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 46: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	63,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	63,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 49: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 50: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 51: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	23,  // 52: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
+	0,   // 53: conductord.v1.Signal.data:type_name -> conductord.v1.Value
+	63,  // 54: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	63,  // 55: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	63,  // 56: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	22,  // 57: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
+	24,  // 58: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 59: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 60: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 61: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 62: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 63: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	64,  // 64: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 65: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	26,  // 66: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	1,   // 67: conductord.v1.StepWork.checkpoints:type_name -> conductord.v1.NamedValue
+	20,  // 68: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
+	24,  // 69: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 70: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 71: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	64,  // 72: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	20,  // 73: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	18,  // 74: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
+	2,   // 75: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 76: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	29,  // 77: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 78: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	63,  // 79: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 80: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 81: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 82: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 83: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 84: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 85: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	63,  // 86: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 87: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	64,  // 88: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	31,  // 89: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	64,  // 90: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	64,  // 91: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	64,  // 92: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 93: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 94: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	63,  // 95: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 96: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	63,  // 97: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	63,  // 98: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 99: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	37,  // 100: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 101: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 102: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	35,  // 103: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	63,  // 104: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	64,  // 105: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	63,  // 106: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	63,  // 107: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	63,  // 108: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	31,  // 109: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	64,  // 110: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 111: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	45,  // 112: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	63,  // 113: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 114: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 115: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	63,  // 116: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 117: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	63,  // 118: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	64,  // 119: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	64,  // 120: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	63,  // 121: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 122: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	63,  // 123: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	64,  // 124: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	37,  // 125: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	64,  // 126: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	64,  // 127: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	32,  // 128: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 129: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 130: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 131: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	28,  // 132: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 133: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	64,  // 134: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	64,  // 135: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	64,  // 136: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	63,  // 137: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 138: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	63,  // 139: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	63,  // 140: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	45,  // 141: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	63,  // 142: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 143: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	47,  // 144: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	35,  // 145: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	30,  // 146: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	64,  // 147: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	63,  // 148: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	63,  // 149: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	63,  // 150: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 151: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	63,  // 152: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	63,  // 153: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	49,  // 154: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	63,  // 155: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	63,  // 156: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	63,  // 157: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	63,  // 158: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	63,  // 159: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	63,  // 160: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	45,  // 161: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	63,  // 162: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	55,  // 163: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	56,  // 164: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	57,  // 165: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	54,  // 166: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	64,  // 167: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	63,  // 168: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	63,  // 169: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	61,  // 170: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	63,  // 171: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	63,  // 172: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	58,  // 173: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	58,  // 174: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	59,  // 175: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	60,  // 176: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	62,  // 177: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	178, // [178:178] is the sub-list for method output_type
+	178, // [178:178] is the sub-list for method input_type
+	178, // [178:178] is the sub-list for extension type_name
+	178, // [178:178] is the sub-list for extension extendee
+	0,   // [0:178] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6885,15 +7094,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[30].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[32].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -125,6 +125,8 @@ var pairs = []pair{
 	{name: "Attempt", domain: of[logbook.Attempt](), message: of[v1.Attempt](), noun: "attempt", only: fromOnly},
 	{name: "Signal", domain: of[logbook.Signal](), message: of[v1.Signal](), noun: "signal", pointer: true, texts: []string{"Reject"}},
 	{name: "Wait", domain: of[logbook.Wait](), message: of[v1.Wait](), noun: "wait", pointer: true},
+	{name: "Checkpoint", domain: of[logbook.Checkpoint](), message: of[v1.Checkpoint](), noun: "checkpoint"},
+	{name: "checkpoints", domain: of[logbook.Checkpoints](), message: of[v1.Checkpoints](), noun: "checkpoints", pointer: true, within: true},
 	{name: "folded", domain: of[logbook.Folded](), message: of[v1.Folded](), noun: "folded", zero: true, within: true},
 	{name: "progress", domain: of[logbook.Progress](), message: of[v1.Progress](), noun: "progress", pointer: true, within: true},
 
