@@ -55,7 +55,7 @@ func (t *txn) putCheckpoints(flow logbook.FlowID, a *atomRecord) {
 	}
 	for i := range a.recorded {
 		c := &a.recorded[i]
-		t.putMessage(tableCheckpoint, checkpointKey(flow, a.number, c.Name), nil, &v1.CheckpointRow{Value: command.ValueToProto(c.Value), Id: c.ID})
+		t.putMessage(tableCheckpoint, checkpointKey(flow, a.number, c.Name), nil, &v1.CheckpointRow{Value: command.ValueToProto(c.Value)})
 	}
 	a.dropped, a.recorded = false, nil
 }
@@ -86,22 +86,10 @@ func (m *Machine) Checkpoints(flow logbook.FlowID, step string) (checkpoints []*
 		prefix := checkpointPrefix(flow, atomNumber(value))
 		v.scan(tableCheckpoint, prefix, func(key, value []byte) bool {
 			row := decodeMessage(value, &v1.CheckpointRow{})
-			checkpoints = append(checkpoints, &v1.Checkpoint{Name: string(key[len(prefix):]), Value: row.GetValue(), Id: row.GetId()})
+			checkpoints = append(checkpoints, &v1.Checkpoint{Name: string(key[len(prefix):]), Value: row.GetValue()})
 			return true
 		})
 		return nil
 	})
 	return checkpoints, err
-}
-
-// Reported reports whether a step has the checkpoint with this name and id.
-func (m *Machine) Reported(flow logbook.FlowID, step string, c *logbook.Checkpoint) (recorded bool, err error) {
-	err = m.read(func(v *view) error {
-		if value := v.get(tableAtom, atomKey(flow, step)); value != nil {
-			row := v.checkpoint(flow, atomNumber(value), c.Name)
-			recorded = row != nil && row.GetId() == c.ID
-		}
-		return nil
-	})
-	return recorded, err
 }

@@ -27,9 +27,7 @@ const (
 type Checkpoint struct {
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value"`
-	// ID identifies the report of a step worker, so that a repeat is recognised. Empty: none.
-	ID string    `json:"id,omitempty"`
-	At time.Time `json:"at"`
+	At    time.Time       `json:"at"`
 }
 
 // Size returns the bytes of name and value.
@@ -94,9 +92,6 @@ func (a *AtomDetail) admitsCheckpoints(c *AtomChange) error {
 
 func (l Limits) checkCheckpoint(c *Checkpoint) error {
 	if err := l.CheckName("checkpoint name", c.Name); err != nil {
-		return err
-	}
-	if err := l.checkOptionalName("checkpoint id", c.ID); err != nil {
 		return err
 	}
 	if len(c.Value) == 0 {

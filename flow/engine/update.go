@@ -303,7 +303,7 @@ func sizeOf(change *logbook.AtomChange) int {
 		size += progressOverhead + len(change.Progress.Details)
 	}
 	for i := range change.Checkpoints {
-		size += checkpointOverhead + change.Checkpoints[i].Size() + len(change.Checkpoints[i].ID)
+		size += checkpointOverhead + change.Checkpoints[i].Size()
 	}
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]

@@ -1313,7 +1313,6 @@ func CheckpointToProto(x *logbook.Checkpoint) *v1.Checkpoint {
 	m := &v1.Checkpoint{
 		Name:  x.Name,
 		Value: ValueToProto(x.Value),
-		Id:    x.ID,
 		At:    TimeToProto(x.At),
 	}
 	return m
@@ -1328,7 +1327,6 @@ func CheckpointFromProto(m *v1.Checkpoint) (logbook.Checkpoint, error) {
 	var x logbook.Checkpoint
 	x.Name = m.Name
 	x.Value = ValueFromProto(m.Value)
-	x.ID = m.Id
 	x.At = r.time("checkpoint at", m.At)
 	if r.err != nil {
 		return logbook.Checkpoint{}, r.err

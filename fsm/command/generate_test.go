@@ -197,7 +197,7 @@ var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
 })
 
 var checkpoints = rapid.Custom(func(t *rapid.T) logbook.Checkpoint {
-	return logbook.Checkpoint{Name: rapid.String().Draw(t, "name"), Value: rawValues.Draw(t, "value"), ID: rapid.String().Draw(t, "id"), At: times.Draw(t, "at")}
+	return logbook.Checkpoint{Name: rapid.String().Draw(t, "name"), Value: rawValues.Draw(t, "value"), At: times.Draw(t, "at")}
 })
 
 var checkpointCounts = rapid.Custom(func(t *rapid.T) logbook.Checkpoints {

@@ -493,7 +493,6 @@ func (x *WaitRow) GetSignals() []string {
 type CheckpointRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Value         *Value                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the report of a step worker; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,13 +532,6 @@ func (x *CheckpointRow) GetValue() *Value {
 		return x.Value
 	}
 	return nil
-}
-
-func (x *CheckpointRow) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
 }
 
 // BoardRow is a board without its counters.
@@ -838,10 +830,9 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"=\n" +
 	"\aWaitRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
-	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"Q\n" +
+	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"A\n" +
 	"\rCheckpointRow\x12*\n" +
-	"\x05value\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
+	"\x05value\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +

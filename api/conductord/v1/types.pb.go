@@ -1569,8 +1569,7 @@ type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"` // made by a step worker: identifies a repeated report; empty: none
-	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1617,13 +1616,6 @@ func (x *Checkpoint) GetValue() *Value {
 		return x.Value
 	}
 	return nil
-}
-
-func (x *Checkpoint) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
 }
 
 func (x *Checkpoint) GetAt() *timestamppb.Timestamp {
@@ -2218,14 +2210,12 @@ type StepWork struct {
 	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`             // unset: no limit
-	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                      // failures of this action in this round, plus one
-	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                                  // maximum of try by the step's retry policy; 1 without a policy
-	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                   // board of the job; set by the leader
-	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`    // of the previous try; unset in the first one
-	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                   // only for a revert
-	Checkpoints   []*NamedValue        `protobuf:"bytes,18,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`                       // of this round, recorded by earlier attempts
-	LastProgress  *Progress            `protobuf:"bytes,19,opt,name=last_progress,json=lastProgress,proto3" json:"last_progress,omitempty"` // the last report of the attempt before; unset: none
+	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`          // unset: no limit
+	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                   // failures of this action in this round, plus one
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                               // maximum of try by the step's retry policy; 1 without a policy
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                // board of the job; set by the leader
+	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"` // of the previous try; unset in the first one
+	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                // only for a revert
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2379,20 +2369,6 @@ func (x *StepWork) GetCause() *RevertCause {
 	return nil
 }
 
-func (x *StepWork) GetCheckpoints() []*NamedValue {
-	if x != nil {
-		return x.Checkpoints
-	}
-	return nil
-}
-
-func (x *StepWork) GetLastProgress() *Progress {
-	if x != nil {
-		return x.LastProgress
-	}
-	return nil
-}
-
 // RevertCause is why a step is reverted.
 type RevertCause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2457,17 +2433,15 @@ func (x *RevertCause) GetReason() string {
 // StepOutcome is a worker's report about an attempt. With done, it has a result, a failure
 // or not_yet.
 type StepOutcome struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Id       *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Done     bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
-	Result   *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
-	Failure  *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
-	NotYet   *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
-	Progress *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
-	Output   string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
-	Stderr   string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
-	// A checkpoint, with an id that the worker makes. Only without done. recorded answers that it is durable.
-	Checkpoint    *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Result        *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
+	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
+	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2556,13 +2530,6 @@ func (x *StepOutcome) GetStderr() string {
 		return x.Stderr
 	}
 	return ""
-}
-
-func (x *StepOutcome) GetCheckpoint() *Checkpoint {
-	if x != nil {
-		return x.Checkpoint
-	}
-	return nil
 }
 
 // Update is one atomic write to a flow: all consequences of one outcome.
@@ -6346,13 +6313,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\rR\x05bytes\x12\x18\n" +
 	"\x04last\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04last\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\xa2\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\x8c\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12*\n" +
-	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12\x14\n" +
-	"\x02id\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
 	"\x06Folded\x12\x1e\n" +
 	"\n" +
 	"executions\x18\x01 \x01(\rR\n" +
@@ -6406,7 +6372,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc0\x06\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc5\x05\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -6425,14 +6391,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x1a\n" +
 	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board\x129\n" +
 	"\flast_failure\x18\x10 \x01(\v2\x16.conductord.v1.FailureR\vlastFailure\x120\n" +
-	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause\x12;\n" +
-	"\vcheckpoints\x18\x12 \x03(\v2\x19.conductord.v1.NamedValueR\vcheckpoints\x12<\n" +
-	"\rlast_progress\x18\x13 \x01(\v2\x17.conductord.v1.ProgressR\flastProgress:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"[\n" +
 	"\vRevertCause\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
 	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\xbc\x03\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\x81\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -6441,10 +6405,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\x06output\x18\a \x01(\tB\x04\xe8\x9d&\x02R\x06output\x12\x1c\n" +
-	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr\x129\n" +
-	"\n" +
-	"checkpoint\x18\t \x01(\v2\x19.conductord.v1.CheckpointR\n" +
-	"checkpoint:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"\xe3\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12*\n" +
@@ -6970,122 +6931,119 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	64,  // 64: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
 	3,   // 65: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
 	26,  // 66: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	1,   // 67: conductord.v1.StepWork.checkpoints:type_name -> conductord.v1.NamedValue
-	20,  // 68: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
-	24,  // 69: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 70: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 71: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	64,  // 72: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	20,  // 73: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	18,  // 74: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
-	2,   // 75: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 76: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	29,  // 77: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 78: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	63,  // 79: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	21,  // 80: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	20,  // 81: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	18,  // 82: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
-	4,   // 83: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 84: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 85: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	63,  // 86: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	63,  // 87: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	64,  // 88: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	31,  // 89: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	64,  // 90: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	64,  // 91: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	64,  // 92: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 93: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 94: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	63,  // 95: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	63,  // 96: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	63,  // 97: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	63,  // 98: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	63,  // 99: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	37,  // 100: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 101: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 102: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	35,  // 103: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	63,  // 104: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	64,  // 105: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	63,  // 106: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	63,  // 107: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	63,  // 108: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	31,  // 109: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	64,  // 110: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	36,  // 111: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	45,  // 112: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	63,  // 113: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 114: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 115: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	63,  // 116: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	63,  // 117: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	63,  // 118: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	64,  // 119: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	64,  // 120: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	63,  // 121: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 122: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	63,  // 123: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	64,  // 124: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	37,  // 125: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	64,  // 126: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	64,  // 127: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	32,  // 128: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 129: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 130: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 131: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	28,  // 132: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 133: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	64,  // 134: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	64,  // 135: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	64,  // 136: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	63,  // 137: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 138: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	63,  // 139: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	63,  // 140: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	45,  // 141: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	63,  // 142: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 143: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	47,  // 144: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	35,  // 145: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	30,  // 146: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	64,  // 147: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	63,  // 148: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	63,  // 149: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	63,  // 150: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	63,  // 151: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	63,  // 152: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	63,  // 153: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	49,  // 154: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	63,  // 155: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	63,  // 156: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	63,  // 157: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	63,  // 158: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	63,  // 159: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	63,  // 160: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	45,  // 161: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	63,  // 162: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	55,  // 163: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	56,  // 164: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	57,  // 165: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	54,  // 166: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	64,  // 167: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	63,  // 168: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	63,  // 169: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	61,  // 170: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	63,  // 171: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	63,  // 172: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	58,  // 173: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	58,  // 174: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	59,  // 175: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	60,  // 176: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	62,  // 177: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	178, // [178:178] is the sub-list for method output_type
-	178, // [178:178] is the sub-list for method input_type
-	178, // [178:178] is the sub-list for extension type_name
-	178, // [178:178] is the sub-list for extension extendee
-	0,   // [0:178] is the sub-list for field type_name
+	24,  // 67: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 68: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 69: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	64,  // 70: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	20,  // 71: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 72: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 73: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	29,  // 74: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 75: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	63,  // 76: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 77: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 78: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 79: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 80: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 81: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 82: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	63,  // 83: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 84: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	64,  // 85: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	31,  // 86: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	64,  // 87: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	64,  // 88: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	64,  // 89: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 90: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 91: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	63,  // 92: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 93: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	63,  // 94: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	63,  // 95: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	63,  // 96: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	37,  // 97: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 98: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 99: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	35,  // 100: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	63,  // 101: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	64,  // 102: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	63,  // 103: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	63,  // 104: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	63,  // 105: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	31,  // 106: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	64,  // 107: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 108: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	45,  // 109: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	63,  // 110: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 111: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 112: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	63,  // 113: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	63,  // 114: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	63,  // 115: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	64,  // 116: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	64,  // 117: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	63,  // 118: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 119: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	63,  // 120: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	64,  // 121: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	37,  // 122: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	64,  // 123: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	64,  // 124: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	32,  // 125: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 126: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 127: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 128: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	28,  // 129: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 130: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	64,  // 131: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	64,  // 132: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	64,  // 133: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	63,  // 134: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 135: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	63,  // 136: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	63,  // 137: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	45,  // 138: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	63,  // 139: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 140: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	47,  // 141: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	35,  // 142: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	30,  // 143: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	64,  // 144: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	63,  // 145: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	63,  // 146: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	63,  // 147: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	63,  // 148: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	63,  // 149: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	63,  // 150: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	49,  // 151: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	63,  // 152: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	63,  // 153: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	63,  // 154: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	63,  // 155: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	63,  // 156: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	63,  // 157: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	45,  // 158: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	63,  // 159: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	55,  // 160: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	56,  // 161: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	57,  // 162: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	54,  // 163: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	64,  // 164: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	63,  // 165: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	63,  // 166: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	61,  // 167: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	63,  // 168: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	63,  // 169: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	58,  // 170: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	58,  // 171: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	59,  // 172: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	60,  // 173: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	62,  // 174: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	175, // [175:175] is the sub-list for method output_type
+	175, // [175:175] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
