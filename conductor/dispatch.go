@@ -284,7 +284,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Board: r.claimed.Job.Board, Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		TimeUp: r.timeUp(plan), Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RetryNow: r.retryNow, Signals: r.signals, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
+		Checkpoints: r.checkpoints, Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)
@@ -299,6 +299,28 @@ func (r *run) timeUp(plan *flow.Plan) time.Time {
 		return time.Time{}
 	}
 	return r.claimed.Job.StartedAt.Add(plan.Timeout())
+}
+
+// checkpoints reads the checkpoints of a step. It repeats the call until ctx ends: the attempt must not begin
+// without them, and must not fail because no leader answers.
+func (r *run) checkpoints(ctx context.Context, step string) (logbook.Values, error) {
+	wait := newBackoff(boardBackoff)
+	for ctx.Err() == nil {
+		calls, cancel := context.WithTimeout(ctx, callTime)
+		values, err := r.loop.options.Client.Checkpoints(calls, r.claimed.Job.Flow, step)
+		cancel()
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if err == nil {
+				err = checkValue(values[name], fmt.Sprintf("the checkpoint %q of step %s", name, step))
+			}
+		}
+		if err == nil {
+			return values, nil
+		}
+		r.logger.Warn("cannot read the checkpoints of a step", "step", step, "error", r.loop.options.loggable(err))
+		sleep(ctx, wait.NextBackOff())
+	}
+	return nil, context.Cause(ctx)
 }
 
 // secret returns a secret for a step of the job.

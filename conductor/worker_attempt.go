@@ -70,6 +70,7 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures, Cause: given.Cause,
 	}
 	call.ReportTo(h)
+	call.KeepCheckpoints(nil, nil, refuseCheckpoint)
 	ctx := flow.WithOutput(h.ctx, h)
 	if given.TimeLeft > 0 {
 		var cancel context.CancelFunc
@@ -98,6 +99,12 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	}
 	return outcome
 }
+
+// errNoCheckpoints: reports of step workers carry no checkpoints.
+var errNoCheckpoints = errors.New("a step worker cannot record checkpoints; run the step in a conductor")
+
+// refuseCheckpoint implements flow.Keeper. Without the refusal, a step would rely on a value that no attempt finds.
+func refuseCheckpoint(context.Context, logbook.Checkpoint) error { return errNoCheckpoints }
 
 // act calls the task and encodes its result. A panic in either is returned as an error. So is
 // runtime.Goexit, which ends the goroutine that calls the task.

@@ -34,7 +34,7 @@ func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in I
 	return newStep(name, task, derived, faults, options)
 }
 
-// CallFrom returns the call in the context of a typed function; nil elsewhere.
+// CallFrom returns the call in the context of a step; nil elsewhere.
 func CallFrom(ctx context.Context) *Call {
 	call, _ := ctx.Value(callKey{}).(*Call)
 	return call
@@ -42,7 +42,11 @@ func CallFrom(ctx context.Context) *Call {
 
 type callKey struct{}
 
-func withCall(ctx context.Context, call *Call) context.Context {
+// WithCall sets the call of a step's context. It is for code that makes calls.
+func WithCall(ctx context.Context, call *Call) context.Context {
+	if CallFrom(ctx) == call {
+		return ctx
+	}
 	return context.WithValue(ctx, callKey{}, call)
 }
 
@@ -55,7 +59,7 @@ func (t *funcTask[In, Out]) Execute(ctx context.Context, call *Call) (any, error
 	if err != nil {
 		return nil, err
 	}
-	return t.execute(withCall(ctx, call), in)
+	return t.execute(WithCall(ctx, call), in)
 }
 
 type funcReverter[In, Out any] struct {
@@ -78,7 +82,7 @@ func (t *funcReverter[In, Out]) Revert(ctx context.Context, call *Call) error {
 			return Permanent(Fail(logbook.FailureResult, fmt.Errorf("cannot read the result of the execution: %w", err)))
 		}
 	}
-	return t.revert(withCall(ctx, call), in, out)
+	return t.revert(WithCall(ctx, call), in, out)
 }
 
 // decode turns arguments into In. A failure is permanent, because the arguments stay the same.

@@ -34,7 +34,7 @@ func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.execute(withCall(ctx, call), item)
+	return t.execute(WithCall(ctx, call), item)
 }
 
 // Reduce makes a step that folds the list under the symbol over, from first to last, and provides
@@ -64,7 +64,7 @@ func (t *reduceTask[T, A]) Execute(ctx context.Context, call *Call) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	ctx = withCall(ctx, call)
+	ctx = WithCall(ctx, call)
 	for i, item := range items {
 		if so, err = t.fold(ctx, so, item); err != nil {
 			return nil, fmt.Errorf("at element %d: %w", i, err)

@@ -53,8 +53,10 @@ type Call struct {
 	Tries int // maximum of tries that Retry allows: 1 without it
 	// LastFailure is the failure of the previous try; nil in the first one.
 	LastFailure *logbook.Failure
-	Round       int // number of earlier rounds of the step: see Key
-	Asked       int // number of times that this attempt has returned NotYet
+	// LastProgress is the last report of the attempt before in this round; nil: none.
+	LastProgress *logbook.Progress
+	Round        int // number of earlier rounds of the step: see Key
+	Asked        int // number of times that this attempt has returned NotYet
 	// Worker is the session of the worker that has the attempt because an earlier owner of the
 	// flow offered it; empty: no worker has it.
 	Worker string
@@ -78,7 +80,8 @@ type Call struct {
 	stderr          string
 	stderrTruncated bool
 	unbegun         bool
-	reporter        Reporter // of its progress; nil: none
+	reporter        Reporter     // of its progress; nil: none
+	checkpoints     *checkpoints // nil: none yet
 	taken           func(ctx context.Context, worker WorkerID) error
 	bound           func() context.Context
 }

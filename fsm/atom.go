@@ -82,7 +82,14 @@ func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.At
 	if err := a.joinWaits(change); err != nil {
 		return err
 	}
+	had := a.detail.Checkpoints != nil
 	if err := a.detail.Advance(change); err != nil {
+		return err
+	}
+	if had && a.detail.Checkpoints == nil {
+		a.dropped, a.recorded = true, nil
+	}
+	if err := t.planCheckpoints(flow, a, change); err != nil {
 		return err
 	}
 	for len(a.places) < len(a.detail.Attempts) {

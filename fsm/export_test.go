@@ -225,14 +225,14 @@ func (c *census) row(t table, key, value []byte) error {
 		if uses := c.storedCount(t, key); uses == 0 || uses != c.built[command.DefinitionID(key)] {
 			return fmt.Errorf("%d flows were built as definition %x, and %d are counted", c.built[command.DefinitionID(key)], key, uses)
 		}
-	case tableIntervention, tableAtom, tableAttempt, tableWait:
+	case tableIntervention, tableAtom, tableAttempt, tableWait, tableCheckpoint:
 		left := c.isGarbage(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}
 		switch t {
 		case tableAtom:
-			return c.checkWait(key, value)
+			return errors.Join(c.checkWait(key, value), c.checkCheckpoints(key, value))
 		case tableWait:
 			return c.checkWaitRow(key, value)
 		}

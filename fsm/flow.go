@@ -283,6 +283,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	worked := false
 	for _, atom := range plan.atoms {
 		t.putWait(plan.flow.ID, atom, j)
+		t.putCheckpoints(plan.flow.ID, atom)
 		t.saveAtom(plan.flow.ID, atom)
 		worked = worked || slices.ContainsFunc(atom.detail.Attempts, func(a logbook.Attempt) bool { return a.Worker != "" })
 		if atom.isKept() {

@@ -32,6 +32,9 @@ type atomRecord struct {
 	// places are the indexes of detail.Attempts among all attempts of the atom.
 	places []uint32
 	waited uint64 // number of the stored open wait for a signal; 0: none
+	// Of the current update: it drops the stored checkpoints, and records these.
+	dropped  bool
+	recorded []logbook.Checkpoint
 }
 
 // isKept reports whether an atom stays in the cache: it runs, and is short.

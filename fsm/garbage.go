@@ -17,7 +17,9 @@ const (
 )
 
 // flowTables returns the tables in which a flow can have very many rows.
-func flowTables() [4]table { return [...]table{tableIntervention, tableWait, tableAtom, tableAttempt} }
+func flowTables() [5]table {
+	return [...]table{tableIntervention, tableWait, tableAtom, tableAttempt, tableCheckpoint}
+}
 
 // removable returns the number of rows that the current entry may still remove.
 func (t *txn) removable() int { return maxRemoved - (t.writes - t.begun) }

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -174,7 +173,7 @@ func (m *Machine) QueueOfSignal(c *v1.SignalCommand) (queue Queue, claimable boo
 // addressed returns the job that a new signal reaches; nil if no unfinished job has its key.
 func (v *view) addressed(c *v1.SignalCommand) (*jobRecord, error) {
 	if c.GetKey() != "" {
-		return v.holderOf(cmp.Or(c.GetBoard(), jobs.DefaultBoard), c.GetKey()), nil
+		return v.holderOf(c.GetBoard(), c.GetKey()), nil
 	}
 	id, err := jobs.ParseJobID(c.GetJob())
 	if err != nil {

@@ -173,6 +173,8 @@ type AtomDetail struct {
 	RetryAt time.Time `json:"retry_at,omitzero"`
 	// Progress is the latest report of the latest attempt; nil if there was none.
 	Progress *Progress `json:"progress,omitempty"`
+	// Checkpoints count the checkpoints of this round; nil: none.
+	Checkpoints *Checkpoints `json:"checkpoints,omitempty"`
 	// Attempts are the executions and reverts, oldest first. An attempt starts once and ends once; an
 	// ended attempt never changes. Above KeptAttempts, the oldest attempts are folded.
 	Attempts []Attempt `json:"attempts,omitempty"`

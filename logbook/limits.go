@@ -253,6 +253,14 @@ func (l Limits) checkChange(c *AtomChange) error {
 	if err := l.checkProgress(c.Progress); err != nil {
 		return err
 	}
+	if n := len(c.Checkpoints); n > MaxCheckpoints {
+		return &LimitError{Field: "checkpoints", Limit: MaxCheckpoints, Size: int64(n), Unit: "checkpoints"}
+	}
+	for i := range c.Checkpoints {
+		if err := l.checkCheckpoint(&c.Checkpoints[i]); err != nil {
+			return err
+		}
+	}
 	for i := range c.Attempts {
 		if err := l.checkAttempt(&c.Attempts[i]); err != nil {
 			return err

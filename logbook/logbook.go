@@ -48,14 +48,18 @@ type Connection interface {
 	// and its interventions. ErrNotFound.
 	FlowDetail(ctx context.Context, id FlowID) (FlowDetail, error)
 
+	// Checkpoints reads the checkpoints of a step, by name: the values that its next attempt gets. nil for a step
+	// without checkpoints. ErrNotFound if the flow does not exist.
+	Checkpoints(ctx context.Context, flow FlowID, step string) (Values, error)
+
 	// Update applies updates in order, durably on return. The slice has one result for each
 	// update: nil if the update was applied, now or before. Otherwise it is:
 	//   - ErrNotFound if the flow does not exist.
 	//   - ErrFenced if the update's token is not the token of the claim on the flow's job. If
 	//     the flow has no unfinished job, only a zero token is accepted, and only while the
 	//     flow has never run under a claim.
-	//   - ErrConflict if the sequence skips a number, or if the flow or an atom cannot change
-	//     to the new state.
+	//   - ErrConflict if the sequence skips a number, if the flow or an atom cannot change
+	//     to the new state, or if a checkpoint is for an attempt that has ended.
 	//
 	// If the whole call fails, Update returns an error and no slice.
 	Update(ctx context.Context, updates ...Update) ([]error, error)

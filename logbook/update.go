@@ -34,6 +34,9 @@ type AtomChange struct {
 	RetryAt   time.Time `json:"retry_at,omitzero"`   // always replaces the old value; zero: none
 	// Progress replaces the old value; nil: unchanged, or cleared if an attempt starts.
 	Progress *Progress `json:"progress,omitempty"`
+	// Checkpoints are recorded for the running attempt. ErrConflict if no attempt runs; ErrInvalid together with
+	// a State or Attempts.
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 	// Attempts are the attempts that start or end, identified by Action and Number.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
@@ -102,7 +105,9 @@ func NewAtom(name string, kind AtomKind) AtomDetail {
 	return AtomDetail{Name: name, Kind: kind, State: AtomPending, Intention: IntendExecute}
 }
 
-// Advance applies a change to the atom. After an error, the atom is unchanged.
+// Advance applies a change to the atom, except its checkpoints: the store keeps them, and counts each with
+// CountCheckpoint. If Checkpoints is nil afterwards, the store removes the earlier ones. After an error, the atom is
+// unchanged.
 func (a *AtomDetail) Advance(c *AtomChange) error {
 	if c.Kind != "" && c.Kind != a.Kind {
 		return fmt.Errorf("%w: atom %q is a %s, not a %s", ErrConflict, a.Name, a.Kind, c.Kind)
@@ -116,6 +121,9 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 		if err := a.admits(&c.Attempts[i], c.Attempts[:i]); err != nil {
 			return err
 		}
+	}
+	if err := a.admitsCheckpoints(c); err != nil {
+		return err
 	}
 	a.set(c)
 	return nil
@@ -157,6 +165,9 @@ func (a *AtomDetail) set(c *AtomChange) {
 	if c.State == AtomPending && a.State != AtomPending && a.State != AtomRunning {
 		a.Progress = nil // the atom starts again
 	}
+	if c.State != "" && DropsCheckpoints(a.State, c.State) {
+		a.Checkpoints = nil
+	}
 	if c.Version != "" {
 		a.Version = c.Version
 	}
@@ -170,6 +181,9 @@ func (a *AtomDetail) set(c *AtomChange) {
 	for _, attempt := range c.Attempts {
 		if a.record(attempt) {
 			a.Progress = nil // of the previous attempt
+		}
+		if attempt.Action == ActionReset {
+			a.Checkpoints = nil
 		}
 	}
 	if c.Progress != nil {

@@ -321,6 +321,24 @@ func ExampleClient_WaitStep() {
 	// success "LH1"
 }
 
+// Checkpoints reads what a running step has recorded for its next attempt.
+func ExampleClient_Checkpoints() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "import", Flows: []logbook.FlowDetail{{ID: logbook.NewFlowID(), Name: "import", Factory: logbook.Factory{Name: "import"}}}}
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "import", Book: &book}))
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "c"}))
+	claimed := value(client.Claim(ctx, session.ID, job.ID, jobs.NewNonce()))
+	// A conductor of package conductor makes these changes for flow.Call.Checkpoint.
+	begun := logbook.AtomChange{Name: "rows", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Now()}}}
+	recorded := logbook.AtomChange{Name: "rows", Checkpoints: []logbook.Checkpoint{{Name: "row", Value: []byte(`2000`), At: time.Now()}}}
+	_ = value(client.Update(ctx, logbook.Update{Flow: job.Flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{begun, recorded}}))
+	fmt.Println(string(value(client.Checkpoints(ctx, job.Flow, "rows"))["row"]))
+	// Output: 2000
+}
+
 // Transfer reserves a job for the conductors of a name. Unreserve ends the reservation.
 func ExampleClient_Transfer() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

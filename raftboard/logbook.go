@@ -106,6 +106,23 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 	}
 }
 
+// Checkpoints implements logbook.Connection.
+func (c *Client) Checkpoints(ctx context.Context, flow logbook.FlowID, step string) (logbook.Values, error) {
+	op := operation{name: fmt.Sprintf("read the checkpoints of step %q of flow %s", step, flow), reads: true, stale: c.stale}
+	request := &v1.GetCheckpointsRequest{Flow: flow.String(), Step: step, Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetCheckpointsRequest, v1.GetCheckpointsResponse] {
+		return p.logbook.GetCheckpoints
+	})
+	if err != nil || len(answer.GetCheckpoints()) == 0 {
+		return nil, err
+	}
+	values := make(logbook.Values, len(answer.GetCheckpoints()))
+	for _, checkpoint := range answer.GetCheckpoints() {
+		values[checkpoint.GetName()] = command.ValueFromProto(checkpoint.GetValue())
+	}
+	return values, nil
+}
+
 // Update implements logbook.Connection. Updates that the client itself refuses get their error
 // without a call.
 func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {

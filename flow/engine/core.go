@@ -53,6 +53,7 @@ type start struct {
 	call   *flow.Call
 	permit *permit
 	stored []string // arguments that the store supplies in place of skipped steps
+	saved  bool     // the round may have checkpoints
 
 	deadline time.Time     // zero: none
 	spent    time.Duration // of the step's timeout, since a worker has the attempt
@@ -195,6 +196,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	if call.Try, call.Tries = *failures+1, s.Retry().Tries(); *failures > 0 {
 		call.LastFailure = v.lastFailure
 	}
+	call.LastProgress, v.reported = v.reported, nil
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.isToUndo() {
 		c.interrupt(step) // the worker got it before the flow began to revert
@@ -218,9 +220,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		if v.failure == nil {
 			call.Result = v.result
 		}
-		return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), spent: v.spent(now)}, true
+		return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), saved: v.saved, spent: v.spent(now)}, true
 	}
-	return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), deadline: c.deadline(step, now), spent: v.spent(now)}, true
+	return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), saved: v.saved, deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
 // deadline is when the executions of a step that has begun must end; zero: never. A start in
@@ -514,6 +516,9 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 	}
 	v.record = recorded
 	was := atoms[v.phase]
+	if change.State != "" && logbook.DropsCheckpoints(was, change.State) {
+		v.saved, v.reported = false, nil
+	}
 	if c.isDone(step) {
 		c.done--
 	}
@@ -530,7 +535,9 @@ func (c *core) record(step int, to phase, change logbook.AtomChange, now time.Ti
 	if change.Progress == nil {
 		change.Progress = v.progress
 	}
-	v.progress = nil
+	if v.progress = nil; change.Progress != nil {
+		v.reported = change.Progress
+	}
 	c.dropKey(step)
 	c.out.change(step, change, was, now)
 }

@@ -93,10 +93,11 @@ type world struct {
 	mu      sync.Mutex
 	journal *journal // of the run
 	faults  []error
-	begun   map[string]int  // by step: its executions, in all runs of the series
-	seen    map[string]bool // executions that have begun: see executionOf
-	effects map[string]bool // by step: it has done something that is not undone
-	early   map[string]bool // steps that may begin before their mark
+	begun   map[string]int             // by step: its executions, in all runs of the series
+	seen    map[string]bool            // executions that have begun: see executionOf
+	effects map[string]bool            // by step: it has done something that is not undone
+	saved   map[string]map[string]bool // checkpoints by the key of their call: recorded for certain, or perhaps
+	early   map[string]bool            // steps that may begin before their mark
 }
 
 // fresh begins a series of runs of one flow.
@@ -104,6 +105,7 @@ func (w *world) fresh() {
 	w.journal, w.interrupted, w.event = newJournal(newDetail()), false, func() {}
 	w.cancelled.Store(false)
 	w.begun, w.effects, w.seen = make(map[string]int), make(map[string]bool), make(map[string]bool)
+	w.saved = make(map[string]map[string]bool)
 }
 
 // draw makes a flow of up to three levels.
@@ -357,6 +359,7 @@ func (w *world) drawStep(rt *rapid.T, options ...flow.StepOption) *flow.Step {
 	if !task.once {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
 	}
+	task.saves = rapid.IntRange(0, 2).Draw(rt, "saves") == 0
 	task.says = rapid.IntRange(0, 3).Draw(rt, "says") == 0
 	if rapid.IntRange(0, 2).Draw(rt, "key") == 0 {
 		options = append(options, flow.Concurrency("k-{input}", rapid.IntRange(1, 2).Draw(rt, "at once")))
@@ -412,7 +415,7 @@ func (w *world) through(rt *rapid.T, n int) int {
 
 // vanished has the board end a claim whose owner has said nothing of it.
 func (w *world) vanished(claim uint64) {
-	w.journal = newJournal(w.journal.lost(logbook.Token{Index: claim}, w.begins))
+	w.journal = w.journal.next(w.journal.lost(logbook.Token{Index: claim}, w.begins))
 }
 
 // undone crashes before update n, and then cancels the flow: whatever had been
@@ -470,7 +473,7 @@ func (w *world) runWith(o engine.Options) (engine.End, error) {
 }
 
 func (w *world) options(claim uint64) engine.Options {
-	return engine.Options{Plan: w.plan, Detail: w.journal.folded(few), Journal: w.journal,
+	return engine.Options{Plan: w.plan, Detail: w.journal.folded(few), Journal: w.journal, Checkpoints: w.journal.checkpoints,
 		Store: logbook.Values{"input": json.RawMessage("1"), "none": json.RawMessage("[]"), "two": json.RawMessage("[7, 8]")}, Token: logbook.Token{Index: claim}, Begins: w.begins, Workers: w.workers, Pool: w.pool}
 }
 
@@ -510,7 +513,7 @@ func (w *world) storm(rt *rapid.T) {
 			w.check(rt, end)
 			return
 		}
-		w.journal = newJournal(w.journal.lost(logbook.Token{Index: round + 1}, w.begins && unrecorded))
+		w.journal = w.journal.next(w.journal.lost(logbook.Token{Index: round + 1}, w.begins && unrecorded))
 	}
 	rt.Fatalf("no end after %d rounds", rounds)
 }
@@ -774,6 +777,7 @@ type drawnTask struct {
 	fail, undoFail int
 	asks, undoAsks int
 	says           bool // progress, for long enough to be recorded on the way
+	saves          bool // checkpoints
 	once, undo     bool
 	repeatable     bool
 	rounds         int
@@ -802,10 +806,42 @@ func (d *drawnTask) undone(step string) {
 	d.world.effects[step] = false
 }
 
-func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
+// save checks the checkpoints of the round, and records one more.
+func (d *drawnTask) save(ctx context.Context, call *flow.Call) {
+	w, name := d.world, fmt.Sprintf("%d.%d", call.Attempt, call.Asked)
+	found := call.Checkpoints()
+	w.mu.Lock()
+	saved := w.saved[call.Key()]
+	if saved == nil {
+		saved = make(map[string]bool)
+		w.saved[call.Key()] = saved
+	}
+	for earlier, certain := range saved {
+		if _, ok := found[earlier]; certain && !ok {
+			w.faults = append(w.faults, fmt.Errorf("attempt %s of %s has lost the checkpoint %s", name, call.Key(), earlier))
+		}
+	}
+	for earlier := range found {
+		if _, known := saved[earlier]; !known {
+			w.faults = append(w.faults, fmt.Errorf("attempt %s of %s has the checkpoint %s of another round", name, call.Key(), earlier))
+		}
+	}
+	saved[name] = saved[name]
+	w.mu.Unlock()
+	if err := call.Checkpoint(ctx, name, call.Attempt); err == nil {
+		w.mu.Lock()
+		saved[name] = true
+		w.mu.Unlock()
+	}
+}
+
+func (d *drawnTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
 	d.began(call)
 	d.world.event()
+	if d.saves {
+		d.save(ctx, call)
+	}
 	if d.says {
 		_ = call.Progress(int64(call.Asked), 0, nil)
 		<-time.After(1500 * time.Millisecond)

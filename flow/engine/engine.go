@@ -19,6 +19,8 @@
 //     see mayRunAhead. The first steps of a flow can be an exception: see Options.Begins. If
 //     such a flow has Begun and nothing of it is recorded, the next run first records these
 //     steps as running.
+//   - A checkpoint is durable when its call returns, and every later attempt of the round finds it. It is
+//     refused after the end of its attempt.
 //   - An at-most-once step that a resume finds running has failed with the kind
 //     logbook.FailureAtMostOnce, and the flow reverts.
 //   - A resume adopts a running step that was offered to workers (flow.OnWorker): the same
@@ -167,6 +169,10 @@ type Options struct {
 	// before each attempt. The step gets the secret as text. The record of the attempt has
 	// "[secret NAME]" in its place. nil: there are no secrets, and such a step fails.
 	Secrets func(ctx context.Context, name string) (string, error)
+	// Checkpoints reads the recorded checkpoints of a step. The goroutine of the step calls it before an attempt
+	// whose round has checkpoints. An error fails the attempt before the step is called. nil: each attempt begins
+	// without the checkpoints of earlier ones.
+	Checkpoints func(ctx context.Context, step string) (logbook.Values, error)
 	// Output is called with each line that a step writes to flow.Output or flow.Logger, without
 	// its end and without secrets. The goroutines of steps call it, so it must not block. nil:
 	// the lines are dropped.

@@ -382,6 +382,14 @@ func (h *hidden) reporter(to flow.Reporter) flow.Reporter {
 	return hiddenReporter{h, to}
 }
 
+// hide is the function that takes the secrets out of a value; nil without secrets.
+func (h *hidden) hide() func(json.RawMessage) (json.RawMessage, error) {
+	if h == nil {
+		return nil
+	}
+	return h.value
+}
+
 type hiddenReporter struct {
 	hidden *hidden
 	to     flow.Reporter

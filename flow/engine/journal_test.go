@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -24,16 +26,24 @@ type journal struct {
 	detail  logbook.FlowDetail
 	updates []logbook.Update
 	index   map[string]int
-	left    int // updates that are still taken; negative: all
+	saved   map[string]logbook.Values // checkpoints, by step
+	left    int                       // updates that are still taken; negative: all
 	limits  logbook.Limits
 }
 
 func newJournal(detail logbook.FlowDetail) *journal {
-	j := &journal{detail: detail, left: -1, limits: logbook.MaxLimits, index: make(map[string]int)}
+	j := &journal{detail: detail, left: -1, limits: logbook.MaxLimits, index: make(map[string]int), saved: make(map[string]logbook.Values)}
 	for i := range detail.Atoms {
 		j.index[detail.Atoms[i].Name] = i
 	}
 	return j
+}
+
+// next is the journal of the next claim, which finds a flow and the recorded checkpoints.
+func (j *journal) next(detail logbook.FlowDetail) *journal {
+	next := newJournal(detail)
+	next.saved = j.saved
+	return next
 }
 
 // Record applies at once: an earlier crash covers the case of later durability.
@@ -69,12 +79,43 @@ func (j *journal) apply(update logbook.Update) error {
 		if err := j.detail.Atoms[at].Advance(change); err != nil {
 			return err
 		}
+		if err := j.save(&j.detail.Atoms[at], change); err != nil {
+			return err
+		}
 	}
 	if err := j.detail.Advance(&update, time.Time{}); err != nil {
 		return err
 	}
 	j.updates = append(j.updates, update)
 	return nil
+}
+
+// save keeps the checkpoints of a change.
+func (j *journal) save(atom *logbook.AtomDetail, change *logbook.AtomChange) error {
+	if atom.Checkpoints == nil {
+		delete(j.saved, atom.Name)
+	}
+	for i := range change.Checkpoints {
+		checkpoint, replaced := &change.Checkpoints[i], -1
+		if earlier, ok := j.saved[atom.Name][checkpoint.Name]; ok {
+			replaced = len(checkpoint.Name) + len(earlier)
+		}
+		if err := atom.CountCheckpoint(checkpoint, replaced); err != nil {
+			return err
+		}
+		if j.saved[atom.Name] == nil {
+			j.saved[atom.Name] = make(logbook.Values)
+		}
+		j.saved[atom.Name][checkpoint.Name] = checkpoint.Value
+	}
+	return nil
+}
+
+// checkpoints implements engine.Options.Checkpoints.
+func (j *journal) checkpoints(_ context.Context, step string) (logbook.Values, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.saved[step]), nil
 }
 
 // allow accepts a number of further updates, unless the journal has died already.

@@ -121,6 +121,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	}
 	v := &l.vertices[step]
 	v.record, v.intention, v.retryAt = recorded, atom.Intention, atom.RetryAt
+	v.saved, v.reported = atom.Checkpoints != nil, atom.Progress
 	past, err := l.loadAttempts(v, atom)
 	if err != nil {
 		return err

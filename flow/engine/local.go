@@ -106,7 +106,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		timeUp = time.Now().Add(timeout)
 	}
 	end, err := Run(ctx, Options{Plan: plan, TimeUp: timeUp, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
-		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
+		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Checkpoints: l.checkpoints, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}
@@ -121,6 +121,10 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		err = fmt.Errorf("flow %q has not ended: %w", plan.Name(), ErrSuspended)
 	}
 	return result, err
+}
+
+func (l Local) checkpoints(ctx context.Context, step string) (logbook.Values, error) {
+	return l.Logbook.Checkpoints(ctx, l.Flow, step)
 }
 
 func (l Local) withDefaults() Local {

@@ -28,7 +28,7 @@ type loop struct {
 	inPool  *poolRun  // nil: the run is in no pool yet
 	now     time.Time // of the last event: the clock is read once for all its consequences
 
-	marks       *workerMarks
+	marks       *marks
 	onlyUntaken bool // the last value passed to Options.Untaken
 	progress    *progressReports
 	progressDue time.Time // when to look at progress; zero: when it wakes the loop
@@ -74,7 +74,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel,
-		marks: newWorkerMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
+		marks: newMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
 		attempts: make(map[string]*interruptible), grace: flow.DefaultGrace}
 	if o.Pool != nil {
 		l.inPool = o.Pool.join()
@@ -276,7 +276,7 @@ func (l *loop) wait() error {
 		return l.acknowledge(err)
 	case m := <-marks:
 		l.now = l.options.Now()
-		l.markWorker(m)
+		l.mark(m)
 		return nil
 	case <-due:
 	case <-l.progress.wakeup:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -61,13 +62,18 @@ func (l *loop) perform(ctx context.Context, s start) {
 		ctx = flow.WithOffer(ctx, l.options.Offer)
 		stop := cancel
 		defer func() { stop() }()
-		s.call.TakenBy(l.marks.recorder(s.call), func() context.Context {
+		s.call.TakenBy(func(ctx context.Context, worker flow.WorkerID) error {
+			return l.marks.record(ctx, l.steps, s.call, func(c *core, step int, now time.Time) { c.assign(step, worker, now) })
+		}, func() context.Context {
 			ctx, stop = l.bound(ctx, s, true)
 			return ctx
 		})
 	}
 	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
 		err = context.Cause(ctx) // before it began; a worker that has begun must get a stop request
+	}
+	if err == nil {
+		err = l.checkpoints(ctx, s, hidden)
 	}
 	if r.unbegun = err != nil; err == nil {
 		r.result, r.sends, err = l.act(ctx, step, s.call, hidden)
@@ -123,6 +129,7 @@ func (l *loop) pass() (err error) {
 // act calls the task, encodes its result and collects its signals. A panic is an error.
 func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call, h *hidden) (result json.RawMessage, sends []logbook.Sending, err error) {
 	defer flow.CatchPanic(&err)
+	ctx = flow.WithCall(ctx, call)
 	if call.Action == logbook.ActionRevert {
 		reverter, _ := step.Reverter()
 		return nil, nil, reverter.Revert(ctx, call)

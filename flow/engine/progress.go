@@ -98,6 +98,22 @@ func (d *progressReports) final(call *flow.Call) *logbook.Progress {
 	return &last
 }
 
+// fresh returns the report of a running call, unless it is recorded already. The caller records it.
+func (d *progressReports) fresh(call *flow.Call, now time.Time) *logbook.Progress {
+	if !d.used.Load() {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.reports[call.Step]
+	if s == nil || s.call != identify(call) || !s.fresh {
+		return nil
+	}
+	s.recorded, s.fresh = now, false
+	last := s.last
+	return &last
+}
+
 // due returns the reports to record now, in the order of step names, and the time of the next
 // record. Zero: no record is due before another report.
 func (d *progressReports) due(now time.Time) (record []progressRecord, next time.Time) {
@@ -131,10 +147,7 @@ type progressRecord struct {
 // progressed records the progress of a call, if it is still running.
 func (c *core) progressed(r *progressRecord, now time.Time) {
 	step, ok := c.plan.Find(r.step)
-	if !ok || !c.vertices[step].phase.isOpen() {
-		return
-	}
-	if attempt := c.vertices[step].attempt; r.call != (callID{attempt.Action, attempt.Number, attempt.Asked}) {
+	if !ok || !c.isCalled(step, r.call) {
 		return // a report of an earlier call
 	}
 	c.change(step, logbook.AtomChange{Progress: &r.progress}, now)

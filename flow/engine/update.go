@@ -37,6 +37,7 @@ const (
 	failureOverhead    = 48
 	progressOverhead   = 48
 	sendingOverhead    = 48
+	checkpointOverhead = 64
 	detailOverhead     = 16
 	definitionOverhead = 16
 	// usualChanges is the capacity of a new update: the end of one step and the mark of
@@ -189,7 +190,7 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 	number := b.sequence + 1 // of the current update; never 0, which marks no place
 	if last := b.last[step]; last.sequence == number {
 		earlier := &b.current.Atoms[last.index]
-		if earlier.State == "" && len(earlier.Attempts) == 0 || succeeds(earlier, &change) {
+		if earlier.State == "" && len(earlier.Attempts) == 0 && len(earlier.Checkpoints) == 0 || succeeds(earlier, &change) {
 			absorb(earlier, change)
 			return
 		}
@@ -301,6 +302,9 @@ func sizeOf(change *logbook.AtomChange) int {
 	size := changeOverhead + len(change.Name) + len(change.Version)
 	if change.Progress != nil {
 		size += progressOverhead + len(change.Progress.Details)
+	}
+	for i := range change.Checkpoints {
+		size += checkpointOverhead + change.Checkpoints[i].Size()
 	}
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]

@@ -122,6 +122,8 @@ type vertex struct {
 	retryAt  time.Time         // of the next attempt; zero: at once, or none is due
 	key      *permit           // while the open attempt waits after NotYet: of the concurrency key; else nil
 	progress *logbook.Progress // recorded with the next change; nil: none
+	reported *logbook.Progress // recorded since the latest attempt began, or before it in this round; nil: none
+	saved    bool              // the round may have checkpoints
 }
 
 // record is the step's record in the logbook, including the next update.

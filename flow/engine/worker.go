@@ -1,17 +1,11 @@
 package engine
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
-
-// errAttemptOver: the attempt has ended, so no worker may take it any more.
-var errAttemptOver = errors.New("the attempt has ended")
 
 // adopts reports whether an attempt that was offered to workers continues, so that no new
 // attempt begins. If its mark names no worker, no worker ever had it: it may be offered even if
@@ -84,18 +78,11 @@ func (v *vertex) spent(now time.Time) time.Duration {
 
 // assign records the worker that gets an attempt, and the start of the attempt, which is now. The
 // step's timeout therefore excludes the wait for a worker, and the next owner of the flow uses
-// the same start. assign reports whether the attempt still runs.
-func (c *core) assign(m *workerMark, now time.Time) bool {
-	step, found := c.plan.Find(m.step)
-	if !found || !c.vertices[step].phase.isOpen() {
-		return false
-	}
+// the same start.
+func (c *core) assign(step int, worker flow.WorkerID, now time.Time) {
 	v := &c.vertices[step]
-	if m.call != (callID{v.attempt.Action, v.attempt.Number, v.attempt.Asked}) {
-		return false
-	}
 	attempt := *v.attempt
-	attempt.Worker, attempt.WorkerName = m.worker.Session, m.worker.Name
+	attempt.Worker, attempt.WorkerName = worker.Session, worker.Name
 	if v.isUntaken() {
 		c.untaken--
 	}
@@ -106,51 +93,6 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 	marked := c.attempts.one(attempt)
 	v.attempt = &marked[0]
 	c.change(step, logbook.AtomChange{Attempts: marked}, now)
-	return true
-}
-
-// workerMark is a request to record which worker gets an attempt.
-type workerMark struct {
-	step   string
-	call   callID
-	worker flow.WorkerID
-	done   chan error // holds one
-	after  uint64     // durable when this number of updates is acknowledged
-}
-
-// workerMarks passes mark requests from the goroutines of steps to the loop. Only the loop
-// touches waiting.
-type workerMarks struct {
-	asked   chan *workerMark
-	waiting queue[*workerMark]
-}
-
-func newWorkerMarks() *workerMarks { return &workerMarks{asked: make(chan *workerMark)} }
-
-// recorder returns what flow.Call.Taken does for a call.
-func (w *workerMarks) recorder(call *flow.Call) func(ctx context.Context, worker flow.WorkerID) error {
-	return func(ctx context.Context, worker flow.WorkerID) error {
-		m := &workerMark{step: call.Step, call: identify(call), worker: worker, done: make(chan error, 1)}
-		select {
-		case w.asked <- m:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		select {
-		case err := <-m.done:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// acknowledge answers the marks that are durable.
-func (w *workerMarks) acknowledge(acknowledged uint64) {
-	for w.waiting.len() > 0 && w.waiting.first().after <= acknowledged {
-		m, _ := w.waiting.pop()
-		m.done <- nil
-	}
 }
 
 // tellUntaken calls Options.Untaken when the run starts or stops to wait only for workers to take
@@ -161,15 +103,4 @@ func (l *loop) tellUntaken() {
 		l.options.Untaken(only)
 	}
 	l.onlyUntaken = only
-}
-
-// markWorker records which worker gets an attempt.
-func (l *loop) markWorker(m *workerMark) {
-	if !l.core.assign(m, l.now) {
-		m.done <- fmt.Errorf("step %q: %w", m.step, errAttemptOver)
-		return
-	}
-	l.record(l.core.out.take())
-	m.after = l.recorded
-	l.marks.waiting.push(m)
 }

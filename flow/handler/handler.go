@@ -65,7 +65,13 @@
 //
 //	{"done": 3, "total": 10, "details": {"file": "c.tar"}}
 //
-// The last line counts (flow.Call.Progress). Any other line, and a line over 17 KiB, is ignored.
+// The last line counts (flow.Call.Progress). A line can also be a checkpoint (flow.Call.Checkpoint):
+//
+//	{"checkpoint": {"name": "row", "value": 7}}
+//
+// File descriptor 4 has a line for each checkpoint when it is durable, or with an error. The handler need not
+// read it. The next attempt gets all checkpoints of the round as $checkpoints, and the last progress of the attempt
+// before as $progress. Any other line, and a line over 68 KiB, is ignored.
 //
 // # Guarantees
 //

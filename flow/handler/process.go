@@ -54,7 +54,7 @@ func newProcess(children *children, file *os.File, path, directory string, input
 	}
 	p := &process{
 		name:     filepath.Base(path),
-		command:  commandFor(file, path, progress.write),
+		command:  commandFor(file, path, progress.write, progress.answers.read),
 		children: children,
 		grace:    s.grace,
 		confined: s.confined,
@@ -137,7 +137,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	// the rest by its home (Linux). A failure can be ignored: the next guardian learns of all runs.
 	guarded.Group = p.command.Process.Pid
 	_ = p.children.guardian.Tell(guarded)
-	p.progress.begin()
+	p.progress.begin(ctx)
 	var end ending
 	select {
 	case <-p.exited:

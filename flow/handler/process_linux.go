@@ -17,17 +17,17 @@ const (
 	checksModes = true
 )
 
-// executed is the path of the opened file in the new process: the second of exec.Cmd's
-// ExtraFiles, after the pipe of the progress. An interpreter opens the path by itself, so the
+// executed is the path of the opened file in the new process: the third of exec.Cmd's
+// ExtraFiles, after the pipes of the progress and of its answers. An interpreter opens the path by itself, so the
 // file must stay open across exec. The handler inherits one read-only descriptor of its own
 // executable.
-const executed = "/proc/self/fd/4"
+const executed = "/proc/self/fd/5"
 
-func commandFor(file *os.File, path string, progress *os.File) *exec.Cmd {
+func commandFor(file *os.File, path string, pipes ...*os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        executed,
 		Args:        []string{path},
-		ExtraFiles:  []*os.File{progress, file},
+		ExtraFiles:  append(pipes, file),
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 }

@@ -18,7 +18,7 @@ const (
 // errPlatform: without process groups a handler could not be stopped reliably.
 var errPlatform = errors.New("handlers run on Unix only")
 
-func commandFor(_ *os.File, path string, _ *os.File) *exec.Cmd {
+func commandFor(_ *os.File, path string, _ ...*os.File) *exec.Cmd {
 	return &exec.Cmd{Path: path, Args: []string{path}, Err: errPlatform}
 }
 

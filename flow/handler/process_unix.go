@@ -17,11 +17,11 @@ const (
 
 // commandFor runs the file by its path: there is no portable way to run an opened file.
 // Between the check and the start, only root and the daemon's own user can change the file.
-func commandFor(_ *os.File, path string, progress *os.File) *exec.Cmd {
+func commandFor(_ *os.File, path string, pipes ...*os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        path,
 		Args:        []string{path},
-		ExtraFiles:  []*os.File{progress},
+		ExtraFiles:  pipes,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 }

@@ -67,3 +67,39 @@ func TestProgressOfOneThatLeft(t *testing.T) {
 		t.Errorf("after %s: %v", took, heard.said)
 	}
 }
+
+// TestHandlersRecordCheckpoints: a handler writes checkpoints to descriptor 3, reads the answers from descriptor 4, and
+// finds the checkpoints of earlier attempts in its input.
+func TestHandlersRecordCheckpoints(t *testing.T) {
+	directory := t.TempDir()
+	set := open(t, directory)
+	for _, row := range []struct{ name, script, stdout, saved string }{
+		{"nothing", `cat`, `{}`, ""},
+		{"an-answer", `echo '{"checkpoint":{"name":"row","value":[7, "x"]}}' >&3; read -r answer <&4; echo "$answer"`, `{"checkpoint":"row"}`, `row=[7,"x"]`},
+		{"without-reading-the-answers", `for i in 1 2 3; do echo "{\"checkpoint\":{\"name\":\"row\",\"value\":$i}}" >&3; done`, `null`, `row=3`},
+		{"more-answers-than-fit", `i=0; while [ $i -lt 9000 ]; do i=$((i+1)); echo "{\"checkpoint\":{\"name\":\"row\",\"value\":$i}}" >&3; done`, `null`, `row=9000`},
+		{"no-value-is-null", `echo '{"checkpoint":{"name":"row"}}' >&3; read -r answer <&4`, `null`, `row=null`},
+		{"a-refusal", `echo '{"checkpoint":{"name":""}}' >&3; read -r answer <&4; echo "$answer"`, `{"checkpoint":"","error":"cannot record the checkpoint \"\" of step \"the step\": checkpoint name is invalid: empty"}`, ""},
+		{"while-it-fails", `echo '{"checkpoint":{"name":"row","value":1}}' >&3; exit 1`, ``, `row=1`},
+	} {
+		install(t, directory, row.name, row.script)
+		c := call(nil)
+		result, err := set.Task(row.name, "", handler.Scratch(t.TempDir())).Execute(t.Context(), c)
+		saved := c.Checkpoints()
+		var all []string
+		for name, value := range saved {
+			all = append(all, name+"="+string(value))
+		}
+		if got := fmt.Sprintf("%s", result); err == nil && got != row.stdout || err != nil && row.stdout != "" || strings.Join(all, " ") != row.saved {
+			t.Errorf("%s: %v, %s, %v", row.name, all, result, err)
+		}
+	}
+	install(t, directory, "continues", `cat`)
+	c := call(nil)
+	c.KeepCheckpoints(logbook.Values{"row": []byte(`7`)}, nil, nil)
+	c.LastProgress = &logbook.Progress{Done: 7, Total: 9}
+	result, err := set.Task("continues", "").Execute(t.Context(), c)
+	if want := `{"$checkpoints":{"row":7},"$progress":{"done":7,"total":9,"at":"0001-01-01T00:00:00Z"}}`; err != nil || fmt.Sprintf("%s", result) != want {
+		t.Errorf("the next attempt got %s, %v", result, err)
+	}
+}

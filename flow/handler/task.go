@@ -49,6 +49,12 @@ const (
 	inputCause    = "$cause"
 )
 
+// The names of the inputs from earlier attempts of the round. An input without a value is left out.
+const (
+	inputCheckpoints = "$checkpoints"
+	inputProgress    = "$progress"
+)
+
 type settings struct {
 	grace    time.Duration
 	limits   logbook.Limits
@@ -123,6 +129,12 @@ func input(call *flow.Call) map[string]any {
 	values := make(map[string]any, len(call.Arguments)+3)
 	for name, value := range call.Arguments {
 		values[name] = value
+	}
+	if saved := call.Checkpoints(); len(saved) > 0 {
+		values[inputCheckpoints] = saved
+	}
+	if call.LastProgress != nil {
+		values[inputProgress] = call.LastProgress
 	}
 	if call.Final {
 		values[inputCause] = nil

@@ -29,6 +29,8 @@ func FillAtomDetail(message *v1.AtomDetail, a *logbook.AtomDetail) {
 		Attempts:  attemptsInto(message.Attempts, a.Attempts),
 		Progress:  progressToProto(a.Progress),
 		Folded:    foldedToProto(&a.Folded),
+
+		Checkpoints: checkpointsToProto(a.Checkpoints),
 	}
 }
 

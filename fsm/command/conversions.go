@@ -1254,6 +1254,7 @@ func AtomDetailFromProto(m *v1.AtomDetail) (logbook.AtomDetail, error) {
 	x.Intention = word(&r, "atom intention", m.Intention, knownIntention)
 	x.RetryAt = r.time("atom retry_at", m.RetryAt)
 	x.Progress = r.progress(m.Progress)
+	x.Checkpoints = r.checkpoints(m.Checkpoints)
 	if len(m.Attempts) > 0 {
 		x.Attempts = make([]logbook.Attempt, 0, len(m.Attempts))
 	}
@@ -1282,6 +1283,9 @@ func AtomChangeToProto(x *logbook.AtomChange) *v1.AtomChange {
 		RetryAt:   TimeToProto(x.RetryAt),
 		Progress:  progressToProto(x.Progress),
 	}
+	for i := range x.Checkpoints {
+		m.Checkpoints = append(m.Checkpoints, CheckpointToProto(&x.Checkpoints[i]))
+	}
 	for i := range x.Attempts {
 		m.Attempts = append(m.Attempts, AttemptToProto(&x.Attempts[i]))
 	}
@@ -1302,6 +1306,13 @@ func AtomChangeFromProto(m *v1.AtomChange) (logbook.AtomChange, error) {
 	x.Intention = word(&r, "atom intention", m.Intention, knownIntention)
 	x.RetryAt = r.time("atom retry_at", m.RetryAt)
 	x.Progress = r.progress(m.Progress)
+	if len(m.Checkpoints) > 0 {
+		x.Checkpoints = make([]logbook.Checkpoint, 0, len(m.Checkpoints))
+	}
+	for _, one := range m.Checkpoints {
+		value, err := CheckpointFromProto(one)
+		x.Checkpoints = append(x.Checkpoints, keep(&r, value, err))
+	}
 	if len(m.Attempts) > 0 {
 		x.Attempts = make([]logbook.Attempt, 0, len(m.Attempts))
 	}
@@ -1583,6 +1594,61 @@ func WaitFromProto(m *v1.Wait) (*logbook.Wait, error) {
 		return nil, r.err
 	}
 	return x, nil
+}
+
+// CheckpointToProto converts a logbook.Checkpoint; nil stays nil.
+func CheckpointToProto(x *logbook.Checkpoint) *v1.Checkpoint {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Checkpoint{
+		Name:  x.Name,
+		Value: ValueToProto(x.Value),
+		At:    TimeToProto(x.At),
+	}
+	return m
+}
+
+// CheckpointFromProto converts a logbook.Checkpoint. Nil is the zero value.
+func CheckpointFromProto(m *v1.Checkpoint) (logbook.Checkpoint, error) {
+	if m == nil {
+		return logbook.Checkpoint{}, nil
+	}
+	var r reader
+	var x logbook.Checkpoint
+	x.Name = m.Name
+	x.Value = ValueFromProto(m.Value)
+	x.At = r.time("checkpoint at", m.At)
+	if r.err != nil {
+		return logbook.Checkpoint{}, r.err
+	}
+	return x, nil
+}
+
+// checkpointsToProto converts a logbook.Checkpoints; nil stays nil.
+func checkpointsToProto(x *logbook.Checkpoints) *v1.Checkpoints {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Checkpoints{
+		Count: countOf(x.Count),
+		Bytes: countOf(x.Bytes),
+		Last:  x.Last,
+		At:    TimeToProto(x.At),
+	}
+	return m
+}
+
+func (r *reader) checkpoints(m *v1.Checkpoints) *logbook.Checkpoints {
+	if m == nil {
+		return nil
+	}
+	x := new(logbook.Checkpoints)
+	x.Count = r.count("checkpoints count", m.Count)
+	x.Bytes = r.count("checkpoints bytes", m.Bytes)
+	x.Last = m.Last
+	x.At = r.time("checkpoints at", m.At)
+	return x
 }
 
 // foldedToProto converts a logbook.Folded; nil stays nil.

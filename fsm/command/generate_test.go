@@ -232,7 +232,17 @@ var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
 		RetryAt:   times.Draw(t, "retry at"),
 		Attempts:  list(attempts).Draw(t, "attempts"),
 		Progress:  optional(progress).Draw(t, "progress"),
+
+		Checkpoints: list(checkpoints).Draw(t, "checkpoints"),
 	}
+})
+
+var checkpoints = rapid.Custom(func(t *rapid.T) logbook.Checkpoint {
+	return logbook.Checkpoint{Name: rapid.String().Draw(t, "name"), Value: rawValues.Draw(t, "value"), At: times.Draw(t, "at")}
+})
+
+var checkpointCounts = rapid.Custom(func(t *rapid.T) logbook.Checkpoints {
+	return logbook.Checkpoints{Count: counts.Draw(t, "count"), Bytes: counts.Draw(t, "bytes"), Last: rapid.String().Draw(t, "last"), At: times.Draw(t, "at")}
 })
 
 var atoms = rapid.Custom(func(t *rapid.T) logbook.AtomDetail {
@@ -240,7 +250,7 @@ var atoms = rapid.Custom(func(t *rapid.T) logbook.AtomDetail {
 	return logbook.AtomDetail{
 		Name: c.Name, Kind: c.Kind, Version: c.Version, State: c.State, Intention: c.Intention,
 		RetryAt: c.RetryAt, Attempts: c.Attempts, Progress: c.Progress,
-		Folded: optionalFolded(t),
+		Folded: optionalFolded(t), Checkpoints: optional(checkpointCounts).Draw(t, "checkpoint counts"),
 	}
 })
 

@@ -72,6 +72,7 @@ func sampleUpdate() *v1.Update {
 				EndedAt: timestamppb.New(entryTime.Add(time.Second)), Result: value(`"LX1"`), Stderr: "ok\n",
 				StderrTruncated: true,
 			}}},
+			{Name: "import", Checkpoints: []*v1.Checkpoint{{Name: "row", Value: value(`2000`), At: timestamppb.New(entryTime)}}},
 			{Name: "hotel", State: "pending", RetryAt: timestamppb.New(entryTime.Add(time.Hour)), Attempts: []*v1.Attempt{{
 				Action: "execute", Number: 1, Token: token, Failure: sampleFailure(),
 			}}},

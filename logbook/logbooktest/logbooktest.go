@@ -39,6 +39,7 @@ func Exercise(t *testing.T, open func(t *testing.T) logbook.Connection) {
 		{"updates", updateRows},
 		{"states", stateRows},
 		{"limits", limitRows},
+		{"checkpoints", checkpointRows},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, r := range group.rows {

@@ -40,8 +40,14 @@ type book struct {
 // therefore depends on its changes, not on the size of the flow.
 type flow struct {
 	head  logbook.FlowDetail
-	atoms []*logbook.AtomDetail
+	atoms []*atom
 	names map[string]int
+}
+
+// atom is an atom with the values of its checkpoints.
+type atom struct {
+	logbook.AtomDetail
+	checkpoints logbook.Values
 }
 
 // New makes an empty logbook, with limits completed by Limits.WithDefaults.
@@ -132,10 +138,28 @@ func (c *Connection) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook
 		return logbook.FlowDetail{}, fmt.Errorf("cannot read flow %s: %w", id, logbook.ErrNotFound)
 	}
 	answer := clone(found.head)
-	for _, atom := range found.atoms {
-		answer.Atoms = append(answer.Atoms, clone(*atom))
+	for _, a := range found.atoms {
+		answer.Atoms = append(answer.Atoms, clone(a.AtomDetail))
 	}
 	return answer, nil
+}
+
+// Checkpoints reads the checkpoints of a step.
+func (c *Connection) Checkpoints(ctx context.Context, id logbook.FlowID, step string) (logbook.Values, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	found, ok := c.flows[id]
+	if !ok {
+		return nil, fmt.Errorf("cannot read the checkpoints of flow %s: %w", id, logbook.ErrNotFound)
+	}
+	at, ok := found.names[step]
+	if !ok {
+		return nil, nil
+	}
+	return clone(found.atoms[at].checkpoints), nil
 }
 
 // DestroyBook removes a book, its flows and their atoms.

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -60,15 +61,15 @@ func (c *Connection) update(u *logbook.Update) error {
 
 // advance returns copies of the atoms with the changes of the update, applied in order. The flow's
 // own atoms stay unchanged, because a later change may be refused.
-func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDetail, error) {
-	var changed []*logbook.AtomDetail
+func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*atom, error) {
+	var changed []*atom
 	indexes := make(map[string]int, len(u.Atoms))
 	added := 0
 	for i := range u.Atoms {
 		change := clone(u.Atoms[i])
 		at, ok := indexes[change.Name]
 		if !ok {
-			atom, isNew, err := kept.atom(&change)
+			found, isNew, err := kept.atom(&change)
 			if err != nil {
 				return nil, err
 			}
@@ -77,9 +78,9 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 			}
 			at = len(changed)
 			indexes[change.Name] = at
-			changed = append(changed, atom)
+			changed = append(changed, found)
 		}
-		if err := changed[at].Advance(&change); err != nil {
+		if err := changed[at].advance(&change); err != nil {
 			return nil, err
 		}
 		if err := change.CheckNumbers(changed[at].Holds); err != nil {
@@ -93,10 +94,9 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 }
 
 // atom copies the atom of a change, or makes a new one for a first change.
-func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew bool, err error) {
+func (f *flow) atom(change *logbook.AtomChange) (copied *atom, isNew bool, err error) {
 	if at, ok := f.names[change.Name]; ok {
-		copied := clone(*f.atoms[at])
-		return &copied, false, nil
+		return &atom{AtomDetail: clone(f.atoms[at].AtomDetail), checkpoints: maps.Clone(f.atoms[at].checkpoints)}, false, nil
 	}
 	if !change.Kind.Known() {
 		return nil, false, &logbook.InvalidError{
@@ -104,19 +104,42 @@ func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew
 			Reason: fmt.Sprintf("%.64q of the new atom %q is not known", change.Kind, change.Name),
 		}
 	}
-	made := logbook.NewAtom(change.Name, change.Kind)
-	return &made, true, nil
+	return &atom{AtomDetail: logbook.NewAtom(change.Name, change.Kind)}, true, nil
 }
 
-func (f *flow) put(changed []*logbook.AtomDetail) {
-	for _, atom := range changed {
-		atom.Fold(logbook.KeptAttempts)
-		at, ok := f.names[atom.Name]
+// advance applies a change to an atom, and to its checkpoints.
+func (a *atom) advance(change *logbook.AtomChange) error {
+	if err := a.Advance(change); err != nil {
+		return err
+	}
+	if a.Checkpoints == nil {
+		a.checkpoints = nil
+	}
+	for i := range change.Checkpoints {
+		c, replaced := &change.Checkpoints[i], -1
+		if earlier, ok := a.checkpoints[c.Name]; ok {
+			replaced = len(c.Name) + len(earlier)
+		}
+		if err := a.CountCheckpoint(c, replaced); err != nil {
+			return err
+		}
+		if a.checkpoints == nil {
+			a.checkpoints = make(logbook.Values)
+		}
+		a.checkpoints[c.Name] = c.Value
+	}
+	return nil
+}
+
+func (f *flow) put(changed []*atom) {
+	for _, a := range changed {
+		a.Fold(logbook.KeptAttempts)
+		at, ok := f.names[a.Name]
 		if !ok {
 			at = len(f.atoms)
-			f.names[atom.Name] = at
+			f.names[a.Name] = at
 			f.atoms = append(f.atoms, nil)
 		}
-		f.atoms[at] = atom
+		f.atoms[at] = a
 	}
 }

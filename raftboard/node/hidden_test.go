@@ -82,7 +82,11 @@ func newMarked(t *testing.T) (*marked, *raftboard.Client, string) {
 			}}}}
 	verdicts, err := support.Update(ctx, update)
 	must(errors.Join(append(verdicts, err)...))
-	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, State: logbook.FlowFailure, Cause: m.made.failure()}
+	running := logbook.AtomChange{Name: "running", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: token, StartedAt: at}}}
+	recorded := logbook.AtomChange{Name: "running", Kind: logbook.KindTask, Checkpoints: []logbook.Checkpoint{{Name: "row", Value: m.made.value(), At: at}}}
+	verdicts, err = support.Update(ctx, logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, Atoms: []logbook.AtomChange{running, recorded}})
+	must(errors.Join(append(verdicts, err)...))
+	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 3, State: logbook.FlowFailure, Cause: m.made.failure()}
 	must(support.Trash(ctx, jobs.Ending{Job: job, Token: token, Update: &last, Reason: m.made.text(), Failure: m.made.failure()}))
 	_, err = support.Intervene(ctx, logbook.Intervention{ID: uuid.New(), Flow: flow.ID, Kind: logbook.InterveneComplete, Step: "step", By: "ann", Hold: true, Result: m.made.value()})
 	must(err)
@@ -143,7 +147,7 @@ func (m *marked) everyCall() (names []string, requests map[string]string) {
 // withValues are the calls whose answers have canaries for a caller that may see values.
 var withValues = []string{
 	"BoardService/GetJob", "BoardService/WaitJob", "BoardService/ListJobs", "BoardService/Explain", "BoardService/ListErrors", "BoardService/Post",
-	"BoardService/Claim", "BoardService/ClaimNext", "LogbookService/GetFlow", "LogbookService/GetBook", "LogbookService/ListBooks", "SessionService/ListEntities", "ScheduleService/Get",
+	"BoardService/Claim", "BoardService/ClaimNext", "LogbookService/GetFlow", "LogbookService/GetCheckpoints", "LogbookService/GetBook", "LogbookService/ListBooks", "SessionService/ListEntities", "ScheduleService/Get",
 	"ClusterService/Backup",
 }
 

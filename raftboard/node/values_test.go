@@ -74,6 +74,7 @@ func everything(t *testing.T, client *raftboard.Client, job jobs.JobID, schedule
 	add(client.Book(ctx, read.Book))
 	add(client.Books(ctx, "", 0))
 	add(client.FlowDetail(ctx, read.Flow))
+	add(client.Checkpoints(ctx, read.Flow, "running"))
 	add(client.Schedule(ctx, schedule, schedules.Look{}))
 	for event, err := range client.Watch(ctx, jobs.Watch{After: &jobs.Position{}, Job: job}) {
 		add(event, err)
@@ -133,7 +134,11 @@ func TestValuesAreEncrypted(t *testing.T) {
 		verdicts, err := with.Update(ctx, update)
 		must(errors.Join(append(verdicts, err)...))
 	}
-	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, State: logbook.FlowFailure, Cause: made.failure()}
+	running := logbook.AtomChange{Name: "running", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{{Action: logbook.ActionExecute, Number: 1, Token: token, StartedAt: at}}}
+	recorded := logbook.AtomChange{Name: "running", Kind: logbook.KindTask, Checkpoints: []logbook.Checkpoint{{Name: "row", Value: made.value(), At: at}}}
+	verdicts, err := with.Update(ctx, logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, Atoms: []logbook.AtomChange{running, recorded}})
+	must(errors.Join(append(verdicts, err)...))
+	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 3, State: logbook.FlowFailure, Cause: made.failure()}
 	ending := jobs.Ending{Job: posting.ID, Token: token, Update: &last, Reason: made.text(), Failure: made.failure()}
 	must(with.Trash(ctx, ending))
 	must(with.Trash(ctx, ending))

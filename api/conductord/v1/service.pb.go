@@ -3540,6 +3540,126 @@ func (x *GetFlowResponse) GetJob() string {
 	return ""
 }
 
+type GetCheckpointsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointsRequest) Reset() {
+	*x = GetCheckpointsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointsRequest) ProtoMessage() {}
+
+func (x *GetCheckpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointsRequest.ProtoReflect.Descriptor instead.
+func (*GetCheckpointsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *GetCheckpointsRequest) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *GetCheckpointsRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *GetCheckpointsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type GetCheckpointsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Checkpoints   []*Checkpoint          `protobuf:"bytes,3,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // sorted by name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCheckpointsResponse) Reset() {
+	*x = GetCheckpointsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCheckpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCheckpointsResponse) ProtoMessage() {}
+
+func (x *GetCheckpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCheckpointsResponse.ProtoReflect.Descriptor instead.
+func (*GetCheckpointsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *GetCheckpointsResponse) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *GetCheckpointsResponse) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *GetCheckpointsResponse) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 type UpdateFlowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Updates       []*Update              `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"`
@@ -3549,7 +3669,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3681,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3694,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -3593,7 +3713,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3725,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3738,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -3637,7 +3757,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3769,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3782,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3681,7 +3801,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3813,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3826,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3725,7 +3845,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +3857,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +3870,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3773,7 +3893,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3905,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3918,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3847,7 +3967,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3859,7 +3979,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3872,7 +3992,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3908,7 +4028,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3920,7 +4040,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3933,7 +4053,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3974,7 +4094,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4106,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4119,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -4026,7 +4146,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4158,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4171,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -4080,7 +4200,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4212,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4105,7 +4225,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -4145,7 +4265,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4277,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4290,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -4194,7 +4314,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4206,7 +4326,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4219,7 +4339,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -4274,7 +4394,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4406,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4419,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -4326,7 +4446,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4458,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4471,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -4378,7 +4498,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4510,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4523,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -4430,7 +4550,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4442,7 +4562,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4455,7 +4575,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -4482,7 +4602,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4614,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4627,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -4540,7 +4660,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4672,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4685,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -4634,7 +4754,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4766,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4779,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4684,7 +4804,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4696,7 +4816,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4709,7 +4829,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 type ListRefusalsResponse struct {
@@ -4721,7 +4841,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +4853,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +4866,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -4764,7 +4884,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4896,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4909,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 type WhoAmIResponse struct {
@@ -4805,7 +4925,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +4937,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4830,7 +4950,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4878,7 +4998,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +5010,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +5023,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4933,7 +5053,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4945,7 +5065,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4958,7 +5078,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -5011,7 +5131,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5023,7 +5143,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5036,7 +5156,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -5089,7 +5209,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +5221,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +5234,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -5174,7 +5294,7 @@ type ActivityRequest struct {
 
 func (x *ActivityRequest) Reset() {
 	*x = ActivityRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5186,7 +5306,7 @@ func (x *ActivityRequest) String() string {
 func (*ActivityRequest) ProtoMessage() {}
 
 func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5199,7 +5319,7 @@ func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
 func (*ActivityRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 type ActivityResponse struct {
@@ -5213,7 +5333,7 @@ type ActivityResponse struct {
 
 func (x *ActivityResponse) Reset() {
 	*x = ActivityResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5345,7 @@ func (x *ActivityResponse) String() string {
 func (*ActivityResponse) ProtoMessage() {}
 
 func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5358,7 @@ func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityResponse.ProtoReflect.Descriptor instead.
 func (*ActivityResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ActivityResponse) GetSince() *timestamppb.Timestamp {
@@ -5273,7 +5393,7 @@ type ActivitySlot struct {
 
 func (x *ActivitySlot) Reset() {
 	*x = ActivitySlot{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5285,7 +5405,7 @@ func (x *ActivitySlot) String() string {
 func (*ActivitySlot) ProtoMessage() {}
 
 func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5298,7 +5418,7 @@ func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivitySlot.ProtoReflect.Descriptor instead.
 func (*ActivitySlot) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ActivitySlot) GetPosted() uint64 {
@@ -5330,7 +5450,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5462,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5475,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 type UpgradeResponse struct {
@@ -5367,7 +5487,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5379,7 +5499,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5392,7 +5512,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -5410,7 +5530,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5542,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5555,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type VerifyResponse struct {
@@ -5448,7 +5568,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5460,7 +5580,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5473,7 +5593,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -5502,7 +5622,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5514,7 +5634,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5527,7 +5647,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -5567,7 +5687,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5579,7 +5699,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5592,7 +5712,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -5611,7 +5731,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5623,7 +5743,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5636,7 +5756,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -5660,7 +5780,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5672,7 +5792,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5685,7 +5805,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -5742,7 +5862,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +5874,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +5887,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -5800,7 +5920,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5932,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5945,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5844,7 +5964,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5856,7 +5976,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5869,7 +5989,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5890,7 +6010,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5902,7 +6022,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5915,7 +6035,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5948,7 +6068,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5960,7 +6080,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[100]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5973,7 +6093,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5994,7 +6114,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6006,7 +6126,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[101]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6019,7 +6139,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -6052,7 +6172,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6184,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6197,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -6096,7 +6216,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6108,7 +6228,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6121,7 +6241,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -6140,7 +6260,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6152,7 +6272,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6165,7 +6285,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -6183,7 +6303,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6315,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6208,7 +6328,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 type BackupResponse struct {
@@ -6220,7 +6340,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6352,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6365,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -6264,7 +6384,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6396,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6409,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *StatusRequest) GetNode() string {
@@ -6344,7 +6464,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +6476,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +6489,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -6617,7 +6737,7 @@ type ScheduledBackup struct {
 
 func (x *ScheduledBackup) Reset() {
 	*x = ScheduledBackup{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6629,7 +6749,7 @@ func (x *ScheduledBackup) String() string {
 func (*ScheduledBackup) ProtoMessage() {}
 
 func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6762,7 @@ func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduledBackup.ProtoReflect.Descriptor instead.
 func (*ScheduledBackup) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ScheduledBackup) GetFile() string {
@@ -6700,7 +6820,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6712,7 +6832,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6725,7 +6845,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Member) GetName() string {
@@ -6773,7 +6893,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +6905,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +6918,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListWorkersRequest) GetBoard() string {
@@ -6825,7 +6945,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6837,7 +6957,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6850,7 +6970,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
@@ -6881,7 +7001,7 @@ type LiveWorker struct {
 
 func (x *LiveWorker) Reset() {
 	*x = LiveWorker{}
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6893,7 +7013,7 @@ func (x *LiveWorker) String() string {
 func (*LiveWorker) ProtoMessage() {}
 
 func (x *LiveWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[113]
+	mi := &file_conductord_v1_service_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6906,7 +7026,7 @@ func (x *LiveWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
 func (*LiveWorker) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *LiveWorker) GetEntity() *Entity {
@@ -6964,7 +7084,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +7096,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[114]
+	mi := &file_conductord_v1_service_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +7109,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{114}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -7037,7 +7157,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7049,7 +7169,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[115]
+	mi := &file_conductord_v1_service_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7182,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{115}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -7089,7 +7209,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7221,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[116]
+	mi := &file_conductord_v1_service_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7234,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{116}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -7142,7 +7262,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[117]
+	mi := &file_conductord_v1_service_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7274,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[117]
+	mi := &file_conductord_v1_service_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7167,7 +7287,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{117}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -7200,7 +7320,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[118]
+	mi := &file_conductord_v1_service_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7332,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[118]
+	mi := &file_conductord_v1_service_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7345,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{118}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -7253,7 +7373,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[119]
+	mi := &file_conductord_v1_service_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7265,7 +7385,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[119]
+	mi := &file_conductord_v1_service_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7278,7 +7398,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{119}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -7349,7 +7469,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[120]
+	mi := &file_conductord_v1_service_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7361,7 +7481,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[120]
+	mi := &file_conductord_v1_service_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7374,7 +7494,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{120}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7661,7 +7781,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0fGetFlowResponse\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x16\n" +
-	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"M\n" +
+	"\x03job\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x03job:\x04\xf8\x9d&\x01\"o\n" +
+	"\x15GetCheckpointsRequest\x12\x18\n" +
+	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\f\x82\x9e&\b\b\t\x12\x04flow\"\x9b\x01\n" +
+	"\x16GetCheckpointsResponse\x12\x18\n" +
+	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12\x18\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12;\n" +
+	"\vcheckpoints\x18\x03 \x03(\v2\x19.conductord.v1.CheckpointR\vcheckpoints:\x10\x92\x9e&\f\x12\x04flow\x1a\x04step\"M\n" +
 	"\x12UpdateFlowsRequest\x12/\n" +
 	"\aupdates\x18\x01 \x03(\v2\x15.conductord.v1.UpdateR\aupdates:\x06\x82\x9e&\x02\b\x02\"I\n" +
 	"\x13UpdateFlowsResponse\x122\n" +
@@ -8004,12 +8132,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eDrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x15\xea\x9d&\x11\x12\x0fdrain_conductor\x12]\n" +
 	"\x10UndrainConductor\x12\x1b.conductord.v1.DrainCommand\x1a\x13.conductord.v1.Done\"\x17\xea\x9d&\x13\x12\x11undrain_conductor\x12Y\n" +
 	"\n" +
-	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse\"\x06\xea\x9d&\x02\b\x012\x8c\x04\n" +
+	"ListDrains\x12 .conductord.v1.ListDrainsRequest\x1a!.conductord.v1.ListDrainsResponse\"\x06\xea\x9d&\x02\b\x012\xf3\x04\n" +
 	"\x0eLogbookService\x12E\n" +
 	"\bSaveBook\x12\x13.conductord.v1.Book\x1a\x13.conductord.v1.Done\"\x0f\xea\x9d&\v\x12\tsave_book\x12P\n" +
 	"\aGetBook\x12\x1d.conductord.v1.GetBookRequest\x1a\x1e.conductord.v1.GetBookResponse\"\x06\xea\x9d&\x02\b\x01\x12V\n" +
 	"\tListBooks\x12\x1f.conductord.v1.ListBooksRequest\x1a .conductord.v1.ListBooksResponse\"\x06\xea\x9d&\x02\b\x01\x12P\n" +
-	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\"\x06\xea\x9d&\x02\b\x01\x12\\\n" +
+	"\aGetFlow\x12\x1d.conductord.v1.GetFlowRequest\x1a\x1e.conductord.v1.GetFlowResponse\"\x06\xea\x9d&\x02\b\x01\x12e\n" +
+	"\x0eGetCheckpoints\x12$.conductord.v1.GetCheckpointsRequest\x1a%.conductord.v1.GetCheckpointsResponse\"\x06\xea\x9d&\x02\b\x01\x12\\\n" +
 	"\vUpdateFlows\x12!.conductord.v1.UpdateFlowsRequest\x1a\".conductord.v1.UpdateFlowsResponse\"\x06\xea\x9d&\x02\b\x03\x12Y\n" +
 	"\vDestroyBook\x12!.conductord.v1.DestroyBookCommand\x1a\x13.conductord.v1.Done\"\x12\xea\x9d&\x0e\x12\fdestroy_book2\xd8\x05\n" +
 	"\x0fScheduleService\x12W\n" +
@@ -8070,7 +8199,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetApprovalRequest)(nil),       // 0: conductord.v1.GetApprovalRequest
 	(*GetApprovalResponse)(nil),      // 1: conductord.v1.GetApprovalResponse
@@ -8129,436 +8258,442 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ListBooksResponse)(nil),        // 54: conductord.v1.ListBooksResponse
 	(*GetFlowRequest)(nil),           // 55: conductord.v1.GetFlowRequest
 	(*GetFlowResponse)(nil),          // 56: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 57: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 58: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 59: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 60: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 61: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 62: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 63: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 64: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 65: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 66: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 67: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 68: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 69: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 70: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 71: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 72: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 73: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 74: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 75: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 76: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 77: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 78: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 79: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 80: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 81: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 82: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 83: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 84: conductord.v1.StreamedAnswer
-	(*ActivityRequest)(nil),          // 85: conductord.v1.ActivityRequest
-	(*ActivityResponse)(nil),         // 86: conductord.v1.ActivityResponse
-	(*ActivitySlot)(nil),             // 87: conductord.v1.ActivitySlot
-	(*UpgradeRequest)(nil),           // 88: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 89: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 90: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 91: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 92: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 93: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 94: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 95: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 96: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 97: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 98: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 99: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 100: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 101: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 102: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 103: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 104: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 105: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 106: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 107: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 108: conductord.v1.StatusResponse
-	(*ScheduledBackup)(nil),          // 109: conductord.v1.ScheduledBackup
-	(*Member)(nil),                   // 110: conductord.v1.Member
-	(*ListWorkersRequest)(nil),       // 111: conductord.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 112: conductord.v1.ListWorkersResponse
-	(*LiveWorker)(nil),               // 113: conductord.v1.LiveWorker
-	(*PullStepsRequest)(nil),         // 114: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 115: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 116: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 117: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 118: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 119: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 120: conductord.v1.OfferStepResponse
-	nil,                              // 121: conductord.v1.StatusResponse.JobsEntry
-	(*StepApproval)(nil),             // 122: conductord.v1.StepApproval
-	(*Board)(nil),                    // 123: conductord.v1.Board
-	(*Posting)(nil),                  // 124: conductord.v1.Posting
-	(*Job)(nil),                      // 125: conductord.v1.Job
-	(*Error)(nil),                    // 126: conductord.v1.Error
-	(*SignalResult)(nil),             // 127: conductord.v1.SignalResult
-	(*timestamppb.Timestamp)(nil),    // 128: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 129: google.protobuf.Duration
-	(*AtomDetail)(nil),               // 130: conductord.v1.AtomDetail
-	(*Position)(nil),                 // 131: conductord.v1.Position
-	(*Event)(nil),                    // 132: conductord.v1.Event
-	(*Claimed)(nil),                  // 133: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 134: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 135: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 136: conductord.v1.JobError
-	(*Command)(nil),                  // 137: conductord.v1.Command
-	(*Result)(nil),                   // 138: conductord.v1.Result
-	(*Drain)(nil),                    // 139: conductord.v1.Drain
-	(*Opening)(nil),                  // 140: conductord.v1.Opening
-	(*Session)(nil),                  // 141: conductord.v1.Session
-	(*Entity)(nil),                   // 142: conductord.v1.Entity
-	(*Book)(nil),                     // 143: conductord.v1.Book
-	(*FlowDetail)(nil),               // 144: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 145: conductord.v1.Update
-	(*Schedule)(nil),                 // 146: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 147: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 148: conductord.v1.Principal
-	(*Quota)(nil),                    // 149: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 150: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 151: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 152: conductord.v1.Grant
-	(*TableSum)(nil),                 // 153: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 154: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 155: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 156: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 157: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 158: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 159: conductord.v1.Ending
-	(*JobCommand)(nil),               // 160: conductord.v1.JobCommand
-	(*SignalCommand)(nil),            // 161: conductord.v1.SignalCommand
-	(*DecideCommand)(nil),            // 162: conductord.v1.DecideCommand
-	(*Change)(nil),                   // 163: conductord.v1.Change
-	(*Intervention)(nil),             // 164: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 165: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 166: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 167: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 168: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 169: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 170: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 171: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 172: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 173: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 174: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 175: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 176: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 177: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 178: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 179: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 180: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 181: conductord.v1.Done
-	(*DecideResult)(nil),             // 182: conductord.v1.DecideResult
-	(*InterveneResult)(nil),          // 183: conductord.v1.InterveneResult
+	(*GetCheckpointsRequest)(nil),    // 57: conductord.v1.GetCheckpointsRequest
+	(*GetCheckpointsResponse)(nil),   // 58: conductord.v1.GetCheckpointsResponse
+	(*UpdateFlowsRequest)(nil),       // 59: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 60: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 61: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 62: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 63: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 64: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 65: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 66: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 67: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 68: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 69: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 70: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 71: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 72: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 73: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 74: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 75: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 76: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 77: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 78: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 79: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 80: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 81: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 82: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 83: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 84: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 85: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 86: conductord.v1.StreamedAnswer
+	(*ActivityRequest)(nil),          // 87: conductord.v1.ActivityRequest
+	(*ActivityResponse)(nil),         // 88: conductord.v1.ActivityResponse
+	(*ActivitySlot)(nil),             // 89: conductord.v1.ActivitySlot
+	(*UpgradeRequest)(nil),           // 90: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 91: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 92: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 93: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 94: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 95: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 96: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 97: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 98: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 99: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 100: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 101: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 102: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 103: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 104: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 105: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 106: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 107: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 108: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 109: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 110: conductord.v1.StatusResponse
+	(*ScheduledBackup)(nil),          // 111: conductord.v1.ScheduledBackup
+	(*Member)(nil),                   // 112: conductord.v1.Member
+	(*ListWorkersRequest)(nil),       // 113: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 114: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 115: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 116: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 117: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 118: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 119: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 120: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 121: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 122: conductord.v1.OfferStepResponse
+	nil,                              // 123: conductord.v1.StatusResponse.JobsEntry
+	(*StepApproval)(nil),             // 124: conductord.v1.StepApproval
+	(*Board)(nil),                    // 125: conductord.v1.Board
+	(*Posting)(nil),                  // 126: conductord.v1.Posting
+	(*Job)(nil),                      // 127: conductord.v1.Job
+	(*Error)(nil),                    // 128: conductord.v1.Error
+	(*SignalResult)(nil),             // 129: conductord.v1.SignalResult
+	(*timestamppb.Timestamp)(nil),    // 130: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 131: google.protobuf.Duration
+	(*AtomDetail)(nil),               // 132: conductord.v1.AtomDetail
+	(*Position)(nil),                 // 133: conductord.v1.Position
+	(*Event)(nil),                    // 134: conductord.v1.Event
+	(*Claimed)(nil),                  // 135: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 136: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 137: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 138: conductord.v1.JobError
+	(*Command)(nil),                  // 139: conductord.v1.Command
+	(*Result)(nil),                   // 140: conductord.v1.Result
+	(*Drain)(nil),                    // 141: conductord.v1.Drain
+	(*Opening)(nil),                  // 142: conductord.v1.Opening
+	(*Session)(nil),                  // 143: conductord.v1.Session
+	(*Entity)(nil),                   // 144: conductord.v1.Entity
+	(*Book)(nil),                     // 145: conductord.v1.Book
+	(*FlowDetail)(nil),               // 146: conductord.v1.FlowDetail
+	(*Checkpoint)(nil),               // 147: conductord.v1.Checkpoint
+	(*Update)(nil),                   // 148: conductord.v1.Update
+	(*Schedule)(nil),                 // 149: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 150: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 151: conductord.v1.Principal
+	(*Quota)(nil),                    // 152: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 153: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 154: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 155: conductord.v1.Grant
+	(*TableSum)(nil),                 // 156: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 157: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 158: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 159: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 160: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 161: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 162: conductord.v1.Ending
+	(*JobCommand)(nil),               // 163: conductord.v1.JobCommand
+	(*SignalCommand)(nil),            // 164: conductord.v1.SignalCommand
+	(*DecideCommand)(nil),            // 165: conductord.v1.DecideCommand
+	(*Change)(nil),                   // 166: conductord.v1.Change
+	(*Intervention)(nil),             // 167: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 168: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 169: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 170: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 171: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 172: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 173: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 174: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 175: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 176: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 177: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 178: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 179: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 180: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 181: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 182: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 183: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 184: conductord.v1.Done
+	(*DecideResult)(nil),             // 185: conductord.v1.DecideResult
+	(*InterveneResult)(nil),          // 186: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	122, // 0: conductord.v1.GetApprovalResponse.approval:type_name -> conductord.v1.StepApproval
-	122, // 1: conductord.v1.ListApprovalsResponse.approvals:type_name -> conductord.v1.StepApproval
-	123, // 2: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	123, // 3: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	124, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	124, // 0: conductord.v1.GetApprovalResponse.approval:type_name -> conductord.v1.StepApproval
+	124, // 1: conductord.v1.ListApprovalsResponse.approvals:type_name -> conductord.v1.StepApproval
+	125, // 2: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	125, // 3: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	126, // 4: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	12,  // 5: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	125, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	126, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	127, // 8: conductord.v1.PostedJob.signal:type_name -> conductord.v1.SignalResult
-	125, // 9: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	128, // 10: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	128, // 11: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	128, // 12: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	128, // 13: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	125, // 14: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	129, // 15: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	125, // 16: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	129, // 17: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
+	127, // 6: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	128, // 7: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	129, // 8: conductord.v1.PostedJob.signal:type_name -> conductord.v1.SignalResult
+	127, // 9: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	130, // 10: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	130, // 11: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	130, // 12: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	130, // 13: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	127, // 14: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	131, // 15: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	127, // 16: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	131, // 17: conductord.v1.WaitStepRequest.timeout:type_name -> google.protobuf.Duration
 	21,  // 18: conductord.v1.WaitStepResponse.step:type_name -> conductord.v1.Step
-	130, // 19: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
-	128, // 20: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	132, // 19: conductord.v1.Step.atom:type_name -> conductord.v1.AtomDetail
+	130, // 20: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	23,  // 21: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	129, // 22: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	128, // 23: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	131, // 22: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	130, // 23: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	26,  // 24: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	131, // 25: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	132, // 26: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	131, // 27: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	133, // 28: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	134, // 29: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	129, // 30: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	133, // 31: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	135, // 32: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	128, // 33: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	128, // 34: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	136, // 35: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	133, // 25: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	134, // 26: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	133, // 27: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	135, // 28: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	136, // 29: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	131, // 30: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	135, // 31: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	137, // 32: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	130, // 33: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	130, // 34: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	138, // 35: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	15,  // 36: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	39,  // 37: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	126, // 38: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	137, // 39: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	138, // 40: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	139, // 41: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	140, // 42: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	141, // 43: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	141, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	142, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	143, // 46: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	143, // 47: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	144, // 48: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	145, // 49: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	59,  // 50: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	126, // 51: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	146, // 52: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	146, // 53: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	146, // 54: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	128, // 55: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	147, // 56: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	146, // 57: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	147, // 58: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	128, // 59: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	128, // 60: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	147, // 61: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	128, // 62: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	148, // 63: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	149, // 64: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	128, // 65: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	128, // 66: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	150, // 67: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	151, // 68: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	152, // 69: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	149, // 70: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	82,  // 71: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	84,  // 72: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	126, // 73: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	128, // 74: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	129, // 75: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
-	87,  // 76: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
-	92,  // 77: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	153, // 78: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	110, // 79: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	110, // 80: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	110, // 81: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	110, // 82: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	110, // 83: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	128, // 84: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	121, // 85: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	129, // 86: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	129, // 87: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	129, // 88: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	129, // 89: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
-	109, // 90: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
-	128, // 91: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
-	113, // 92: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	142, // 93: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	128, // 94: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	128, // 95: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	128, // 96: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	115, // 97: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	129, // 98: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	154, // 99: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	155, // 100: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	154, // 101: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	156, // 102: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	129, // 103: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	155, // 104: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	128, // 105: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	129, // 106: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	156, // 107: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	10,  // 108: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	13,  // 109: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	15,  // 110: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	17,  // 111: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	19,  // 112: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
-	22,  // 113: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	25,  // 114: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	28,  // 115: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	157, // 116: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	31,  // 117: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	158, // 118: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	33,  // 119: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	159, // 120: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	159, // 121: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	159, // 122: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	160, // 123: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	160, // 124: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	160, // 125: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	160, // 126: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	160, // 127: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	160, // 128: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	161, // 129: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	162, // 130: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
-	162, // 131: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
-	0,   // 132: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
-	2,   // 133: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
-	163, // 134: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	164, // 135: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	160, // 136: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	160, // 137: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	35,  // 138: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	4,   // 139: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	37,  // 140: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	40,  // 141: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	165, // 142: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	6,   // 143: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	8,   // 144: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	166, // 145: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	167, // 146: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	165, // 147: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	165, // 148: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	165, // 149: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	44,  // 150: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	46,  // 151: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	168, // 152: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	169, // 153: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	47,  // 154: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	49,  // 155: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	170, // 156: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	170, // 157: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	42,  // 158: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	143, // 159: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	51,  // 160: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	53,  // 161: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	55,  // 162: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	57,  // 163: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	171, // 164: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	60,  // 165: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	172, // 166: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	62,  // 167: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	64,  // 168: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	173, // 169: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	66,  // 170: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	67,  // 171: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	69,  // 172: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	174, // 173: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	175, // 174: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	176, // 175: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	177, // 176: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	178, // 177: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	71,  // 178: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	179, // 179: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	180, // 180: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	73,  // 181: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	75,  // 182: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	77,  // 183: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	150, // 184: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	79,  // 185: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	81,  // 186: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	107, // 187: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	105, // 188: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	103, // 189: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	88,  // 190: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	85,  // 191: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	90,  // 192: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	93,  // 193: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	95,  // 194: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	97,  // 195: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	99,  // 196: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	101, // 197: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	114, // 198: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	117, // 199: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	119, // 200: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	111, // 201: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	11,  // 202: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	14,  // 203: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	16,  // 204: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	18,  // 205: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	20,  // 206: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	24,  // 207: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	27,  // 208: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	29,  // 209: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 210: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 211: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	181, // 212: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	34,  // 213: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	181, // 214: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	181, // 215: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	181, // 216: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	181, // 217: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	181, // 218: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	181, // 219: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	181, // 220: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	181, // 221: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	181, // 222: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	127, // 223: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	182, // 224: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
-	182, // 225: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
-	1,   // 226: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
-	3,   // 227: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
-	181, // 228: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	183, // 229: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	181, // 230: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	181, // 231: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	36,  // 232: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	5,   // 233: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	38,  // 234: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	41,  // 235: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	181, // 236: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	7,   // 237: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	9,   // 238: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	181, // 239: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	181, // 240: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	181, // 241: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	181, // 242: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	181, // 243: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	45,  // 244: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	181, // 245: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	181, // 246: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	181, // 247: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	48,  // 248: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	50,  // 249: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	181, // 250: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	181, // 251: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	43,  // 252: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	181, // 253: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	52,  // 254: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	54,  // 255: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	56,  // 256: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	58,  // 257: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	181, // 258: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	61,  // 259: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	181, // 260: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	63,  // 261: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	65,  // 262: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	181, // 263: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	181, // 264: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	68,  // 265: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	70,  // 266: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	181, // 267: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	181, // 268: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	181, // 269: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	181, // 270: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	181, // 271: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	72,  // 272: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	181, // 273: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	181, // 274: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	74,  // 275: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	76,  // 276: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	78,  // 277: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	181, // 278: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	80,  // 279: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	83,  // 280: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	108, // 281: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	106, // 282: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	104, // 283: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	89,  // 284: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	86,  // 285: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	91,  // 286: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	94,  // 287: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	96,  // 288: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	98,  // 289: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	100, // 290: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	102, // 291: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	116, // 292: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	118, // 293: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	120, // 294: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	112, // 295: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	202, // [202:296] is the sub-list for method output_type
-	108, // [108:202] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	128, // 38: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	139, // 39: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	140, // 40: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	141, // 41: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	142, // 42: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	143, // 43: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	143, // 44: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	144, // 45: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	145, // 46: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	145, // 47: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	146, // 48: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	147, // 49: conductord.v1.GetCheckpointsResponse.checkpoints:type_name -> conductord.v1.Checkpoint
+	148, // 50: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	61,  // 51: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	128, // 52: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	149, // 53: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	149, // 54: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	149, // 55: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	130, // 56: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	150, // 57: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	149, // 58: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	150, // 59: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	130, // 60: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	130, // 61: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	150, // 62: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	130, // 63: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	151, // 64: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	152, // 65: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	130, // 66: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	130, // 67: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	153, // 68: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	154, // 69: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	155, // 70: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	152, // 71: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	84,  // 72: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	86,  // 73: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	128, // 74: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	130, // 75: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	131, // 76: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	89,  // 77: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	94,  // 78: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	156, // 79: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	112, // 80: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	112, // 81: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	112, // 82: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	112, // 83: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	112, // 84: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	130, // 85: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	123, // 86: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	131, // 87: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	131, // 88: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	131, // 89: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	131, // 90: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	111, // 91: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	130, // 92: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	115, // 93: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	144, // 94: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	130, // 95: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	130, // 96: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	130, // 97: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	117, // 98: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	131, // 99: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	157, // 100: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	158, // 101: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	157, // 102: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	159, // 103: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	131, // 104: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	158, // 105: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	130, // 106: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	131, // 107: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	159, // 108: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	10,  // 109: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	13,  // 110: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	15,  // 111: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	17,  // 112: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	19,  // 113: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	22,  // 114: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 115: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	28,  // 116: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	160, // 117: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	31,  // 118: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	161, // 119: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	33,  // 120: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	162, // 121: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	162, // 122: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	162, // 123: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	163, // 124: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	163, // 125: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	163, // 126: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	163, // 127: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	163, // 128: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	163, // 129: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	164, // 130: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	165, // 131: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
+	165, // 132: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
+	0,   // 133: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
+	2,   // 134: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
+	166, // 135: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	167, // 136: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	163, // 137: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	163, // 138: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	35,  // 139: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	4,   // 140: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	37,  // 141: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	40,  // 142: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	168, // 143: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	6,   // 144: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	8,   // 145: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	169, // 146: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	170, // 147: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	168, // 148: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	168, // 149: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	168, // 150: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	44,  // 151: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	46,  // 152: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	171, // 153: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	172, // 154: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	47,  // 155: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	49,  // 156: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	173, // 157: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	173, // 158: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	42,  // 159: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	145, // 160: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	51,  // 161: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	53,  // 162: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	55,  // 163: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	57,  // 164: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
+	59,  // 165: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	174, // 166: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	62,  // 167: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	175, // 168: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	64,  // 169: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	66,  // 170: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	176, // 171: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	68,  // 172: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	69,  // 173: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	71,  // 174: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	177, // 175: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	178, // 176: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	179, // 177: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	180, // 178: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	181, // 179: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	73,  // 180: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	182, // 181: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	183, // 182: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	75,  // 183: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	77,  // 184: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	79,  // 185: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	153, // 186: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	81,  // 187: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	83,  // 188: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	109, // 189: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	107, // 190: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	105, // 191: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	90,  // 192: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	87,  // 193: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	92,  // 194: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	95,  // 195: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	97,  // 196: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	99,  // 197: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	101, // 198: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	103, // 199: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	116, // 200: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	119, // 201: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	121, // 202: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	113, // 203: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	11,  // 204: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	14,  // 205: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	16,  // 206: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	18,  // 207: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	20,  // 208: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	24,  // 209: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	27,  // 210: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	29,  // 211: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 212: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 213: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	184, // 214: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	34,  // 215: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	184, // 216: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	184, // 217: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	184, // 218: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	184, // 219: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	184, // 220: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	184, // 221: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	184, // 222: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	184, // 223: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	184, // 224: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	129, // 225: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	185, // 226: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
+	185, // 227: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
+	1,   // 228: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
+	3,   // 229: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
+	184, // 230: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	186, // 231: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	184, // 232: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	184, // 233: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	36,  // 234: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	5,   // 235: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	38,  // 236: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	41,  // 237: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	184, // 238: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	7,   // 239: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	9,   // 240: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	184, // 241: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	184, // 242: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	184, // 243: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	184, // 244: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	184, // 245: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	45,  // 246: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	184, // 247: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	184, // 248: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	184, // 249: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	48,  // 250: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	50,  // 251: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	184, // 252: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	184, // 253: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	43,  // 254: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	184, // 255: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	52,  // 256: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	54,  // 257: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	56,  // 258: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	58,  // 259: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
+	60,  // 260: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	184, // 261: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	63,  // 262: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	184, // 263: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	65,  // 264: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	67,  // 265: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	184, // 266: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	184, // 267: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	70,  // 268: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	72,  // 269: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	184, // 270: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	184, // 271: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	184, // 272: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	184, // 273: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	184, // 274: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	74,  // 275: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	184, // 276: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	184, // 277: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	76,  // 278: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	78,  // 279: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	80,  // 280: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	184, // 281: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	82,  // 282: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	85,  // 283: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	110, // 284: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	108, // 285: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	106, // 286: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	91,  // 287: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	88,  // 288: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	93,  // 289: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	96,  // 290: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	98,  // 291: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	100, // 292: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	102, // 293: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	104, // 294: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	118, // 295: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	120, // 296: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	122, // 297: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	114, // 298: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	204, // [204:299] is the sub-list for method output_type
+	109, // [109:204] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -8576,7 +8711,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   122,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

@@ -542,6 +542,51 @@ func (x *ApprovalRow) GetStep() string {
 	return ""
 }
 
+// CheckpointRow is the value of a checkpoint.
+type CheckpointRow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Value         *Value                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointRow) Reset() {
+	*x = CheckpointRow{}
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointRow) ProtoMessage() {}
+
+func (x *CheckpointRow) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointRow.ProtoReflect.Descriptor instead.
+func (*CheckpointRow) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CheckpointRow) GetValue() *Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
 // BoardRow is a board without its counters.
 type BoardRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -556,7 +601,7 @@ type BoardRow struct {
 
 func (x *BoardRow) Reset() {
 	*x = BoardRow{}
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +613,7 @@ func (x *BoardRow) String() string {
 func (*BoardRow) ProtoMessage() {}
 
 func (x *BoardRow) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[6]
+	mi := &file_conductord_v1_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +626,7 @@ func (x *BoardRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRow.ProtoReflect.Descriptor instead.
 func (*BoardRow) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BoardRow) GetCreatedAt() *timestamppb.Timestamp {
@@ -638,7 +683,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_conductord_v1_store_proto_msgTypes[7]
+	mi := &file_conductord_v1_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +695,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[7]
+	mi := &file_conductord_v1_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +708,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Counters) GetJobs() []uint64 {
@@ -739,7 +784,7 @@ type CountersRate struct {
 
 func (x *CountersRate) Reset() {
 	*x = CountersRate{}
-	mi := &file_conductord_v1_store_proto_msgTypes[8]
+	mi := &file_conductord_v1_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +796,7 @@ func (x *CountersRate) String() string {
 func (*CountersRate) ProtoMessage() {}
 
 func (x *CountersRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_store_proto_msgTypes[8]
+	mi := &file_conductord_v1_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +809,7 @@ func (x *CountersRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountersRate.ProtoReflect.Descriptor instead.
 func (*CountersRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_store_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CountersRate) GetSlot() int64 {
@@ -841,7 +886,9 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\";\n" +
 	"\vApprovalRow\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\fR\x04flow\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\tR\x04step:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step:\x04\xf8\x9d&\x01\"A\n" +
+	"\rCheckpointRow\x12*\n" +
+	"\x05value\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
@@ -875,7 +922,7 @@ func file_conductord_v1_store_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_store_proto_rawDescData
 }
 
-var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_conductord_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_conductord_v1_store_proto_goTypes = []any{
 	(*JobRow)(nil),                // 0: conductord.v1.JobRow
 	(*PostingRow)(nil),            // 1: conductord.v1.PostingRow
@@ -883,45 +930,47 @@ var file_conductord_v1_store_proto_goTypes = []any{
 	(*FlowBodyRow)(nil),           // 3: conductord.v1.FlowBodyRow
 	(*WaitRow)(nil),               // 4: conductord.v1.WaitRow
 	(*ApprovalRow)(nil),           // 5: conductord.v1.ApprovalRow
-	(*BoardRow)(nil),              // 6: conductord.v1.BoardRow
-	(*Counters)(nil),              // 7: conductord.v1.Counters
-	(*CountersRate)(nil),          // 8: conductord.v1.CountersRate
-	(*Job)(nil),                   // 9: conductord.v1.Job
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*Value)(nil),                 // 11: conductord.v1.Value
-	(*NamedValue)(nil),            // 12: conductord.v1.NamedValue
-	(*Token)(nil),                 // 13: conductord.v1.Token
-	(*Failure)(nil),               // 14: conductord.v1.Failure
-	(*BoardLimits)(nil),           // 15: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 16: conductord.v1.BoardPause
-	(*BoardAgeing)(nil),           // 17: conductord.v1.BoardAgeing
+	(*CheckpointRow)(nil),         // 6: conductord.v1.CheckpointRow
+	(*BoardRow)(nil),              // 7: conductord.v1.BoardRow
+	(*Counters)(nil),              // 8: conductord.v1.Counters
+	(*CountersRate)(nil),          // 9: conductord.v1.CountersRate
+	(*Job)(nil),                   // 10: conductord.v1.Job
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Value)(nil),                 // 12: conductord.v1.Value
+	(*NamedValue)(nil),            // 13: conductord.v1.NamedValue
+	(*Token)(nil),                 // 14: conductord.v1.Token
+	(*Failure)(nil),               // 15: conductord.v1.Failure
+	(*BoardLimits)(nil),           // 16: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 17: conductord.v1.BoardPause
+	(*BoardAgeing)(nil),           // 18: conductord.v1.BoardAgeing
 }
 var file_conductord_v1_store_proto_depIdxs = []int32{
-	9,  // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
-	10, // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
-	11, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
-	12, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
-	10, // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
-	10, // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
-	13, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
-	13, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
-	13, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
-	13, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
-	11, // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
-	12, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
-	12, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
-	14, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
-	10, // 14: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
-	15, // 15: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
-	16, // 16: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
-	17, // 17: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
-	8,  // 18: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
-	8,  // 19: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	10, // 0: conductord.v1.JobRow.job:type_name -> conductord.v1.Job
+	11, // 1: conductord.v1.JobRow.cools_until:type_name -> google.protobuf.Timestamp
+	12, // 2: conductord.v1.PostingRow.details:type_name -> conductord.v1.Value
+	13, // 3: conductord.v1.PostingRow.store:type_name -> conductord.v1.NamedValue
+	11, // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
+	11, // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
+	14, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
+	14, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
+	14, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
+	14, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
+	12, // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
+	13, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
+	13, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
+	15, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
+	12, // 14: conductord.v1.CheckpointRow.value:type_name -> conductord.v1.Value
+	11, // 15: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
+	16, // 16: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
+	17, // 17: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
+	18, // 18: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
+	9,  // 19: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
+	9,  // 20: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_store_proto_init() }
@@ -938,7 +987,7 @@ func file_conductord_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_store_proto_rawDesc), len(file_conductord_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

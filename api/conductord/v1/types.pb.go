@@ -1396,8 +1396,9 @@ type AtomDetail struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the latest attempt
-	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`     // unset: all attempts are kept
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"`        // of the latest attempt
+	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`            // unset: all attempts are kept
+	Checkpoints   *Checkpoints           `protobuf:"bytes,10,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"` // unset: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1495,6 +1496,143 @@ func (x *AtomDetail) GetFolded() *Folded {
 	return nil
 }
 
+func (x *AtomDetail) GetCheckpoints() *Checkpoints {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+// Checkpoints count the checkpoints of a step. Names and values: see LogbookService.GetCheckpoints.
+type Checkpoints struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Bytes         uint32                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of names and stored values
+	Last          string                 `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`    // name of the latest checkpoint
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`        // of the latest checkpoint
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoints) Reset() {
+	*x = Checkpoints{}
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoints) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoints) ProtoMessage() {}
+
+func (x *Checkpoints) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoints.ProtoReflect.Descriptor instead.
+func (*Checkpoints) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Checkpoints) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Checkpoints) GetLast() string {
+	if x != nil {
+		return x.Last
+	}
+	return ""
+}
+
+func (x *Checkpoints) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Checkpoint is a value that a step has recorded for its next attempt.
+type Checkpoint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Checkpoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetValue() *Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // Folded counts the oldest attempts of an atom, which are no longer kept.
 type Folded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1509,7 +1647,7 @@ type Folded struct {
 
 func (x *Folded) Reset() {
 	*x = Folded{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1659,7 @@ func (x *Folded) String() string {
 func (*Folded) ProtoMessage() {}
 
 func (x *Folded) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1672,7 @@ func (x *Folded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Folded.ProtoReflect.Descriptor instead.
 func (*Folded) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Folded) GetExecutions() uint32 {
@@ -1585,7 +1723,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1735,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1748,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1671,7 +1809,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1821,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1834,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1846,7 +1984,7 @@ type Sending struct {
 
 func (x *Sending) Reset() {
 	*x = Sending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1996,7 @@ func (x *Sending) String() string {
 func (*Sending) ProtoMessage() {}
 
 func (x *Sending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2009,7 @@ func (x *Sending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sending.ProtoReflect.Descriptor instead.
 func (*Sending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Sending) GetJob() string {
@@ -1924,7 +2062,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2074,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2087,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Signal) GetName() string {
@@ -2010,7 +2148,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2160,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2173,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Wait) GetSignals() []string {
@@ -2095,7 +2233,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2245,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2258,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Approval) GetText() string {
@@ -2176,7 +2314,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2326,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2339,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Need) GetRole() string {
@@ -2235,7 +2373,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2247,7 +2385,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2260,7 +2398,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Decision) GetKind() string {
@@ -2338,7 +2476,7 @@ type StepApproval struct {
 
 func (x *StepApproval) Reset() {
 	*x = StepApproval{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2488,7 @@ func (x *StepApproval) String() string {
 func (*StepApproval) ProtoMessage() {}
 
 func (x *StepApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2501,7 @@ func (x *StepApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepApproval.ProtoReflect.Descriptor instead.
 func (*StepApproval) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StepApproval) GetJob() string {
@@ -2450,7 +2588,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2600,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2613,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -2541,7 +2679,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2691,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2704,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2700,7 +2838,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2850,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2863,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2767,7 +2905,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2917,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2930,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -2869,7 +3007,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2881,7 +3019,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2894,7 +3032,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Update) GetFlow() string {
@@ -2954,22 +3092,24 @@ func (x *Update) GetDefinitionId() []byte {
 }
 
 type AtomChange struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
-	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
-	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, or cleared if an attempt starts
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind      string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Version   string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	State     string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Intention string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
+	RetryAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
+	Attempts  []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Progress  *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, or cleared if an attempt starts
+	// Recorded for the open attempt. Only in a change without state and attempts.
+	Checkpoints   []*Checkpoint `protobuf:"bytes,9,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3121,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3134,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AtomChange) GetName() string {
@@ -3053,6 +3193,13 @@ func (x *AtomChange) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AtomChange) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 // Posting is the request for a job.
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3087,7 +3234,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3246,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3259,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Posting) GetId() string {
@@ -3294,7 +3441,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3453,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3466,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -3445,7 +3592,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3604,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3617,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Job) GetId() string {
@@ -3846,7 +3993,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4005,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4018,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -3992,7 +4139,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4151,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4164,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Change) GetJob() string {
@@ -4116,7 +4263,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4275,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4288,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -4218,7 +4365,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4377,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4390,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -4275,7 +4422,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4434,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4447,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Claim) GetSession() string {
@@ -4369,7 +4516,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4528,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4541,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -4467,7 +4614,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4626,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4492,7 +4639,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -4540,7 +4687,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4699,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4712,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Ending) GetJob() string {
@@ -4637,7 +4784,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4649,7 +4796,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4662,7 +4809,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Opening) GetId() string {
@@ -4716,7 +4863,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4875,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4888,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Session) GetId() string {
@@ -4820,7 +4967,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +4979,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +4992,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Entity) GetKind() string {
@@ -4946,7 +5093,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4958,7 +5105,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4971,7 +5118,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Drain) GetConductor() string {
@@ -5019,7 +5166,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5031,7 +5178,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5191,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -5092,7 +5239,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +5251,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +5264,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -5291,7 +5438,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5303,7 +5450,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5316,7 +5463,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StepEvent) GetName() string {
@@ -5368,7 +5515,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5380,7 +5527,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5393,7 +5540,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5582,7 +5729,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5594,7 +5741,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5607,7 +5754,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5652,7 +5799,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5664,7 +5811,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5677,7 +5824,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5770,7 +5917,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5929,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5942,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -5842,7 +5989,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5854,7 +6001,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5867,7 +6014,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Error) GetCode() string {
@@ -5935,7 +6082,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5947,7 +6094,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5960,7 +6107,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Board) GetName() string {
@@ -6017,7 +6164,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6176,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6189,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -6078,7 +6225,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6237,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6250,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -6139,7 +6286,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6151,7 +6298,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6164,7 +6311,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -6206,7 +6353,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6218,7 +6365,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6231,7 +6378,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -6316,7 +6463,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6475,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6488,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -6375,7 +6522,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6534,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6547,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -6429,7 +6576,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6441,7 +6588,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6454,7 +6601,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6616,7 +6763,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04hold\x18\b \x01(\bR\x04hold\x120\n" +
 	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampB\x04\xf8\x9d&\x01R\x02at\x120\n" +
 	"\x05token\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\x81\x03\n" +
+	" \x01(\v2\x14.conductord.v1.TokenB\x04\xf8\x9d&\x01R\x05token:6\xf8\x9d&\x01\x82\x9e&\b\b\t\x12\x04flow\x8a\x9e&\x0eflow step kind\x92\x9e&\x10\x12\x04flow\x1a\x04step\"\x02id\"\xbf\x03\n" +
 	"\n" +
 	"AtomDetail\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -6627,7 +6774,19 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
 	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12-\n" +
-	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x8a\x01\n" +
+	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded\x12<\n" +
+	"\vcheckpoints\x18\n" +
+	" \x01(\v2\x1a.conductord.v1.CheckpointsR\vcheckpoints:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x85\x01\n" +
+	"\vCheckpoints\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\rR\x05bytes\x12\x18\n" +
+	"\x04last\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04last\x12*\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\x8c\x01\n" +
+	"\n" +
+	"Checkpoint\x12\x18\n" +
+	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12*\n" +
+	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
 	"\x06Folded\x12\x1e\n" +
 	"\n" +
 	"executions\x18\x01 \x01(\rR\n" +
@@ -6767,7 +6926,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"definition\x18\a \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12)\n" +
 	"\rdefinition_id\x18\b \x01(\fB\x04\xe8\x9d&\x01R\fdefinitionId:\x16\x82\x9e&\b\b\n" +
-	"\x12\x04flow\x92\x9e&\x06\x12\x04flow\"\xce\x02\n" +
+	"\x12\x04flow\x92\x9e&\x06\x12\x04flow\"\x8b\x03\n" +
 	"\n" +
 	"AtomChange\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -6777,7 +6936,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xfb\x06\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12;\n" +
+	"\vcheckpoints\x18\t \x03(\v2\x19.conductord.v1.CheckpointR\vcheckpoints:\f\x92\x9e&\b\b\x01\x1a\x04name\"\xfb\x06\n" +
 	"\aPosting\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -7144,7 +7304,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -7163,86 +7323,88 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Definition)(nil),            // 14: conductord.v1.Definition
 	(*Intervention)(nil),          // 15: conductord.v1.Intervention
 	(*AtomDetail)(nil),            // 16: conductord.v1.AtomDetail
-	(*Folded)(nil),                // 17: conductord.v1.Folded
-	(*Progress)(nil),              // 18: conductord.v1.Progress
-	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*Sending)(nil),               // 20: conductord.v1.Sending
-	(*Signal)(nil),                // 21: conductord.v1.Signal
-	(*Wait)(nil),                  // 22: conductord.v1.Wait
-	(*Approval)(nil),              // 23: conductord.v1.Approval
-	(*Need)(nil),                  // 24: conductord.v1.Need
-	(*Decision)(nil),              // 25: conductord.v1.Decision
-	(*StepApproval)(nil),          // 26: conductord.v1.StepApproval
-	(*StepAttempt)(nil),           // 27: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 28: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 29: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 30: conductord.v1.StepOutcome
-	(*Update)(nil),                // 31: conductord.v1.Update
-	(*AtomChange)(nil),            // 32: conductord.v1.AtomChange
-	(*Posting)(nil),               // 33: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 34: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 35: conductord.v1.Job
-	(*JobError)(nil),              // 36: conductord.v1.JobError
-	(*Change)(nil),                // 37: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 38: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 39: conductord.v1.Reservation
-	(*Claim)(nil),                 // 40: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 41: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 42: conductord.v1.Claimed
-	(*Ending)(nil),                // 43: conductord.v1.Ending
-	(*Opening)(nil),               // 44: conductord.v1.Opening
-	(*Session)(nil),               // 45: conductord.v1.Session
-	(*Entity)(nil),                // 46: conductord.v1.Entity
-	(*Drain)(nil),                 // 47: conductord.v1.Drain
-	(*Position)(nil),              // 48: conductord.v1.Position
-	(*Event)(nil),                 // 49: conductord.v1.Event
-	(*StepEvent)(nil),             // 50: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 51: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 52: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 53: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 54: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 55: conductord.v1.Error
-	(*Board)(nil),                 // 56: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 57: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 58: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 59: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 60: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 61: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 62: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 63: conductord.v1.BoardHolder
-	nil,                           // 64: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 65: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 67: google.protobuf.Duration
+	(*Checkpoints)(nil),           // 17: conductord.v1.Checkpoints
+	(*Checkpoint)(nil),            // 18: conductord.v1.Checkpoint
+	(*Folded)(nil),                // 19: conductord.v1.Folded
+	(*Progress)(nil),              // 20: conductord.v1.Progress
+	(*Attempt)(nil),               // 21: conductord.v1.Attempt
+	(*Sending)(nil),               // 22: conductord.v1.Sending
+	(*Signal)(nil),                // 23: conductord.v1.Signal
+	(*Wait)(nil),                  // 24: conductord.v1.Wait
+	(*Approval)(nil),              // 25: conductord.v1.Approval
+	(*Need)(nil),                  // 26: conductord.v1.Need
+	(*Decision)(nil),              // 27: conductord.v1.Decision
+	(*StepApproval)(nil),          // 28: conductord.v1.StepApproval
+	(*StepAttempt)(nil),           // 29: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 30: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 31: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 32: conductord.v1.StepOutcome
+	(*Update)(nil),                // 33: conductord.v1.Update
+	(*AtomChange)(nil),            // 34: conductord.v1.AtomChange
+	(*Posting)(nil),               // 35: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 36: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 37: conductord.v1.Job
+	(*JobError)(nil),              // 38: conductord.v1.JobError
+	(*Change)(nil),                // 39: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 40: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 41: conductord.v1.Reservation
+	(*Claim)(nil),                 // 42: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 43: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 44: conductord.v1.Claimed
+	(*Ending)(nil),                // 45: conductord.v1.Ending
+	(*Opening)(nil),               // 46: conductord.v1.Opening
+	(*Session)(nil),               // 47: conductord.v1.Session
+	(*Entity)(nil),                // 48: conductord.v1.Entity
+	(*Drain)(nil),                 // 49: conductord.v1.Drain
+	(*Position)(nil),              // 50: conductord.v1.Position
+	(*Event)(nil),                 // 51: conductord.v1.Event
+	(*StepEvent)(nil),             // 52: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 53: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 54: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 55: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 56: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 57: conductord.v1.Error
+	(*Board)(nil),                 // 58: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 59: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 60: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 61: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 62: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 63: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 64: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 65: conductord.v1.BoardHolder
+	nil,                           // 66: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 67: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	66,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	66,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	66,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	66,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	66,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	48,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	66,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	66,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	66,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	66,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	66,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	68,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	50,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	68,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	68,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	68,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	68,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	66,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	66,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -7250,158 +7412,163 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	66,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	68,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	66,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	66,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	66,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	66,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	22,  // 48: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
-	20,  // 49: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
-	21,  // 50: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
-	0,   // 51: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	66,  // 52: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	66,  // 53: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	66,  // 54: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	21,  // 55: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
-	23,  // 56: conductord.v1.Wait.approval:type_name -> conductord.v1.Approval
-	24,  // 57: conductord.v1.Approval.need:type_name -> conductord.v1.Need
-	0,   // 58: conductord.v1.Approval.fields:type_name -> conductord.v1.Value
-	25,  // 59: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
-	0,   // 60: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
-	66,  // 61: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	22,  // 62: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
-	24,  // 63: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
-	27,  // 64: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 65: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 66: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 67: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 68: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 69: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	67,  // 70: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 71: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	29,  // 72: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	27,  // 73: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 74: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 75: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	67,  // 76: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	18,  // 77: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 78: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 79: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	32,  // 80: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 81: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	66,  // 82: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 83: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 84: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 85: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 86: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 87: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	66,  // 88: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	66,  // 89: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	67,  // 90: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	34,  // 91: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	67,  // 92: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	21,  // 93: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	67,  // 94: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	67,  // 95: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 96: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 97: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	66,  // 98: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	66,  // 99: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	66,  // 100: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	66,  // 101: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	66,  // 102: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	40,  // 103: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 104: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 105: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	38,  // 106: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	66,  // 107: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	67,  // 108: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	66,  // 109: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	66,  // 110: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	66,  // 111: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	34,  // 112: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	67,  // 113: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	39,  // 114: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	48,  // 115: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	66,  // 116: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 117: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 118: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	66,  // 119: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	66,  // 120: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	66,  // 121: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	67,  // 122: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	67,  // 123: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	66,  // 124: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 125: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	66,  // 126: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	67,  // 127: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	40,  // 128: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	67,  // 129: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	67,  // 130: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	35,  // 131: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 132: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 133: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 134: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	31,  // 135: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 136: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	67,  // 137: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	67,  // 138: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	67,  // 139: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	66,  // 140: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 141: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	66,  // 142: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	66,  // 143: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	48,  // 144: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	66,  // 145: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 146: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	50,  // 147: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	38,  // 148: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	33,  // 149: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	67,  // 150: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	66,  // 151: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	66,  // 152: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	66,  // 153: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	66,  // 154: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	66,  // 155: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	66,  // 156: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	52,  // 157: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	66,  // 158: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	66,  // 159: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	66,  // 160: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	66,  // 161: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	66,  // 162: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	66,  // 163: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	48,  // 164: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	66,  // 165: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 166: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	59,  // 167: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	60,  // 168: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	57,  // 169: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	67,  // 170: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	66,  // 171: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	66,  // 172: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	64,  // 173: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	66,  // 174: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	66,  // 175: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	61,  // 176: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	61,  // 177: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	62,  // 178: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	63,  // 179: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	65,  // 180: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	181, // [181:181] is the sub-list for method output_type
-	181, // [181:181] is the sub-list for method input_type
-	181, // [181:181] is the sub-list for extension type_name
-	181, // [181:181] is the sub-list for extension extendee
-	0,   // [0:181] is the sub-list for field type_name
+	68,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	20,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	19,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	17,  // 40: conductord.v1.AtomDetail.checkpoints:type_name -> conductord.v1.Checkpoints
+	68,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
+	0,   // 42: conductord.v1.Checkpoint.value:type_name -> conductord.v1.Value
+	68,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
+	0,   // 44: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	68,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 46: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	68,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	68,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 49: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 50: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 51: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	24,  // 52: conductord.v1.Attempt.wait:type_name -> conductord.v1.Wait
+	22,  // 53: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
+	23,  // 54: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
+	0,   // 55: conductord.v1.Signal.data:type_name -> conductord.v1.Value
+	68,  // 56: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	68,  // 57: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	68,  // 58: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	23,  // 59: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
+	25,  // 60: conductord.v1.Wait.approval:type_name -> conductord.v1.Approval
+	26,  // 61: conductord.v1.Approval.need:type_name -> conductord.v1.Need
+	0,   // 62: conductord.v1.Approval.fields:type_name -> conductord.v1.Value
+	27,  // 63: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
+	0,   // 64: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
+	68,  // 65: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	24,  // 66: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
+	26,  // 67: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
+	29,  // 68: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 69: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 70: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 71: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 72: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 73: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	69,  // 74: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 75: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	31,  // 76: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	29,  // 77: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 78: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 79: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	69,  // 80: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	20,  // 81: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 82: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 83: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	34,  // 84: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 85: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	68,  // 86: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 87: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 88: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 89: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 90: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 91: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 92: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	68,  // 93: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 94: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	69,  // 95: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	36,  // 96: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	69,  // 97: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	23,  // 98: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	69,  // 99: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	69,  // 100: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 101: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 102: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	68,  // 103: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 104: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	68,  // 105: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	68,  // 106: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	68,  // 107: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	42,  // 108: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 109: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 110: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	40,  // 111: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	68,  // 112: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	69,  // 113: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	68,  // 114: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	68,  // 115: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	68,  // 116: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	36,  // 117: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	69,  // 118: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	41,  // 119: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	50,  // 120: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	68,  // 121: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 122: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 123: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	68,  // 124: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 125: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	68,  // 126: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	69,  // 127: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	69,  // 128: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	68,  // 129: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 130: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	68,  // 131: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	69,  // 132: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	42,  // 133: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	69,  // 134: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	69,  // 135: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	37,  // 136: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 137: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 138: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 139: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	33,  // 140: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 141: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	69,  // 142: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	69,  // 143: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	69,  // 144: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	68,  // 145: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 146: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	68,  // 147: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	68,  // 148: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	50,  // 149: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	68,  // 150: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 151: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	52,  // 152: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	40,  // 153: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	35,  // 154: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	69,  // 155: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	68,  // 156: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	68,  // 157: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	68,  // 158: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 159: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 160: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	68,  // 161: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	54,  // 162: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	68,  // 163: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	68,  // 164: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	68,  // 165: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	68,  // 166: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	68,  // 167: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	68,  // 168: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	50,  // 169: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	68,  // 170: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	60,  // 171: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	61,  // 172: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	62,  // 173: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	59,  // 174: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	69,  // 175: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	68,  // 176: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	68,  // 177: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	66,  // 178: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	68,  // 179: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	68,  // 180: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	63,  // 181: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	63,  // 182: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	64,  // 183: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	65,  // 184: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	67,  // 185: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	186, // [186:186] is the sub-list for method output_type
+	186, // [186:186] is the sub-list for method input_type
+	186, // [186:186] is the sub-list for extension type_name
+	186, // [186:186] is the sub-list for extension extendee
+	0,   // [0:186] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -7410,15 +7577,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[35].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[37].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

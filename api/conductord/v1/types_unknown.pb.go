@@ -259,6 +259,42 @@ func (m *AtomDetail) UnknownField() (name string, found bool) {
 	if name, found = m.GetFolded().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetCheckpoints().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Checkpoints) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Checkpoints", true
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Checkpoint) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Checkpoint", true
+	}
+	if name, found = m.GetValue().UnknownField(); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
 	return "", false
 }
 
@@ -489,6 +525,11 @@ func (m *AtomChange) UnknownField() (name string, found bool) {
 	}
 	if name, found = m.GetProgress().UnknownField(); found {
 		return name, found
+	}
+	for _, item := range m.GetCheckpoints() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
 	}
 	return "", false
 }

@@ -132,6 +132,8 @@ var pairs = []pair{
 	{name: "Need", domain: of[logbook.Need](), message: of[v1.Need](), noun: "need"},
 	{name: "Decision", domain: of[logbook.Decision](), message: of[v1.Decision](), noun: "decision"},
 	{name: "Wait", domain: of[logbook.Wait](), message: of[v1.Wait](), noun: "wait", pointer: true},
+	{name: "Checkpoint", domain: of[logbook.Checkpoint](), message: of[v1.Checkpoint](), noun: "checkpoint"},
+	{name: "checkpoints", domain: of[logbook.Checkpoints](), message: of[v1.Checkpoints](), noun: "checkpoints", pointer: true, within: true},
 	{name: "folded", domain: of[logbook.Folded](), message: of[v1.Folded](), noun: "folded", zero: true, within: true},
 	{name: "progress", domain: of[logbook.Progress](), message: of[v1.Progress](), noun: "progress", pointer: true, within: true},
 

@@ -60,6 +60,7 @@ func (a *API) Calls() []Call {
 		Streamed("LogbookService/GetFlow", reading(r, a.books.getFlow)),
 		Plain("LogbookService/GetBook", reading(r, a.books.getBook)),
 		Plain("LogbookService/ListBooks", readingFor(r, a.books.listBooks)),
+		Plain("LogbookService/GetCheckpoints", reading(r, a.books.getCheckpoints)),
 		Plain("LogbookService/UpdateFlows", Leading(r, a.books.updateFlows)),
 		Streamed("WorkerService/Pull", lasting(r, a.workers.pull)),
 		Streamed("WorkerService/Report", lasting(r, a.workers.report)),

@@ -58,6 +58,15 @@ func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conduct
 	return answer, nil
 }
 
+func (s *logbookService) getCheckpoints(message *conductordv1.GetCheckpointsRequest) (*conductordv1.GetCheckpointsResponse, error) {
+	id, err := logbook.ParseFlowID(message.Flow)
+	if err != nil {
+		return nil, err
+	}
+	checkpoints, err := s.machine.Checkpoints(id, message.Step)
+	return &conductordv1.GetCheckpointsResponse{Flow: message.Flow, Step: message.Step, Checkpoints: checkpoints}, err
+}
+
 func (s *logbookService) updateFlows(ctx context.Context, message *conductordv1.UpdateFlowsRequest) (*conductordv1.UpdateFlowsResponse, uint64, error) {
 	if n := len(message.Updates); n > proposer.MaxEntryCommands {
 		return nil, 0, &logbook.LimitError{Field: "updates", Limit: proposer.MaxEntryCommands, Size: int64(n), Unit: "updates"}

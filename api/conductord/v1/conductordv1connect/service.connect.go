@@ -177,6 +177,9 @@ const (
 	LogbookServiceListBooksProcedure = "/conductord.v1.LogbookService/ListBooks"
 	// LogbookServiceGetFlowProcedure is the fully-qualified name of the LogbookService's GetFlow RPC.
 	LogbookServiceGetFlowProcedure = "/conductord.v1.LogbookService/GetFlow"
+	// LogbookServiceGetCheckpointsProcedure is the fully-qualified name of the LogbookService's
+	// GetCheckpoints RPC.
+	LogbookServiceGetCheckpointsProcedure = "/conductord.v1.LogbookService/GetCheckpoints"
 	// LogbookServiceUpdateFlowsProcedure is the fully-qualified name of the LogbookService's
 	// UpdateFlows RPC.
 	LogbookServiceUpdateFlowsProcedure = "/conductord.v1.LogbookService/UpdateFlows"
@@ -1770,6 +1773,8 @@ type LogbookServiceClient interface {
 	// GetFlow reads a flow with its atoms after the first skip ones, as many as fit into one
 	// answer. If the rest of the flow fills the answer, it has no atoms.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
+	// GetCheckpoints reads the checkpoints of a step, which its next attempt gets.
+	GetCheckpoints(context.Context, *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
 	DestroyBook(context.Context, *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error)
 }
@@ -1809,6 +1814,12 @@ func NewLogbookServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(logbookServiceMethods.ByName("GetFlow")),
 			connect.WithClientOptions(opts...),
 		),
+		getCheckpoints: connect.NewClient[v1.GetCheckpointsRequest, v1.GetCheckpointsResponse](
+			httpClient,
+			baseURL+LogbookServiceGetCheckpointsProcedure,
+			connect.WithSchema(logbookServiceMethods.ByName("GetCheckpoints")),
+			connect.WithClientOptions(opts...),
+		),
 		updateFlows: connect.NewClient[v1.UpdateFlowsRequest, v1.UpdateFlowsResponse](
 			httpClient,
 			baseURL+LogbookServiceUpdateFlowsProcedure,
@@ -1826,12 +1837,13 @@ func NewLogbookServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // logbookServiceClient implements LogbookServiceClient.
 type logbookServiceClient struct {
-	saveBook    *connect.Client[v1.Book, v1.Done]
-	getBook     *connect.Client[v1.GetBookRequest, v1.GetBookResponse]
-	listBooks   *connect.Client[v1.ListBooksRequest, v1.ListBooksResponse]
-	getFlow     *connect.Client[v1.GetFlowRequest, v1.GetFlowResponse]
-	updateFlows *connect.Client[v1.UpdateFlowsRequest, v1.UpdateFlowsResponse]
-	destroyBook *connect.Client[v1.DestroyBookCommand, v1.Done]
+	saveBook       *connect.Client[v1.Book, v1.Done]
+	getBook        *connect.Client[v1.GetBookRequest, v1.GetBookResponse]
+	listBooks      *connect.Client[v1.ListBooksRequest, v1.ListBooksResponse]
+	getFlow        *connect.Client[v1.GetFlowRequest, v1.GetFlowResponse]
+	getCheckpoints *connect.Client[v1.GetCheckpointsRequest, v1.GetCheckpointsResponse]
+	updateFlows    *connect.Client[v1.UpdateFlowsRequest, v1.UpdateFlowsResponse]
+	destroyBook    *connect.Client[v1.DestroyBookCommand, v1.Done]
 }
 
 // SaveBook calls conductord.v1.LogbookService.SaveBook.
@@ -1854,6 +1866,11 @@ func (c *logbookServiceClient) GetFlow(ctx context.Context, req *connect.Request
 	return c.getFlow.CallUnary(ctx, req)
 }
 
+// GetCheckpoints calls conductord.v1.LogbookService.GetCheckpoints.
+func (c *logbookServiceClient) GetCheckpoints(ctx context.Context, req *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error) {
+	return c.getCheckpoints.CallUnary(ctx, req)
+}
+
 // UpdateFlows calls conductord.v1.LogbookService.UpdateFlows.
 func (c *logbookServiceClient) UpdateFlows(ctx context.Context, req *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error) {
 	return c.updateFlows.CallUnary(ctx, req)
@@ -1872,6 +1889,8 @@ type LogbookServiceHandler interface {
 	// GetFlow reads a flow with its atoms after the first skip ones, as many as fit into one
 	// answer. If the rest of the flow fills the answer, it has no atoms.
 	GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error)
+	// GetCheckpoints reads the checkpoints of a step, which its next attempt gets.
+	GetCheckpoints(context.Context, *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error)
 	UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error)
 	DestroyBook(context.Context, *connect.Request[v1.DestroyBookCommand]) (*connect.Response[v1.Done], error)
 }
@@ -1907,6 +1926,12 @@ func NewLogbookServiceHandler(svc LogbookServiceHandler, opts ...connect.Handler
 		connect.WithSchema(logbookServiceMethods.ByName("GetFlow")),
 		connect.WithHandlerOptions(opts...),
 	)
+	logbookServiceGetCheckpointsHandler := connect.NewUnaryHandler(
+		LogbookServiceGetCheckpointsProcedure,
+		svc.GetCheckpoints,
+		connect.WithSchema(logbookServiceMethods.ByName("GetCheckpoints")),
+		connect.WithHandlerOptions(opts...),
+	)
 	logbookServiceUpdateFlowsHandler := connect.NewUnaryHandler(
 		LogbookServiceUpdateFlowsProcedure,
 		svc.UpdateFlows,
@@ -1929,6 +1954,8 @@ func NewLogbookServiceHandler(svc LogbookServiceHandler, opts ...connect.Handler
 			logbookServiceListBooksHandler.ServeHTTP(w, r)
 		case LogbookServiceGetFlowProcedure:
 			logbookServiceGetFlowHandler.ServeHTTP(w, r)
+		case LogbookServiceGetCheckpointsProcedure:
+			logbookServiceGetCheckpointsHandler.ServeHTTP(w, r)
 		case LogbookServiceUpdateFlowsProcedure:
 			logbookServiceUpdateFlowsHandler.ServeHTTP(w, r)
 		case LogbookServiceDestroyBookProcedure:
@@ -1956,6 +1983,10 @@ func (UnimplementedLogbookServiceHandler) ListBooks(context.Context, *connect.Re
 
 func (UnimplementedLogbookServiceHandler) GetFlow(context.Context, *connect.Request[v1.GetFlowRequest]) (*connect.Response[v1.GetFlowResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.GetFlow is not implemented"))
+}
+
+func (UnimplementedLogbookServiceHandler) GetCheckpoints(context.Context, *connect.Request[v1.GetCheckpointsRequest]) (*connect.Response[v1.GetCheckpointsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.LogbookService.GetCheckpoints is not implemented"))
 }
 
 func (UnimplementedLogbookServiceHandler) UpdateFlows(context.Context, *connect.Request[v1.UpdateFlowsRequest]) (*connect.Response[v1.UpdateFlowsResponse], error) {

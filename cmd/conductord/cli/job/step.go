@@ -169,6 +169,9 @@ func writeStep(ctx context.Context, p *cli.Program, cluster cli.FlowReader, step
 		}
 		fields = append(fields, cli.Field{"waits for", strings.Join(waitsOfStep(p, &detail, atom), "\n")})
 	}
+	if saved := atom.Checkpoints; saved != nil {
+		fields = append(fields, cli.Field{"checkpoints", tree.CheckpointsText(saved) + ", " + p.TimeText(saved.At)})
+	}
 	fields = append(fields, attemptFields(p, atom)...)
 	return p.WriteFields(fields)
 }

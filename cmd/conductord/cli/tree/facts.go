@@ -88,6 +88,9 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if !settled(atom) && atom.Progress != nil {
 		facts = append(facts, progressText(atom.Progress))
 	}
+	if saved := atom.Checkpoints; saved != nil {
+		facts = append(facts, CheckpointsText(saved))
+	}
 	return strings.Join(facts, "  ")
 }
 
@@ -199,6 +202,16 @@ func (t *tree) outcome(atom *logbook.AtomDetail) string {
 		return "→ " + cli.Shorten(string(result))
 	}
 	return ""
+}
+
+// CheckpointsText tells the number of checkpoints of a step, and the name of the latest.
+func CheckpointsText(saved *logbook.Checkpoints) string {
+	const maxName = 40
+	noun := "checkpoints"
+	if saved.Count == 1 {
+		noun = "checkpoint"
+	}
+	return fmt.Sprintf("%d %s, last: %s", saved.Count, noun, cli.ShortenTo(cli.Clean(saved.Last), maxName))
 }
 
 // progressText draws the reported progress of an attempt.

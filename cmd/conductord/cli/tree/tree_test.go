@@ -81,6 +81,10 @@ func progress(done, total int64, details string) func(*logbook.AtomDetail) {
 	}
 }
 
+func checkpoints(count int, last string) func(*logbook.AtomDetail) {
+	return func(a *logbook.AtomDetail) { a.Checkpoints = &logbook.Checkpoints{Count: count, Last: last} }
+}
+
 // rounds turns an atom into a retry's atom.
 func rounds(number int, after string, change ...func(*logbook.AtomDetail)) func(*logbook.AtomDetail) {
 	return func(a *logbook.AtomDetail) {
@@ -248,6 +252,12 @@ order  running  [██████████░░░░░░░░░░] 2
 order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
   · price                     pending    1h0m0s  not yet (3×), again in 30 s  7
   · approve                   pending
+  · pack                      pending
+  · a-step-with-quite-a-long-name-beyond-the-column  pending`},
+		{"checkpoints", drawn(t, deciding, logbook.FlowRunning, atom("price", running, "", checkpoints(2, "row")), atom("approve", running, "", checkpoints(1, "page"))), true, `
+order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
+  ▶ price                     running    2s  2 checkpoints, last: row
+  ▶ approve                   running    2s  1 checkpoint, last: page
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"waits for signals, and sleeps", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", awaiting("paid", "waived")), atom("approve", pending, "", awaiting())), true, `
