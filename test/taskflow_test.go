@@ -42,7 +42,7 @@ func TestTaskFlowPrograms(t *testing.T) {
 func TestTaskFlowFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	runTaskFlow(t, "test_faults", "test_move")
+	runTaskFlow(t, "test_faults", "test_chaos", "test_move")
 }
 
 // runTaskFlow runs modules of clients/taskflow/tests on a node of their own.
