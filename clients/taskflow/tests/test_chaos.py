@@ -15,6 +15,7 @@ import ledger
 import node
 import proxy
 import test_faults
+from conductord import Client
 from taskflow import engines
 from taskflow.persistence import models
 from taskflow.utils import persistence_utils
@@ -31,10 +32,11 @@ class CutTest(test_faults.FaultCase):
         super().setUp()
         self.proxy = proxy.Proxy(node.SERVER)
         self.addCleanup(self.proxy.close)
-        self.direct = self.logbook
-        self.logbook = Backend({"servers": self.proxy.address, "board": self.name})
-        self.addCleanup(self.logbook.close)
-        self.far = Board("far", {"servers": self.proxy.address, "board_name": self.name}, persistence=self.logbook)
+        client = Client(self.proxy.address)
+        client._transport.endpoints.heard = lambda server, leader: None  # the leader's address would pass by the proxy
+        self.addCleanup(client.close)
+        self.logbook = Backend({"board": self.name}, client=client)
+        self.far = Board("far", {"board_name": self.name}, client=client, persistence=self.logbook)
         self.addCleanup(self.far.close)
         self.addCleanup(self.proxy.mend)
         self.far.connect()
