@@ -20,6 +20,7 @@ import os
 import socket
 import sys
 from typing import Any, Dict, List, Optional
+from urllib.parse import urlsplit
 
 from conductord import ConductordError
 from taskflow import exceptions as exc
@@ -101,7 +102,11 @@ def main(args: Optional[List[str]] = None) -> int:
 
 
 def _conf(given: str, key: str) -> Dict[str, Any]:
-    return json.loads(given) if given.startswith("{") else {key: given}
+    if given.startswith("{"):
+        return json.loads(given)
+    parts = urlsplit(given)
+    # TaskFlow's Redis board ignores the host of an address, and reads the key host.
+    return {key: given, "host": parts.hostname} if parts.scheme == "redis" and parts.hostname else {key: given}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from conductord import Client, ConductordError, new_id
 from conductord._session import Session, boot_time

@@ -244,6 +244,29 @@ class BoardTest(BoardCase):
                 time.sleep(0.05)
         self.assertEqual([("POSTED", "a", {"n": "a"}), ("REMOVAL", "a", {"n": "a"}), ("POSTED", "b", {"n": "b"}), ("REMOVAL", "b", {"n": "b"})], told)
 
+    def test_operators(self):
+        with self.connected():
+            self.board.register_entity(entity.Entity("conductor", "w@localhost:1", {}))
+            cancelled, moved, paused = self.post("cancelled"), self.post("moved"), self.post("paused")
+            self.assertEqual("ready", self.client.call("BoardService/Explain", {"id": cancelled.uuid})["cause"])
+            self.client.cancel(cancelled.uuid, reason="no")
+            self.assertTrue(cancelled.wait(5))
+            _, other = self.create_board()
+            with base.connect_close(other):
+                other.post("first")
+                self.client.call("BoardService/Change", {"job": moved.uuid, "board": other.board})
+                self.assertEqual({"first", "moved"}, {j.name for j in other.iterjobs()})
+            self.client.call("BoardService/PauseBoard", {"board": self.board.board})
+            self.assertRaises(excp.UnclaimableJob, self.board.claim, paused, "w")
+            self.client.call("BoardService/ResumeBoard", {"board": self.board.board})
+            self.board.claim(paused, "w")
+            self.client.call("BoardService/Suspend", {"job": paused.uuid})
+            self.board.abandon(paused, "w")  # the suspension takes effect
+            self.assertEqual([], self.jobs())
+            self.assertEqual(states.UNCLAIMED, paused.state)
+            self.assertEqual(1, self.board.job_count)
+            self.assertFalse(paused.wait(0.1))
+
     def test_two_processes_of_one_name(self):
         # Another session with the same name cannot end the claim.
         with self.connected():

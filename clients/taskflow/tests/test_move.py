@@ -88,3 +88,8 @@ class MoveTest(test.TestCase):
             self.assertEqual(states.UNCLAIMED, job.state)
         self.assertEqual((0, "moved 1 jobs and 0 logbooks; left 0 claimed jobs and 0 that could not be moved"), self.run_move(self.redis, self.ours))
         self.assertEqual(["one"], [row[0] for row in self.rows(self.ours)])
+
+    def test_the_host_of_a_redis_address(self):
+        self.assertEqual("far", move._conf("redis://far:6380/", "board")["host"])
+        self.assertEqual({"board": "conductord://far"}, move._conf("conductord://far", "board"))
+        self.assertEqual({"board": "zookeeper", "hosts": "z:2181"}, move._conf('{"board": "zookeeper", "hosts": "z:2181"}', "board"))
