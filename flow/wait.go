@@ -169,6 +169,9 @@ func (w *Wait) note() string {
 	return strings.TrimSpace("waits for signal " + w.names() + " " + limit)
 }
 
+// approves reports whether the step waits for an approval.
+func (s *Step) approves() bool { return s.wait != nil && s.wait.Approval != nil }
+
 // checkWait reports contradictions of a step that waits.
 func (s *Step) checkWait() {
 	w := s.wait

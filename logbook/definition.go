@@ -77,6 +77,8 @@ type DefinedStep struct {
 	NoReturn bool `json:"r,omitempty"`
 	// Finally: the step is a finally step. Ports covers it.
 	Finally bool `json:"y,omitempty"`
+	// Approves: the step waits for an approval. Ports covers it.
+	Approves bool `json:"q,omitempty"`
 	// Provides are the values that the step provides to the flow: see FlowDetail.Values.
 	Provides []DefinedValue `json:"o,omitempty"`
 }

@@ -160,6 +160,9 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return nil
 	}
 	atom, recorded := f.Atom(i.Step)
+	if i.Kind == InterveneComplete && f.approves(i.Step) {
+		return fmt.Errorf("%w: step %q is an approval, and cannot be completed by hand; rerun the step, and then approve or override it", ErrConflict, i.Step)
+	}
 	if !recorded {
 		if err := f.knows(i); err != nil {
 			return err
@@ -180,6 +183,23 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return fmt.Errorf("%w: step %q is already %s", ErrConflict, i.Step, atom.State)
 	}
 	return nil
+}
+
+// approves reports whether a step waits for an approval, by its definition or its record: an operator must not pass
+// the approval by hand.
+func (f *FlowDetail) approves(step string) bool {
+	approvals := f.Definition.names(func(step *DefinedStep) bool { return step.Approves })
+	for base, ok := step, true; ok; base, ok = CutInstance(base) {
+		if approvals[base] {
+			return true
+		}
+	}
+	atom, recorded := f.Atom(step)
+	if !recorded || len(atom.Attempts) == 0 {
+		return false
+	}
+	wait := atom.Attempts[len(atom.Attempts)-1].Wait
+	return wait != nil && wait.Approval != nil
 }
 
 func (f *FlowDetail) admitTakeBack(i *Intervention) error {

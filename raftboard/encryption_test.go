@@ -18,7 +18,7 @@ import (
 // ofPrograms are the fields of calls with texts of programs, or with texts that nodes derive from
 // them.
 var ofPrograms = []protoreflect.FullName{
-	"conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Ending.reason",
+	"conductord.v1.Approval.text", "conductord.v1.Attempt.stderr", "conductord.v1.Definition.hash", "conductord.v1.Definition.packed", "conductord.v1.Ending.reason",
 	"conductord.v1.Event.reason", "conductord.v1.ExplainResponse.text", "conductord.v1.Failure.message", "conductord.v1.Failure.stack",
 	"conductord.v1.Job.reason", "conductord.v1.JobError.reason", "conductord.v1.LogLine.text", "conductord.v1.RevertCause.reason", "conductord.v1.Signal.reject",
 	"conductord.v1.SignalCommand.reject", "conductord.v1.StepOutcome.output", "conductord.v1.StepOutcome.stderr", "conductord.v1.Value.json",
@@ -44,7 +44,7 @@ func TestEveryMessageIsEncrypted(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, message := range filled.Messages(kind, func(protoreflect.FieldDescriptor) string { return `"canary"` }) {
-				withoutMetadata(message.ProtoReflect())
+				withoutPlain(message.ProtoReflect())
 				plain := proto.Clone(message)
 				raftboard.Encrypt(keys, message)
 				filled.Texts(message.ProtoReflect(), func(field protoreflect.FieldDescriptor, text string) {
@@ -60,21 +60,42 @@ func TestEveryMessageIsEncrypted(t *testing.T) {
 	}
 }
 
-// withoutMetadata clears the metadata of entities, which come from conductors and are not
-// encrypted.
-func withoutMetadata(message protoreflect.Message) {
+// withoutPlain clears what clients do not encrypt: the metadata of entities, which come from conductors, and fields with
+// the option plain, which TestPlainFieldsAreKept covers.
+func withoutPlain(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.FullName() == "conductord.v1.Entity.metadata":
+		case field.FullName() == "conductord.v1.Entity.metadata" || isPlain(field):
 			message.Clear(field)
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():
 			for i := range value.List().Len() {
-				withoutMetadata(value.List().Get(i).Message())
+				withoutPlain(value.List().Get(i).Message())
 			}
 		default:
-			withoutMetadata(value.Message())
+			withoutPlain(value.Message())
 		}
 		return true
 	})
+}
+
+func isPlain(field protoreflect.FieldDescriptor) bool {
+	plain, _ := proto.GetExtension(field.Options(), v1.E_Plain).(bool)
+	return plain
+}
+
+// TestPlainFieldsAreKept: the leader checks the answers of an approval, so clients do not encrypt them.
+func TestPlainFieldsAreKept(t *testing.T) {
+	t.Parallel()
+	keys, err := valuekeys.Add(t.TempDir()+"/keys", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision := &v1.DecideCommand{Job: "j", Answers: &v1.Value{Json: []byte(`{"size":1}`)}}
+	approval := &v1.Approval{Text: "Delete it?", Fields: &v1.Value{Json: []byte(`{}`)}}
+	raftboard.Encrypt(keys, decision)
+	raftboard.Encrypt(keys, approval)
+	if string(decision.Answers.Json) != `{"size":1}` || string(approval.Fields.Json) != "{}" || approval.Text == "Delete it?" {
+		t.Errorf("encrypted as %v and %v", decision, approval)
+	}
 }

@@ -439,10 +439,10 @@ func (w *world) undone(rt *rapid.T, n int) {
 	w.check(rt, end)
 }
 
-// stumble crashes after each 3 to 5 updates. These are enough to start a step and to record its end.
+// stumble crashes after each 4 to 6 updates. These are enough to start a step, and to record its checkpoint, its progress and its end.
 func (w *world) stumble(rt *rapid.T) {
 	const rounds = 300
-	every := rapid.IntRange(3, 5).Draw(rt, "updates before each crash")
+	every := rapid.IntRange(4, 6).Draw(rt, "updates before each crash")
 	w.fresh()
 	w.interrupted = true
 	for claim := range uint64(rounds) {
@@ -459,7 +459,7 @@ func (w *world) stumble(rt *rapid.T) {
 		}
 		w.vanished(claim + 1)
 	}
-	rt.Fatalf("no end after %d crashes", rounds)
+	rt.Fatalf("no end after %d crashes\n%s%s", rounds, w.plan.Outline(), dump(w.journal.snapshot()))
 }
 
 func (w *world) run(claim uint64) (engine.End, error) { return w.runWith(w.options(claim)) }

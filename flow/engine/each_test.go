@@ -30,9 +30,9 @@ func TestListsThatCannotBe(t *testing.T) {
 		steps int    // the limit; 0: the largest
 		says  string // empty: it succeeds
 	}{
-		{`{"a": 1}`, gives("a", "1"), 0, "no JSON array"},
-		{`7`, gives("a", "1"), 0, "no JSON array"},
-		{`null`, gives("a", "1"), 0, "no JSON array"},
+		{`{"a": 1}`, gives("a", "1"), 0, "not a JSON array"},
+		{`7`, gives("a", "1"), 0, "not a JSON array"},
+		{`null`, gives("a", "1"), 0, "not a JSON array"},
 		{ones(flow.MaxElements + 1), flow.Linear("nothing"), 0, "10001 elements, and at most 10000"},
 		{ones(flow.MaxElements), flow.Linear("nothing"), 0, ""},
 		{ones(5_000), two, 0, "with the 5000 elements of its list, the flow would have more steps than the limit, 10000"},

@@ -47,7 +47,7 @@ func TestInnerValues(t *testing.T) {
 		{"of an injected value", shows("s", flow.Requires("who"), who("order.none"), flow.Inject(map[string]any{"who": 1})), `{"who":1}`, ""},
 		{"an each over a list", flow.Linear("f", flow.Each("e", "order.items", "item",
 			gives("b", `1`, flow.Provides("y")), flow.Gather("y", "ys")), shows("s", flow.Requires("ys"))), `{"ys":[1,1]}`, ""},
-		{"an each over no list", flow.Each("e", "order.id", "item", shows("s")), "", "no JSON array"},
+		{"an each over no list", flow.Each("e", "order.id", "item", shows("s")), "", "not a JSON array"},
 		{"an each over nothing", flow.Each("e", "order.none", "item", shows("s")), "", `there is no "order.none": "order" is an object`},
 		{"of an element", flow.Linear("f", flow.Each("e", "order.items", "item",
 			shows("b", flow.Requires("who"), who("item.price"), flow.ProvidesAs(map[string]string{"who": "y"})), flow.Gather("y", "ys")),

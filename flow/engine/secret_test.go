@@ -223,7 +223,7 @@ func TestMarksCanBeTooLong(t *testing.T) {
 		return strings.Repeat("123456", logbook.MaxLimits.Value/6-1), nil
 	}}, logbook.Values{"in": json.RawMessage(`{"secret":"pin"}`)})
 	var failure *logbook.Failure
-	if !errors.As(err, &failure) || !failure.Matches(logbook.FailureResult) || !strings.Contains(failure.Message, "cannot hide secrets in what it returned") {
+	if !errors.As(err, &failure) || !failure.Matches(logbook.FailureResult) || !strings.Contains(failure.Message, "cannot hide secrets in its result") {
 		t.Errorf("got %v", err)
 	}
 	if strings.Contains(record, "123456") {

@@ -52,7 +52,7 @@ func TestFaultsOfApprovals(t *testing.T) {
 		`approve = {text = "Go?"}`:                                      `write need = [{role = "dba"}]`,
 		`approve = {text = "", ` + need + `}`:                           "approve text",
 		`approve = {text = "Go?", need = [{}]}`:                         "role",
-		`approve = {text = "{disk}?", ` + need + `}`:                    "does not require",
+		`approve = {text = "{disk}?", ` + need + `}`:                    "is not an argument of the step",
 		`approve = {text = "Go?", need = [{role = "dba", count = 17}]}`: "16",
 		`approve = {text = "Go?", need = [{role = "dba", count = 9}, {role = "owner", count = 8}]}`:    "17",
 		`approve = {text = "Go?", ` + need + `, fields = {type = "array"}}`:                            "fields",

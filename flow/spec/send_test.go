@@ -66,10 +66,10 @@ func TestFaultsOfSends(t *testing.T) {
 		`[{job = "x"}]`:                                     "missing",
 		`[{job = "x", key = "k", name = "paid"}]`:           "use one of job and key",
 		`[{job = "x", board = "b", name = "paid"}]`:         "only a key needs a board",
-		`[{key = "k", name = "paid", data = "{customer}"}]`: "is no argument of the step",
-		`[{key = "k-{customer}", name = "paid"}]`:           "is no argument of the step",
+		`[{key = "k", name = "paid", data = "{customer}"}]`: "is not an argument of the step",
+		`[{key = "k-{customer}", name = "paid"}]`:           "is not an argument of the step",
 		`[{key = "k", name = "paid", till = "now"}]`:        "till",
-		`"paid"`: "where a list of tables belongs",
+		`"paid"`: "must be a list of tables",
 		`[` + strings.Repeat(`{key = "k", name = "paid"},`, 17) + `]`: "a step sends at most 16",
 	} {
 		if _, err := spec.Parse([]byte(sending+keys), "f.toml"); err == nil || !strings.Contains(err.Error(), want) {

@@ -34,7 +34,7 @@ func TestFlowRun(t *testing.T) {
 	write(`{id = "order.id"}` + "\nwhen = {any = [{input = \"order.id\", is = \"equals\", value = \"o1\"}, {not = {input = \"order.id\", is = \"exists\"}}]}")
 	clitest.Expect(t, clitest.Run(t, cluster, "flow", "run", paths), 0, "ID\n", "")
 	write(`{id = "order.id"}` + "\nwhen = {input = \"env\", is = \"equals\", value = \"prod\"}")
-	if asked := clitest.Run(t, cluster, "flow", "run", paths); asked.Code != cli.ExitUsage || !strings.Contains(asked.Err, `step "bill" asks for "env"`) {
+	if asked := clitest.Run(t, cluster, "flow", "run", paths); asked.Code != cli.ExitUsage || !strings.Contains(asked.Err, `step "bill" tests "env"`) {
 		t.Errorf("a condition on a value that nobody has: %+v", asked)
 	}
 	missing := clitest.Run(t, cluster, "flow", "run", clitest.Needy(t))

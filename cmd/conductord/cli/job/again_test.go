@@ -83,7 +83,7 @@ func TestJobRepost(t *testing.T) {
 	first := clitest.Post(t, cluster, "--kind", "k", "--key", "order 8", "--details", `{"order": 1}`)
 	clitest.Run(t, cluster, "job", "cancel", first.String())
 	other := clitest.Post(t, cluster, "--kind", "k", "--key", "order 8", "--details", `{"order": 2}`)
-	const taken = ` has the key "order 8" and is not finished: wait until it is, or cancel it`
+	const taken = ` has the key "order 8" and is not finished: wait until this job is finished, or cancel it`
 	if got := clitest.Run(t, cluster, "job", "repost", first.String()); got.Code != cli.ExitConflict || got.Out != "" || strings.Contains(got.Err, "again\n") ||
 		!strings.Contains(got.Err, "no new job was posted: conflict: on board \"default\", job "+other.String()+taken) {
 		t.Errorf("a key that is taken: %+v", got)

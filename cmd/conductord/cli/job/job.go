@@ -76,7 +76,7 @@ func listCommand(p *cli.Program) *cobra.Command {
 	})
 	filter.flags(cmd)
 	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that need an operator")
-	cmd.Flags().StringVar(&order.by, "order", "posted", "order: posted, or claim (claimable jobs of one board in claim order; the board is --board or default)")
+	cmd.Flags().StringVar(&order.by, "order", "posted", "order: posted, or claim, which lists the claimable jobs of one board (--board or default) in claim order")
 	order.flag(cmd)
 	for _, other := range []string{"state", "outcome", "order"} {
 		cmd.MarkFlagsMutuallyExclusive("needs-attention", other)

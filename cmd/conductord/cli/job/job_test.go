@@ -159,7 +159,7 @@ func TestJobEnds(t *testing.T) {
 		{"trash with a reason", "trash --reason broken ID", false, 0, "ID trashed\n", ""},
 		{"trash under another claim", "trash --token 0-1 ID", true, cli.ExitConflict, "", "w1 holds job"},
 		{"consume what another has", "consume ID", true, cli.ExitConflict, "", `"w1" has held the job since`},
-		{"trash what another has", "trash ID", true, cli.ExitConflict, "", "; --token TOKEN ends it under that claim"},
+		{"trash what another has", "trash ID", true, cli.ExitConflict, "", "to end the job under this claim, add --token TOKEN"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			id := clitest.Post(t, cluster, "--kind", "k")

@@ -101,7 +101,7 @@ func (f *PostFlags) Add(cmd *cobra.Command) {
 	flags.StringVar(&f.deadline, "deadline", "", "cancel and revert the job if it is not finished by this time, or this long from now")
 	flags.StringVar(&f.signal.Name, "signal", "", "with --key: signal the unfinished job with the key; post the job with the signal if there is none")
 	flags.StringVar(&f.signalData, "data", "", "data of the --signal, in JSON")
-	flags.StringVar(&f.signal.ID, "signal-id", "", "id of the --signal (default: the id of the posting)")
+	flags.StringVar(&f.signal.ID, "signal-id", "", "id of the --signal (default the id of the posting)")
 	flags.BoolVar(&f.Wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 

@@ -76,10 +76,10 @@ func TestJobPostFlowsFrom(t *testing.T) {
 		{"flows beside a kind", []string{line(hello, ""), `{"kind": "k"}`, line(needy, `, "name": "mine", "store": {"guest": "Grace"}, "tags": ["x"]`)}, 0, ""},
 		{"not a document", []string{`{"name": "a", "kind": "k"}`, line(`{"name": "hello"}`, "")}, cli.ExitUsage, "line 2: cannot read the flow line 2:"},
 		{"an undeclared input", []string{line(strings.Replace(needy, `"inputs": ["guest"], `, "", 1), `, "store": {"guest": "Grace"}`)}, cli.ExitUsage,
-			"which nothing before it provides and the store does not hold; name it in inputs"},
+			"which no earlier step provides and the store does not have; name it in inputs"},
 		{"a wrong key", []string{line(strings.Replace(hello, `"requires"`, `"requirs"`, 1), "")}, cli.ExitUsage, `did you mean "requires"`},
 		{"a missing value", []string{line(hello, ""), line(needy, "")}, cli.ExitUsage, "line 2: "},
-		{"a flow and a kind", []string{line(hello, `, "kind": "k"`)}, cli.ExitUsage, "line 1: flow is invalid: a document stands beside kind"},
+		{"a flow and a kind", []string{line(hello, `, "kind": "k"`)}, cli.ExitUsage, "line 1: flow is invalid: a line with a flow document cannot have kind"},
 		{"a line that is too long", []string{line(hello, ""), `{"name": "` + strings.Repeat("x", 4<<20) + `"}`}, cli.ExitUsage, "line 2 (the limit is 4194304 bytes)"},
 		{"too many lines", []string{strings.Repeat("{\"name\": \"a\", \"kind\": \"k\"}\n", 100_001)}, cli.ExitUsage, "line 100001: file is too large"},
 	} {
