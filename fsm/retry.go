@@ -166,5 +166,6 @@ func (t *txn) endWaits(j *jobRecord, step string) (waited bool, err error) {
 		atom.detail.RetryAt, waited = time.Time{}, true
 		t.saveAtom(id, atom)
 	}
+	t.forgetRunning(id)
 	return waited, nil
 }

@@ -65,8 +65,10 @@ func (t *txn) sendAll(flow logbook.FlowID, all []unsent, j *jobRecord) {
 
 // send sends one signal of a step.
 func (t *txn) send(sent *logbook.Sending, from *jobRecord) (string, error) {
+	// A sender without permission must not learn whether the job exists.
+	absent := fmt.Errorf("cannot send signal %q: %w: there is no such job, or the conductor has no permission to signal jobs of its board", sent.Signal.Name, jobs.ErrNotFound)
 	if sent.Answer == logbook.SendRefused {
-		return "", fmt.Errorf("cannot send signal %q: %w: the conductor has no permission to signal jobs of that board", sent.Signal.Name, jobs.ErrNotAllowed)
+		return "", absent
 	}
 	order := jobs.SignalCommand{Board: sent.Board, Key: sent.Key, Signal: *sent.Signal}
 	if sent.Job != "" {
@@ -82,7 +84,7 @@ func (t *txn) send(sent *logbook.Sending, from *jobRecord) (string, error) {
 	to, board, err := t.addressee(&order)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
-		return "", fmt.Errorf("cannot send signal %q: %w", sent.Signal.Name, err)
+		return "", absent
 	case err != nil:
 		return "", err
 	case from != nil && to.ID == from.ID:

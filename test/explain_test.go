@@ -94,8 +94,7 @@ func (r *reasons) cools(delay string) (job string) {
 
 func (row *reason) check(r *reasons) {
 	job := row.arrange(r)
-	r.becomes(job, row.cause)
-	said, text := r.explain(job), ""
+	said, text := r.becomes(job, row.cause), ""
 	// A pause of the leader defers the expiry of sessions, so a suspect job may be claimed for some seconds more.
 	eventually(r.T, "the text names the job and the cause "+string(row.cause), func() bool {
 		text = r.says("", "job", "explain", job)
@@ -134,9 +133,13 @@ func (r *reasons) explain(job string) jobs.Explanation {
 }
 
 // becomes waits until a job is in a situation.
-func (r *reasons) becomes(job string, cause jobs.Cause) {
+func (r *reasons) becomes(job string, cause jobs.Cause) (said jobs.Explanation) {
 	r.Helper()
-	eventually(r.T, "the job is "+string(cause), func() bool { return r.explain(job).Cause == cause })
+	eventually(r.T, "the job is "+string(cause), func() bool {
+		said = r.explain(job)
+		return said.Cause == cause
+	})
+	return said
 }
 
 // shell runs a line like an operator who copies it.
@@ -282,7 +285,7 @@ func reasonsOfTheEnd() []reason {
 		}, "", nil},
 		{"with a silent worker", jobs.CauseSuspect, func(r *reasons) string {
 			job := r.post()
-			r.worker(3*jobs.DefaultTTL, job) // it is suspect long enough for two commands on a busy machine
+			r.worker(5*jobs.DefaultTTL, job) // it is suspect long enough for two commands on a busy machine
 			return job
 		}, "", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseNoConductor) }},
 	}

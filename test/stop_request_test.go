@@ -189,7 +189,7 @@ func TestCancelledTripIsUndone(t *testing.T) {
 		return strings.Contains(squeezed(d.shows(id)), "book-flight running")
 	})
 	planned := squeezed(d.says("", "flow", "plan", "--revert", id))
-	if !strings.Contains(planned, " book-flight running it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer success nothing: it has no revert") {
+	if !strings.Contains(planned, " book-flight running it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer success nothing: the step has no revert") {
 		t.Errorf("the plan of the revert is:\n%s", planned)
 	}
 	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be reverted and cancelled") {

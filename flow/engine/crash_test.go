@@ -826,7 +826,9 @@ func (d *drawnTask) save(ctx context.Context, call *flow.Call) {
 			w.faults = append(w.faults, fmt.Errorf("attempt %s of %s has the checkpoint %s of another round", name, call.Key(), earlier))
 		}
 	}
-	saved[name] = saved[name]
+	if _, known := saved[name]; !known {
+		saved[name] = false
+	}
 	w.mu.Unlock()
 	if err := call.Checkpoint(ctx, name, call.Attempt); err == nil {
 		w.mu.Lock()

@@ -33,10 +33,10 @@ func TestListsThatCannotBe(t *testing.T) {
 		{`{"a": 1}`, gives("a", "1"), 0, "not a JSON array"},
 		{`7`, gives("a", "1"), 0, "not a JSON array"},
 		{`null`, gives("a", "1"), 0, "not a JSON array"},
-		{ones(flow.MaxElements + 1), flow.Linear("nothing"), 0, "10001 elements, and at most 10000"},
+		{ones(flow.MaxElements + 1), flow.Linear("nothing"), 0, "10001 elements; the limit is 10000"},
 		{ones(flow.MaxElements), flow.Linear("nothing"), 0, ""},
 		{ones(5_000), two, 0, "with the 5000 elements of its list, the flow would have more steps than the limit, 10000"},
-		{ones(6), two, 12, "more than 12 steps"},
+		{ones(6), two, 12, "more steps than the limit, 12"},
 		{ones(6), two, 13, ""},
 	} {
 		store := logbook.Values{"list": json.RawMessage(row.list)}

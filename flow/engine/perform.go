@@ -86,14 +86,19 @@ func (l *loop) perform(ctx context.Context, s start) {
 			r.failure = failureOf(ctx, err, offered)
 		}
 	}
-	r.stderr, r.stderrTruncated = s.call.Stderr()
-	hidden.report(&r, &l.options.Limits)
+	l.keepOutput(&r, step, s.call, hidden)
+	returned = true
+}
+
+// keepOutput keeps the end of what a call wrote to stderr, and hides secrets in the outcome.
+func (l *loop) keepOutput(r *report, step *flow.Step, call *flow.Call, hidden *hidden) {
+	r.stderr, r.stderrTruncated = call.Stderr()
+	hidden.report(r, &l.options.Limits)
 	limit := stderrLimit(l.options.Limits, step)
 	if wasInterrupted(r.failure) {
 		limit = min(limit, maxInterrupted)
 	}
 	r.stderr, r.stderrTruncated = keepEnd(r.stderr, r.stderrTruncated, limit)
-	returned = true
 }
 
 // bound ends the context of an attempt at the step's timeout, minus the time already spent, or at its

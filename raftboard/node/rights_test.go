@@ -170,7 +170,7 @@ func TestCallsEndWithTheRight(t *testing.T) {
 // lasts reports whether a call can wait, or streams its answer.
 func lasts(method protoreflect.MethodDescriptor) bool {
 	for _, name := range []protoreflect.Name{"wait", "timeout"} {
-		if method.Input().Fields().ByName(name) != nil {
+		if field := method.Input().Fields().ByName(name); field != nil && field.Message() != nil { // a duration
 			return true
 		}
 	}
