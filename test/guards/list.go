@@ -78,7 +78,7 @@ var guards = []guard{
 	},
 	{
 		name: "secrets", holds: "the record of a step contains no secret",
-		file: "flow/engine/perform.go", keep: "hidden.report(&r, &l.options.Limits)", remove: "_ = hidden",
+		file: "flow/engine/perform.go", keep: "hidden.report(r, &l.options.Limits)", remove: "_ = hidden",
 		pkg: "flow/engine", test: "TestSecretsAreNeverRecorded",
 	},
 	{
