@@ -177,6 +177,8 @@ func (m *mistake) settle(stops, waits []int, nobody, forms bool) {
 		}
 		return true
 	})
+	m.mu.Lock() // a node that waits for others can still stop
+	defer m.mu.Unlock()
 	for number, fault := range m.faults {
 		text := fault.Error()
 		if !nobody && !slices.Contains(stops, number) {
