@@ -270,7 +270,7 @@ func traceSettings() []setting {
 		{key: "traces.headers", target: func(c *Config) any { return &c.Traces.Headers },
 			doc: "File of HTTP headers for the collector, one NAME: VALUE on each line. Only its owner and group may have access. The node reads the file at its start"},
 		{key: "traces.one_in", target: func(c *Config) any { return &c.Traces.OneIn }, low: 1, high: 1_000_000,
-			doc: "Number of jobs of which one is traced: 1 traces every job, 100 traces 1 % of the jobs. The traceparent of a job overrides this choice"},
+			doc: "Sampling interval: 1 traces every job, 100 traces 1 % of the jobs. The traceparent of a job overrides the sampling"},
 	}
 }
 

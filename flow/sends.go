@@ -40,8 +40,8 @@ func (c *Call) SignalKey(board, key string, signal logbook.Signal) {
 	c.sends = append(c.sends, logbook.Sending{Board: board, Key: key, Signal: &signal})
 }
 
-// TakeSends returns the signals of an execution that has succeeded: of the step's Sends, and of the call. Signals without
-// an id get one that is equal in no other attempt. It is for code that runs steps.
+// TakeSends returns the signals of an execution that has succeeded: of the step's Sends, and of the call. A signal
+// without an id gets a unique id for each attempt. TakeSends is for code that runs steps.
 func (s *Step) TakeSends(call *Call) ([]logbook.Sending, error) {
 	var sends []logbook.Sending
 	for i := range s.sends {

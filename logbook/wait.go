@@ -42,7 +42,7 @@ func (w *Wait) For() string {
 	return "signal " + strings.Join(w.Signals, " or ")
 }
 
-// Remedy is the next step of an operator who wants to end an open wait.
+// Remedy describes how an operator ends an open wait.
 func (w *Wait) Remedy() string {
 	if w.Approval != nil {
 		return "decide with `conductord approval approve`, or end it with `conductord approval override`"
