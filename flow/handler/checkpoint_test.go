@@ -55,7 +55,8 @@ func TestKilledImportContinues(t *testing.T) {
 			return err
 		}
 		kills++
-		return syscall.Kill(pid, syscall.SIGKILL)
+		// The whole group: the loop runs in a process of its own, and would otherwise import another row before it ends.
+		return syscall.Kill(-pid, syscall.SIGKILL)
 	}
 	task := open(t, directory).Task("import", "", handler.Scratch(t.TempDir()))
 	for attempt := 1; ; attempt++ {
