@@ -18,9 +18,25 @@ import (
 // tableApproval for lists. The atom has the decisions. The decision that ends the approval gives the atom a signal:
 // the step's result, or a rejection.
 
-// approvalKey returns the key of an open approval. Approvals sort by their starts.
-func approvalKey(number uint64, atom uint32) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(make([]byte, 0, 8+4), number), atom)
+// approvalKeySize is the size of a key of tableApproval.
+const approvalKeySize = 8 + idSize + 4
+
+// approvalKey returns the key of an open approval. Approvals sort by their starts. The flow is in the key, because
+// approvals of several flows can start in one log entry.
+func approvalKey(flow logbook.FlowID, number uint64, atom uint32) []byte {
+	key := append(binary.BigEndian.AppendUint64(make([]byte, 0, approvalKeySize), number), flow.UUID[:]...)
+	return binary.BigEndian.AppendUint32(key, atom)
+}
+
+// approvalKeyOf returns the key of the approval with the given key of tableWait.
+func approvalKeyOf(wait []byte) []byte {
+	flow, number, atom := wait[:idSize], wait[idSize:idSize+8], wait[idSize+8:]
+	return slices.Concat(number, flow, atom)
+}
+
+// flowOfApproval returns the flow in a key of tableApproval.
+func flowOfApproval(key []byte) logbook.FlowID {
+	return logbook.FlowID{UUID: [idSize]byte(key[8 : 8+idSize])}
 }
 
 // stepApproval is the latest approval of a step.
@@ -223,7 +239,7 @@ func (t *txn) addDecision(a *stepApproval, approval *logbook.Approval) {
 // deleteWait removes the rows of an atom's open wait.
 func (t *txn) deleteWait(flow logbook.FlowID, a *atomRecord) {
 	t.delete(tableWait, waitKey(flow, a.waited, a.number))
-	t.delete(tableApproval, approvalKey(a.waited, a.number))
+	t.delete(tableApproval, approvalKey(flow, a.waited, a.number))
 }
 
 func judged(step string, approval *logbook.Approval, repeated bool) *v1.Result {
@@ -290,7 +306,7 @@ func (m *Machine) Approvals(query jobs.ApprovalQuery) (page jobs.Page[jobs.StepA
 			}
 			after = slices.Clone(key)
 			read++
-			if a := v.approvalOf(value); a != nil && a.isOpen() && (query.Board == "" || query.Board == a.job.Board) {
+			if a := v.approvalOf(flowOfApproval(key), decodeMessage(value, &v1.ApprovalRow{}).GetStep()); a != nil && a.isOpen() && (query.Board == "" || query.Board == a.job.Board) {
 				page.Items = append(page.Items, a.answer())
 				size += len(a.wait.Approval.Text) + len(a.wait.Approval.Fields) + logbook.MaxDecisionBytes
 			}
@@ -300,11 +316,8 @@ func (m *Machine) Approvals(query jobs.ApprovalQuery) (page jobs.Page[jobs.StepA
 	return page, err
 }
 
-// approvalOf reads the open approval of a row; nil for a removed flow.
-func (v *view) approvalOf(value []byte) *stepApproval {
-	row := decodeMessage(value, &v1.ApprovalRow{})
-	flow := logbook.FlowID{}
-	copy(flow.UUID[:], row.GetFlow())
+// approvalOf reads the open approval of a step; nil for a removed flow.
+func (v *view) approvalOf(flow logbook.FlowID, step string) *stepApproval {
 	record := v.flow(flow)
 	if record == nil {
 		return nil // removed, and its rows are garbage
@@ -314,14 +327,14 @@ func (v *view) approvalOf(value []byte) *stepApproval {
 		j = &jobRecord{} // removed before its flow
 		j.State = jobs.StateCompleted
 	}
-	atom := decodeAtom(v.get(tableAtom, atomKey(flow, row.GetStep())))
+	atom := decodeAtom(v.get(tableAtom, atomKey(flow, step)))
 	return &stepApproval{job: j, atom: atom, wait: atom.detail.OpenWait()}
 }
 
 // approvalsAfter reads the position of a page.
 func approvalsAfter(text string) ([]byte, error) {
 	after, err := hex.DecodeString(text)
-	if err != nil || len(after) != 0 && len(after) != len(approvalKey(0, 0)) {
+	if err != nil || len(after) != 0 && len(after) != approvalKeySize {
 		return nil, &logbook.InvalidError{Field: "query after", Reason: fmt.Sprintf("%.64q is not the next of a page", text)}
 	}
 	return after, nil

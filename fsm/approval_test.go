@@ -85,6 +85,44 @@ func TestApproversHaveRoles(t *testing.T) {
 	}
 }
 
+// TestApprovalsThatStartTogether: approvals of two flows that start in one log entry are both listed, and the decision
+// of one removes only its own row.
+func TestApprovalsThatStartTogether(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("worker"))
+	needs := &v1.Approval{Text: "Go?", Need: []*v1.Need{{Role: "dba", Count: 1}}}
+	a, b := r.claimed("worker", flowPosting("a")), r.claimed("worker", flowPosting("b"))
+	r.do(updateFlow(update("flow of a", a, 1, "running", asking("ask", needs))), updateFlow(update("flow of b", b, 1, "running", asking("ask", needs))))
+	listed := func() (found []jobs.JobID) {
+		for after := ""; ; {
+			page, err := r.Approvals(jobs.ApprovalQuery{After: after, Limit: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, approval := range page.Items {
+				found = append(found, approval.Job)
+			}
+			if after = page.Next; after == "" {
+				return found
+			}
+		}
+	}
+	if got := listed(); len(got) != 2 {
+		t.Errorf("listed are %v, want two approvals", got)
+	}
+	r.ok(trash(ending("a", a)))
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Error(err)
+	}
+	r.ok(&v1.Command{Kind: &v1.Command_Purge{Purge: &v1.JobCommand{Job: id("a")}}})
+	if got := listed(); len(got) != 1 || got[0] != jobID(id("b")) {
+		t.Errorf("after the purge, listed are %v", got)
+	}
+	if err := fsm.Verify(r.Machine); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestApprovalsOfRemovedJobs: no list has the approval of a job that is gone.
 func TestApprovalsOfRemovedJobs(t *testing.T) {
 	r := newRig(t)

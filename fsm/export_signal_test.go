@@ -37,7 +37,7 @@ func (c *census) checkWait(key, value []byte) error {
 		return fmt.Errorf("step %q of flow %s waits for a signal, and has no row", atom.detail.Name, flow)
 	}
 	asks := atom.waited != 0 && atom.detail.OpenWait().Approval != nil
-	if listed := atom.waited != 0 && c.get(tableApproval, approvalKey(atom.waited, atom.number)) != nil; listed != asks && !c.isGarbage(flow) {
+	if listed := atom.waited != 0 && c.get(tableApproval, approvalKey(flow, atom.waited, atom.number)) != nil; listed != asks && !c.isGarbage(flow) {
 		return fmt.Errorf("step %q of flow %s waits for an approval: %v, and is listed: %v", atom.detail.Name, flow, asks, listed)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is the version of the tables, their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 19
+const schemaVersion = 20
 
 // table is one of the tables below.
 type table = tables.Table
@@ -94,7 +94,7 @@ var (
 	tableAtom          = named("atom")           // flow id, atom name → atom with its latest attempt
 	tableAttempt       = named("attempt")        // flow id, number of the atom, action, number → an earlier attempt
 	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal or an approval
-	tableApproval      = named("approval")       // log index of the start, number of the atom → open approval
+	tableApproval      = named("approval")       // log index of the start, flow ID, number of the atom → open approval
 	tableCheckpoint    = named("checkpoint")     // flow id, number of the atom, name → checkpoint of a step
 	tableIntervention  = named("intervention")   // flow id, number → intervention
 	tableGarbage       = named("garbage")        // flow id → nothing: deleted flows that still have rows of steps

@@ -94,7 +94,7 @@ func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
 		}
 		if now != 0 && !t.takeUnread(a, j) {
 			if wait.Approval != nil {
-				t.putMessage(tableApproval, approvalKey(now, a.number), nil, &v1.ApprovalRow{Flow: flow.UUID[:], Step: a.detail.Name})
+				t.putMessage(tableApproval, approvalKey(flow, now, a.number), nil, &v1.ApprovalRow{Step: a.detail.Name})
 			}
 			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
 		}

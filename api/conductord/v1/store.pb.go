@@ -492,8 +492,7 @@ func (x *WaitRow) GetSignals() []string {
 // ApprovalRow is a step that waits for an approval.
 type ApprovalRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Flow          []byte                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
-	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,13 +525,6 @@ func (x *ApprovalRow) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ApprovalRow.ProtoReflect.Descriptor instead.
 func (*ApprovalRow) Descriptor() ([]byte, []int) {
 	return file_conductord_v1_store_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *ApprovalRow) GetFlow() []byte {
-	if x != nil {
-		return x.Flow
-	}
-	return nil
 }
 
 func (x *ApprovalRow) GetStep() string {
@@ -883,10 +875,9 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"=\n" +
 	"\aWaitRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
-	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\";\n" +
+	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"'\n" +
 	"\vApprovalRow\x12\x12\n" +
-	"\x04flow\x18\x01 \x01(\fR\x04flow\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\tR\x04step:\x04\xf8\x9d&\x01\"A\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step:\x04\xf8\x9d&\x01\"A\n" +
 	"\rCheckpointRow\x12*\n" +
 	"\x05value\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +

@@ -408,13 +408,6 @@ func (m *ApprovalRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		copy(dAtA[i:], m.Step)
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Step)))
 		i--
-		dAtA[i] = 0x12
-	}
-	if len(m.Flow) > 0 {
-		i -= len(m.Flow)
-		copy(dAtA[i:], m.Flow)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Flow)))
-		i--
 		dAtA[i] = 0xa
 	}
 	return len(dAtA) - i, nil
@@ -827,10 +820,6 @@ func (m *ApprovalRow) SizeVT() (n int) {
 	}
 	var l int
 	_ = l
-	l = len(m.Flow)
-	if l > 0 {
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-	}
 	l = len(m.Step)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
@@ -2268,40 +2257,6 @@ func (m *ApprovalRow) UnmarshalVT(dAtA []byte) error {
 		}
 		switch fieldNum {
 		case 1:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Flow", wireType)
-			}
-			var byteLen int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				byteLen |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			if byteLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + byteLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.Flow = append(m.Flow[:0], dAtA[iNdEx:postIndex]...)
-			if m.Flow == nil {
-				m.Flow = []byte{}
-			}
-			iNdEx = postIndex
-		case 2:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Step", wireType)
 			}
