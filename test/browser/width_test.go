@@ -60,7 +60,7 @@ func TestFilterTimesAreLocal(t *testing.T) {
 	p.want(`document.querySelector("[name=from]").value`, "2026-02-01T03:30")
 	p.want(`document.querySelector(".utc").offsetWidth`, "0")
 	p.click(".filters button.primary")
-	p.wait(`location.search.includes("board=")`)
+	p.wait(`location.search.includes("board=") && document.readyState === "complete"`)
 	p.want(`new URLSearchParams(location.search).get("from")`, "2026-01-31T18:30")
 	p.want(`new URLSearchParams(location.search).get("to")`, "")
 	p.want(`document.querySelector("[name=from]").value`, "2026-02-01T03:30")
