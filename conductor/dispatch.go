@@ -29,7 +29,8 @@ type run struct {
 	slot     *runSlot
 	token    jobs.Token
 	logger   hclog.Logger
-	trace    *runTrace // nil: not traced
+	trace    *runTrace           // nil: not traced
+	found    *logbook.FlowDetail // the flow at the start of the run
 }
 
 // runJob handles a job from its claim to its ending. An unwanted job is released before its flow
@@ -278,6 +279,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 			end.Unrecorded = true // the started steps are unknown
 		}
 	}()
+	r.found = detail
 	options, claim := r.loop.options, r.claimed.Job.Claim
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,

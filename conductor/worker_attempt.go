@@ -68,16 +68,17 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Board: given.Board, Flow: given.Flow, Step: given.Step,
 		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries, LastFailure: given.LastFailure,
 		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures, Cause: given.Cause,
+		LastProgress: given.LastProgress,
 	}
 	call.ReportTo(h)
-	call.KeepCheckpoints(nil, nil, refuseCheckpoint)
+	over := make(chan struct{})
+	call.KeepCheckpoints(given.Checkpoints, nil, w.keeper(t, h, over))
 	ctx := flow.WithOutput(h.ctx, h)
 	if given.TimeLeft > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, given.TimeLeft)
 		defer cancel()
 	}
-	over := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { w.tell(t, h, over) }) // ends with over
 	result, err := w.act(ctx, task, call)
@@ -99,12 +100,6 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	}
 	return outcome
 }
-
-// errNoCheckpoints: reports of step workers carry no checkpoints.
-var errNoCheckpoints = errors.New("a step worker cannot record checkpoints; run the step in a conductor")
-
-// refuseCheckpoint implements flow.Keeper. Without the refusal, a step would rely on a value that no attempt finds.
-func refuseCheckpoint(context.Context, logbook.Checkpoint) error { return errNoCheckpoints }
 
 // act calls the task and encodes its result. A panic in either is returned as an error. So is
 // runtime.Goexit, which ends the goroutine that calls the task.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ type offering struct {
 	offerer steps.Offerer
 	call    *flow.Call
 	offer   steps.Offer
+	// recorded is the number of the worker's latest recorded checkpoint.
+	recorded int
 }
 
 // offerStep implements flow.Offer for the steps of the job.
@@ -43,6 +46,7 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 	}
 	if o.offer.Only.Name = call.Only.Name; call.Worker != "" {
 		r.logger.Info("step adopted", "step", call.Step, "action", string(call.Action), "attempt", call.Attempt, "worker", call.Worker)
+		o.recorded = r.checkpointed(call.Step)
 	}
 	patient, cancel := ctx, context.CancelFunc(func() {})
 	if step.Patience > 0 {
@@ -58,6 +62,15 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 		}
 	}
 	return o.follow(o.call.Bound(ctx))
+}
+
+// checkpointed is the number of the latest checkpoint that the worker of an adopted attempt has recorded.
+func (r *run) checkpointed(step string) int {
+	at := slices.IndexFunc(r.found.Atoms, func(a logbook.AtomDetail) bool { return a.Name == step })
+	if at < 0 || r.found.Atoms[at].Checkpoints == nil {
+		return 0
+	}
+	return r.found.Atoms[at].Checkpoints.Number
 }
 
 // untaken is the failure of an attempt that no worker has taken in time.
@@ -92,6 +105,7 @@ func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 		ID:  steps.ID{Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt, Asked: call.Asked},
 		Job: r.claimed.Job.ID, Type: kind, Labels: step.Labels, Key: call.Key(), Round: call.Round, Token: call.Token, Try: call.Try, Tries: call.Tries, LastFailure: call.LastFailure,
 		Arguments: call.Arguments, Result: call.Result, Failure: call.Failure, FlowFailures: call.FlowFailures, Cause: call.Cause,
+		LastProgress: call.LastProgress,
 	}
 }
 
@@ -131,6 +145,8 @@ func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
 			defer cancel()
 		case answer.Lost:
 			return nil, &logbook.Failure{Kind: logbook.FailureWorkerLost, Message: fmt.Sprintf("the session %s of its worker has ended", o.offer.Worker)}
+		case answer.Outcome != nil && answer.Outcome.Checkpoint != nil:
+			o.checkpoint(calls, answer.Outcome)
 		case answer.Outcome != nil:
 			o.tell(ctx, answer.Outcome)
 			if answer.Outcome.Done {

@@ -27,12 +27,20 @@ import (
 func (c *Call) Checkpoint(ctx context.Context, name string, value any) error {
 	encoded, err := encodeCheckpoint(value)
 	if err == nil {
-		err = c.kept().record(ctx, name, encoded)
+		err = c.kept().record(ctx, logbook.Checkpoint{Name: name, Value: encoded})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot record the checkpoint %q of step %q: %w", name, c.Step, err)
 	}
 	return nil
+}
+
+// RecordCheckpoint is Checkpoint for a checkpoint that a worker has numbered. It is for code that makes calls.
+func (c *Call) RecordCheckpoint(ctx context.Context, checkpoint logbook.Checkpoint) (err error) {
+	if checkpoint.Value, err = encodeCheckpoint(checkpoint.Value); err != nil {
+		return err
+	}
+	return c.kept().record(ctx, checkpoint)
 }
 
 // Checkpoints returns the checkpoints of this round by name, including those of this call. The map is a copy.
@@ -95,17 +103,17 @@ type checkpoints struct {
 	size      int
 }
 
-func (k *checkpoints) record(ctx context.Context, name string, value json.RawMessage) (err error) {
+func (k *checkpoints) record(ctx context.Context, c logbook.Checkpoint) (err error) {
 	if k.hide != nil {
-		if value, err = k.hide(value); err != nil {
-			return err
+		if c.Value, err = k.hide(c.Value); err != nil {
+			return &logbook.InvalidError{Field: "checkpoint", Reason: err.Error()}
 		}
 	}
 	k.recording.Lock()
 	defer k.recording.Unlock()
-	size, err := k.admit(name, value)
+	size, err := k.admit(c.Name, c.Value)
 	if err == nil && k.keep != nil {
-		err = k.keep(ctx, logbook.Checkpoint{Name: name, Value: value})
+		err = k.keep(ctx, c)
 	}
 	if err != nil {
 		return err
@@ -115,7 +123,7 @@ func (k *checkpoints) record(ctx context.Context, name string, value json.RawMes
 	if k.values == nil {
 		k.values = make(logbook.Values)
 	}
-	k.values[name], k.size = value, size
+	k.values[c.Name], k.size = c.Value, size
 	return nil
 }
 

@@ -177,6 +177,26 @@ func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Actio
 	return attempt, latest, err
 }
 
+// Checkpointed returns the number of the latest checkpoint that the worker of an open attempt has recorded; 0: none, or
+// the attempt is not the open one.
+func (m *Machine) Checkpointed(flow logbook.FlowID, step string, action logbook.Action, number, asked int) (recorded int, err error) {
+	err = m.read(func(v *view) error {
+		value := v.get(tableAtom, atomKey(flow, step))
+		if value == nil {
+			return nil
+		}
+		detail := &decodeAtom(value).detail
+		if len(detail.Attempts) == 0 || detail.Checkpoints == nil {
+			return nil
+		}
+		if a := &detail.Attempts[0]; a.Action == action && a.Number == number && a.Asked == asked && !a.Ended() {
+			recorded = detail.Checkpoints.Number
+		}
+		return nil
+	})
+	return recorded, err
+}
+
 // FailedWorkers returns the sessions of the workers with failed or lost attempts at a step in the
 // current round. A round starts when the step is reset or its other action starts.
 func (m *Machine) FailedWorkers(flow logbook.FlowID, step string, action logbook.Action) (workers []string, err error) {

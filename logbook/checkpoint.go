@@ -28,6 +28,9 @@ type Checkpoint struct {
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value"`
 	At    time.Time       `json:"at"`
+	// Number counts the checkpoints that a worker records in an attempt, from 1. A late repeat of a report is
+	// recognised by its number. 0: the conductor has recorded the checkpoint itself.
+	Number int `json:"number,omitempty"`
 }
 
 // Size returns the bytes of name and value.
@@ -39,12 +42,14 @@ type Checkpoints struct {
 	Bytes int       `json:"bytes"` // of names and stored values
 	Last  string    `json:"last"`  // name of the latest checkpoint
 	At    time.Time `json:"at"`    // of the latest checkpoint
+	// Number is the Number of the latest checkpoint of the open attempt; 0: its worker has recorded none.
+	Number int `json:"number,omitempty"`
 }
 
 // CountCheckpoint counts a checkpoint of a change in the atom, after Advance. replaced is the size of the
 // checkpoint that it replaces; negative: it is new. ErrLimit.
 func (a *AtomDetail) CountCheckpoint(c *Checkpoint, replaced int) error {
-	counted := Checkpoints{Last: c.Name, At: c.At}
+	counted := Checkpoints{Last: c.Name, At: c.At, Number: c.Number}
 	if a.Checkpoints != nil {
 		counted.Count, counted.Bytes = a.Checkpoints.Count, a.Checkpoints.Bytes
 	}
@@ -90,7 +95,8 @@ func (a *AtomDetail) admitsCheckpoints(c *AtomChange) error {
 	return nil
 }
 
-func (l Limits) checkCheckpoint(c *Checkpoint) error {
+// CheckCheckpoint checks the size of a checkpoint as a store accepts it, which may be encrypted.
+func (l Limits) CheckCheckpoint(c *Checkpoint) error {
 	if err := l.CheckName("checkpoint name", c.Name); err != nil {
 		return err
 	}

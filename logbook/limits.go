@@ -257,7 +257,7 @@ func (l Limits) checkChange(c *AtomChange) error {
 		return &LimitError{Field: "checkpoints", Limit: MaxCheckpoints, Size: int64(n), Unit: "checkpoints"}
 	}
 	for i := range c.Checkpoints {
-		if err := l.checkCheckpoint(&c.Checkpoints[i]); err != nil {
+		if err := l.CheckCheckpoint(&c.Checkpoints[i]); err != nil {
 			return err
 		}
 	}

@@ -186,6 +186,11 @@ func (a *AtomDetail) set(c *AtomChange) {
 			a.Checkpoints = nil
 		}
 	}
+	if a.Checkpoints != nil && a.Checkpoints.Number > 0 && len(c.Attempts) > 0 {
+		kept := *a.Checkpoints
+		kept.Number = 0 // each attempt, and each poll of it, counts its own checkpoints
+		a.Checkpoints = &kept
+	}
 	if c.Progress != nil {
 		a.Progress = c.Progress
 	}

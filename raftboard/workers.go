@@ -30,6 +30,9 @@ func (c *Client) OfferStep(ctx context.Context, offer steps.Offer) (steps.Answer
 	if !offer.Only.Session.IsZero() {
 		request.OnlySession, request.OnlyName = offer.Only.Session.String(), offer.Only.Name
 	}
+	if offer.Refused > 0 {
+		request.Refused, request.Refusal = uint32(offer.Refused), command.ErrorToProto(offer.Refusal)
+	}
 	c.core.encrypt(request)
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.OfferStepRequest, v1.OfferStepResponse] { return p.workers.Offer })
 	if err != nil {

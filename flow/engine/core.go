@@ -175,9 +175,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	_, begun[0].Offered = s.WorkerStep()
-	if c.goesOn(step, action) {
-		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
-		begun[0].Wait = v.attempt.Wait
+	continues := c.goesOn(step, action)
+	if continues {
+		begun[0].StartedAt, begun[0].Asked, begun[0].Wait = v.attempt.StartedAt, v.attempt.Asked, v.attempt.Wait
 		begun[0].Worker, begun[0].WorkerName = v.attempt.Worker, v.attempt.WorkerName
 	} else {
 		*number++
@@ -196,7 +196,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	if call.Try, call.Tries = *failures+1, s.Retry().Tries(); *failures > 0 {
 		call.LastFailure = v.lastFailure
 	}
-	call.LastProgress, v.reported = v.reported, nil
+	call.LastProgress = v.lastProgress(continues)
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.isToUndo() {
 		c.interrupt(step) // the worker got it before the flow began to revert

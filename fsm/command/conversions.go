@@ -1602,9 +1602,10 @@ func CheckpointToProto(x *logbook.Checkpoint) *v1.Checkpoint {
 		return nil
 	}
 	m := &v1.Checkpoint{
-		Name:  x.Name,
-		Value: ValueToProto(x.Value),
-		At:    TimeToProto(x.At),
+		Name:   x.Name,
+		Value:  ValueToProto(x.Value),
+		At:     TimeToProto(x.At),
+		Number: countOf(x.Number),
 	}
 	return m
 }
@@ -1619,6 +1620,7 @@ func CheckpointFromProto(m *v1.Checkpoint) (logbook.Checkpoint, error) {
 	x.Name = m.Name
 	x.Value = ValueFromProto(m.Value)
 	x.At = r.time("checkpoint at", m.At)
+	x.Number = r.count("checkpoint number", m.Number)
 	if r.err != nil {
 		return logbook.Checkpoint{}, r.err
 	}
@@ -1631,10 +1633,11 @@ func checkpointsToProto(x *logbook.Checkpoints) *v1.Checkpoints {
 		return nil
 	}
 	m := &v1.Checkpoints{
-		Count: countOf(x.Count),
-		Bytes: countOf(x.Bytes),
-		Last:  x.Last,
-		At:    TimeToProto(x.At),
+		Count:  countOf(x.Count),
+		Bytes:  countOf(x.Bytes),
+		Last:   x.Last,
+		At:     TimeToProto(x.At),
+		Number: countOf(x.Number),
 	}
 	return m
 }
@@ -1648,6 +1651,7 @@ func (r *reader) checkpoints(m *v1.Checkpoints) *logbook.Checkpoints {
 	x.Bytes = r.count("checkpoints bytes", m.Bytes)
 	x.Last = m.Last
 	x.At = r.time("checkpoints at", m.At)
+	x.Number = r.count("checkpoints number", m.Number)
 	return x
 }
 

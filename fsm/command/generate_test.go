@@ -238,11 +238,11 @@ var changes = rapid.Custom(func(t *rapid.T) logbook.AtomChange {
 })
 
 var checkpoints = rapid.Custom(func(t *rapid.T) logbook.Checkpoint {
-	return logbook.Checkpoint{Name: rapid.String().Draw(t, "name"), Value: rawValues.Draw(t, "value"), At: times.Draw(t, "at")}
+	return logbook.Checkpoint{Name: rapid.String().Draw(t, "name"), Value: rawValues.Draw(t, "value"), At: times.Draw(t, "at"), Number: counts.Draw(t, "number")}
 })
 
 var checkpointCounts = rapid.Custom(func(t *rapid.T) logbook.Checkpoints {
-	return logbook.Checkpoints{Count: counts.Draw(t, "count"), Bytes: counts.Draw(t, "bytes"), Last: rapid.String().Draw(t, "last"), At: times.Draw(t, "at")}
+	return logbook.Checkpoints{Count: counts.Draw(t, "count"), Bytes: counts.Draw(t, "bytes"), Last: rapid.String().Draw(t, "last"), At: times.Draw(t, "at"), Number: counts.Draw(t, "number")}
 })
 
 var atoms = rapid.Custom(func(t *rapid.T) logbook.AtomDetail {

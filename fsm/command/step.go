@@ -40,6 +40,10 @@ func StepWorkToProto(w *steps.Work) *v1.StepWork {
 		Id: StepIDToProto(&w.ID), Job: w.Job.String(), Type: w.Type, Labels: w.Labels, Key: w.Key, Round: countOf(w.Round),
 		Token: TokenToProto(w.Token), Arguments: ValuesToProto(w.Arguments), Result: ValueToProto(w.Result), Failure: FailureToProto(w.Failure),
 		Try: countOf(w.Try), Tries: countOf(w.Tries), Board: w.Board, LastFailure: FailureToProto(w.LastFailure),
+		LastProgress: progressToProto(w.LastProgress),
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Checkpoints)) {
+		message.Checkpoints = append(message.Checkpoints, &v1.Checkpoint{Name: name, Value: ValueToProto(w.Checkpoints[name])})
 	}
 	if w.Cause.Kind != "" {
 		message.Cause = &v1.RevertCause{Kind: string(w.Cause.Kind), By: w.Cause.By, Reason: w.Cause.Reason}
@@ -66,7 +70,14 @@ func StepWorkFromProto(message *v1.StepWork) (steps.Work, error) {
 		Round: r.count("round", message.GetRound()), Token: TokenFromProto(message.GetToken()), Arguments: ValuesFromProto(message.GetArguments()),
 		Result: ValueFromProto(message.GetResult()), Failure: FailureFromProto(message.GetFailure()), TimeLeft: keep(&r, left, leftErr),
 		Try: r.count("try", message.GetTry()), Tries: r.count("tries", message.GetTries()), Board: message.GetBoard(), LastFailure: FailureFromProto(message.GetLastFailure()),
-		Cause: logbook.RevertCause{Kind: logbook.CauseKind(message.GetCause().GetKind()), By: message.GetCause().GetBy(), Reason: message.GetCause().GetReason()},
+		Cause:        logbook.RevertCause{Kind: logbook.CauseKind(message.GetCause().GetKind()), By: message.GetCause().GetBy(), Reason: message.GetCause().GetReason()},
+		LastProgress: r.progress(message.GetLastProgress()),
+	}
+	for _, checkpoint := range message.GetCheckpoints() {
+		if w.Checkpoints == nil {
+			w.Checkpoints = make(logbook.Values)
+		}
+		w.Checkpoints[checkpoint.GetName()] = ValueFromProto(checkpoint.GetValue())
 	}
 	for _, failure := range message.GetFailures() {
 		if w.FlowFailures == nil {
@@ -86,6 +97,9 @@ func StepOutcomeToProto(o *steps.Outcome) *v1.StepOutcome {
 	if o.NotYet > 0 {
 		message.NotYet = DurationToProto(o.NotYet)
 	}
+	if o.Checkpoint != nil {
+		message.Checkpoint = CheckpointToProto(o.Checkpoint)
+	}
 	return message
 }
 
@@ -97,6 +111,14 @@ func StepOutcomeFromProto(message *v1.StepOutcome) (steps.Outcome, error) {
 	o := steps.Outcome{
 		ID: keep(&r, id, err), Done: message.GetDone(), Result: ValueFromProto(message.GetResult()), Failure: FailureFromProto(message.GetFailure()),
 		NotYet: keep(&r, notYet, notYetErr), Progress: r.progress(message.GetProgress()), Output: message.GetOutput(), Stderr: message.GetStderr(),
+	}
+	if message.GetCheckpoint() != nil {
+		checkpoint, err := CheckpointFromProto(message.GetCheckpoint())
+		o.Checkpoint = &checkpoint
+		if o.Checkpoint.Value == nil {
+			o.Checkpoint.Value = []byte("null")
+		}
+		keep(&r, checkpoint, err)
 	}
 	return o, r.err
 }

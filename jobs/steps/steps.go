@@ -73,6 +73,11 @@ type Work struct {
 	Cause        logbook.RevertCause
 
 	TimeLeft time.Duration // 0: no limit
+
+	// LastProgress is the last report of the attempt before in this round; nil: none.
+	LastProgress *logbook.Progress
+	// Checkpoints are the checkpoints of this round by name; set by the leader for the worker.
+	Checkpoints logbook.Values
 }
 
 // Offer is an attempt that a conductor offers.
@@ -84,6 +89,9 @@ type Offer struct {
 	Stop    bool           // the worker must end the attempt
 	Since   time.Time      // when the attempt started
 	Wait    time.Duration
+	// Refused is the number of the latest checkpoint, if the conductor has refused it with Refusal.
+	Refused int
+	Refusal error
 }
 
 // Only is the only worker that may get an attempt: see flow.SameWorkerAs. After the end of its
@@ -102,6 +110,7 @@ type Answer struct {
 }
 
 // Outcome is a worker's report about an attempt. With Done, it has a Result, a Failure or NotYet.
+// Without Done, it can have a Checkpoint.
 type Outcome struct {
 	ID
 	Done     bool
@@ -111,6 +120,9 @@ type Outcome struct {
 	Progress *logbook.Progress // with NotYet: only its details count
 	Output   string
 	Stderr   string
+	// Checkpoint must be recorded before the answer. Its Number is above the numbers of all earlier checkpoints of the
+	// attempt, and a repeat of the report has the same number.
+	Checkpoint *logbook.Checkpoint
 }
 
 // Pull requests work.
@@ -159,9 +171,9 @@ type Client interface {
 	// PullSteps waits for attempts. A later call of the same session ends an earlier one.
 	// ErrSessionExpired; ErrInvalid if the session has not registered a step worker.
 	PullSteps(ctx context.Context, pull Pull) (Pulled, error)
-	// ReportStep reports an attempt, and waits for its record. If recorded is false, report the
-	// attempt again. A repeat changes nothing. ErrSessionExpired; ErrFenced if the attempt belongs
-	// to another worker, or has ended otherwise.
+	// ReportStep reports an attempt, and waits for the record of its end or its checkpoint. If recorded
+	// is false, report it again. A repeat changes nothing. ErrSessionExpired; ErrFenced if the attempt
+	// belongs to another worker, or has ended otherwise; ErrLimit and ErrInvalid.
 	ReportStep(ctx context.Context, worker jobs.SessionID, outcome Outcome, wait time.Duration) (recorded bool, err error)
 }
 

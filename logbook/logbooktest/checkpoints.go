@@ -15,6 +15,7 @@ var checkpointRows = []row{
 	{"a checkpoint needs a running attempt", checkpointNeedsAttempt},
 	{"checkpoints at the limits are kept, one more is refused", checkpointsAtLimit},
 	{"a checkpoint is a name and a value", checkpointsAreValues},
+	{"each attempt numbers its own checkpoints", checkpointsNumbered},
 }
 
 // recording is a flow whose step "import" records checkpoints.
@@ -130,6 +131,31 @@ func checkpointNeedsAttempt(k *kit) {
 	both.State, both.Attempts, both.Checkpoints = logbook.AtomSuccess, []logbook.Attempt{ended(execution(2), nil)}, []logbook.Checkpoint{checkpoint("a", `1`)}
 	k.wantsInvalid("a checkpoint with the end of its attempt", k.verdict(logbook.Update{Flow: r.flow, Sequence: r.sequence + 1, Atoms: []logbook.AtomChange{both}}))
 	r.has("after the refusals", "", nil)
+}
+
+func checkpointsNumbered(k *kit) {
+	r := k.recording()
+	number := func(what string, want int) {
+		k.same("number "+what, r.atom(r.flow, "import").Checkpoints.Number, want)
+	}
+	record := func(value string, number int) {
+		c := checkpoint("a", value)
+		c.Number = number
+		r.change(logbook.AtomChange{Checkpoints: []logbook.Checkpoint{c}})
+	}
+	r.begin(1)
+	record(`1`, 1)
+	record(`2`, 7)
+	number("of the latest checkpoint", 7)
+	asked := execution(1)
+	asked.Asked = 1
+	r.change(logbook.AtomChange{Attempts: []logbook.Attempt{asked}})
+	number("after \"not yet\"", 0)
+	record(`3`, 1)
+	r.change(logbook.AtomChange{State: logbook.AtomPending, RetryAt: someTime, Attempts: []logbook.Attempt{failed(asked, logbook.Failure{Kind: "error"})}})
+	r.begin(2)
+	number("in the next attempt", 0)
+	r.has("after all", "a", logbook.Values{"a": json.RawMessage(`3`)})
 }
 
 func checkpointsAtLimit(k *kit) {

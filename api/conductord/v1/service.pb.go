@@ -7367,6 +7367,8 @@ type OfferStepRequest struct {
 	// of the session any worker with this name. Empty: any worker.
 	OnlySession   string `protobuf:"bytes,7,opt,name=only_session,json=onlySession,proto3" json:"only_session,omitempty"`
 	OnlyName      string `protobuf:"bytes,8,opt,name=only_name,json=onlyName,proto3" json:"only_name,omitempty"`
+	Refused       uint32 `protobuf:"varint,9,opt,name=refused,proto3" json:"refused,omitempty"` // number of the latest checkpoint, if the conductor has refused it; 0: not refused
+	Refusal       *Error `protobuf:"bytes,10,opt,name=refusal,proto3" json:"refusal,omitempty"` // reason of the refusal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7455,6 +7457,20 @@ func (x *OfferStepRequest) GetOnlyName() string {
 		return x.OnlyName
 	}
 	return ""
+}
+
+func (x *OfferStepRequest) GetRefused() uint32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *OfferStepRequest) GetRefusal() *Error {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
 }
 
 type OfferStepResponse struct {
@@ -8055,7 +8071,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait:\x0f\x82\x9e&\v\b\x032\asession\"0\n" +
 	"\x12ReportStepResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xd9\x02\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xa3\x03\n" +
 	"\x10OfferStepRequest\x12\x1e\n" +
 	"\asession\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\asession\x12+\n" +
 	"\x04work\x18\x02 \x01(\v2\x17.conductord.v1.StepWorkR\x04work\x12\x1c\n" +
@@ -8064,7 +8080,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
 	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12'\n" +
 	"\fonly_session\x18\a \x01(\tB\x04\xe8\x9d&\x01R\vonlySession\x12!\n" +
-	"\tonly_name\x18\b \x01(\tB\x04\xe8\x9d&\x01R\bonlyName:\x19\x82\x9e&\x15\b\b\x12\bwork.job2\asession\"\xa2\x01\n" +
+	"\tonly_name\x18\b \x01(\tB\x04\xe8\x9d&\x01R\bonlyName\x12\x18\n" +
+	"\arefused\x18\t \x01(\rR\arefused\x12.\n" +
+	"\arefusal\x18\n" +
+	" \x01(\v2\x14.conductord.v1.ErrorR\arefusal:\x19\x82\x9e&\x15\b\b\x12\bwork.job2\asession\"\xa2\x01\n" +
 	"\x11OfferStepResponse\x12\x1c\n" +
 	"\x06worker\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x06worker\x124\n" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
@@ -8498,202 +8517,203 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	158, // 105: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
 	130, // 106: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
 	131, // 107: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	159, // 108: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	10,  // 109: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	13,  // 110: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	15,  // 111: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	17,  // 112: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	19,  // 113: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
-	22,  // 114: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	25,  // 115: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	28,  // 116: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	160, // 117: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	31,  // 118: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	161, // 119: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	33,  // 120: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	162, // 121: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	162, // 122: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	162, // 123: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	163, // 124: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	163, // 125: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	163, // 126: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	163, // 127: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	163, // 128: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
-	163, // 129: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
-	164, // 130: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
-	165, // 131: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
-	165, // 132: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
-	0,   // 133: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
-	2,   // 134: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
-	166, // 135: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	167, // 136: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	163, // 137: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	163, // 138: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	35,  // 139: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	4,   // 140: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	37,  // 141: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	40,  // 142: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	168, // 143: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	6,   // 144: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	8,   // 145: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	169, // 146: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	170, // 147: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	168, // 148: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	168, // 149: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	168, // 150: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	44,  // 151: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	46,  // 152: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	171, // 153: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	172, // 154: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	47,  // 155: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	49,  // 156: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	173, // 157: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	173, // 158: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	42,  // 159: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	145, // 160: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	51,  // 161: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	53,  // 162: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	55,  // 163: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	57,  // 164: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
-	59,  // 165: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	174, // 166: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	62,  // 167: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	175, // 168: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	64,  // 169: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	66,  // 170: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	176, // 171: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	68,  // 172: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	69,  // 173: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	71,  // 174: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	177, // 175: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	178, // 176: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	179, // 177: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	180, // 178: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	181, // 179: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	73,  // 180: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	182, // 181: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	183, // 182: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	75,  // 183: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	77,  // 184: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	79,  // 185: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	153, // 186: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	81,  // 187: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	83,  // 188: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	109, // 189: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	107, // 190: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	105, // 191: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	90,  // 192: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	87,  // 193: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	92,  // 194: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	95,  // 195: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	97,  // 196: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	99,  // 197: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	101, // 198: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	103, // 199: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	116, // 200: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	119, // 201: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	121, // 202: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	113, // 203: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	11,  // 204: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	14,  // 205: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	16,  // 206: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	18,  // 207: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	20,  // 208: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
-	24,  // 209: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	27,  // 210: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	29,  // 211: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	30,  // 212: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	32,  // 213: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	184, // 214: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	34,  // 215: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	184, // 216: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	184, // 217: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	184, // 218: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	184, // 219: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	184, // 220: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	184, // 221: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	184, // 222: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	184, // 223: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
-	184, // 224: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
-	129, // 225: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
-	185, // 226: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
-	185, // 227: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
-	1,   // 228: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
-	3,   // 229: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
-	184, // 230: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	186, // 231: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	184, // 232: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	184, // 233: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	36,  // 234: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	5,   // 235: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	38,  // 236: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	41,  // 237: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	184, // 238: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	7,   // 239: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	9,   // 240: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	184, // 241: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	184, // 242: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	184, // 243: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	184, // 244: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	184, // 245: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	45,  // 246: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	184, // 247: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	184, // 248: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	184, // 249: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	48,  // 250: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	50,  // 251: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	184, // 252: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	184, // 253: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	43,  // 254: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	184, // 255: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	52,  // 256: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	54,  // 257: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	56,  // 258: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	58,  // 259: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
-	60,  // 260: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	184, // 261: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	63,  // 262: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	184, // 263: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	65,  // 264: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	67,  // 265: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	184, // 266: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	184, // 267: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	70,  // 268: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	72,  // 269: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	184, // 270: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	184, // 271: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	184, // 272: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	184, // 273: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	184, // 274: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	74,  // 275: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	184, // 276: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	184, // 277: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	76,  // 278: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	78,  // 279: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	80,  // 280: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	184, // 281: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	82,  // 282: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	85,  // 283: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	110, // 284: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	108, // 285: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	106, // 286: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	91,  // 287: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	88,  // 288: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	93,  // 289: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	96,  // 290: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	98,  // 291: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	100, // 292: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	102, // 293: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	104, // 294: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	118, // 295: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	120, // 296: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	122, // 297: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	114, // 298: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	204, // [204:299] is the sub-list for method output_type
-	109, // [109:204] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	128, // 108: conductord.v1.OfferStepRequest.refusal:type_name -> conductord.v1.Error
+	159, // 109: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	10,  // 110: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	13,  // 111: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	15,  // 112: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	17,  // 113: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	19,  // 114: conductord.v1.BoardService.WaitStep:input_type -> conductord.v1.WaitStepRequest
+	22,  // 115: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	25,  // 116: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	28,  // 117: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	160, // 118: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	31,  // 119: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	161, // 120: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	33,  // 121: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	162, // 122: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	162, // 123: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	162, // 124: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	163, // 125: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	163, // 126: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	163, // 127: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	163, // 128: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	163, // 129: conductord.v1.BoardService.Unreserve:input_type -> conductord.v1.JobCommand
+	163, // 130: conductord.v1.BoardService.RetryNow:input_type -> conductord.v1.JobCommand
+	164, // 131: conductord.v1.BoardService.Signal:input_type -> conductord.v1.SignalCommand
+	165, // 132: conductord.v1.BoardService.Decide:input_type -> conductord.v1.DecideCommand
+	165, // 133: conductord.v1.BoardService.Override:input_type -> conductord.v1.DecideCommand
+	0,   // 134: conductord.v1.BoardService.GetApproval:input_type -> conductord.v1.GetApprovalRequest
+	2,   // 135: conductord.v1.BoardService.ListApprovals:input_type -> conductord.v1.ListApprovalsRequest
+	166, // 136: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	167, // 137: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	163, // 138: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	163, // 139: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	35,  // 140: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	4,   // 141: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	37,  // 142: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	40,  // 143: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	168, // 144: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	6,   // 145: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	8,   // 146: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	169, // 147: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	170, // 148: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	168, // 149: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	168, // 150: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	168, // 151: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	44,  // 152: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	46,  // 153: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	171, // 154: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	172, // 155: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	47,  // 156: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	49,  // 157: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	173, // 158: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	173, // 159: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	42,  // 160: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	145, // 161: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	51,  // 162: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	53,  // 163: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	55,  // 164: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	57,  // 165: conductord.v1.LogbookService.GetCheckpoints:input_type -> conductord.v1.GetCheckpointsRequest
+	59,  // 166: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	174, // 167: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	62,  // 168: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	175, // 169: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	64,  // 170: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	66,  // 171: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	176, // 172: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	68,  // 173: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	69,  // 174: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	71,  // 175: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	177, // 176: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	178, // 177: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	179, // 178: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	180, // 179: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	181, // 180: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	73,  // 181: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	182, // 182: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	183, // 183: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	75,  // 184: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	77,  // 185: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	79,  // 186: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	153, // 187: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	81,  // 188: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	83,  // 189: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	109, // 190: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	107, // 191: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	105, // 192: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	90,  // 193: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	87,  // 194: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	92,  // 195: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	95,  // 196: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	97,  // 197: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	99,  // 198: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	101, // 199: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	103, // 200: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	116, // 201: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	119, // 202: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	121, // 203: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	113, // 204: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	11,  // 205: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	14,  // 206: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	16,  // 207: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	18,  // 208: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	20,  // 209: conductord.v1.BoardService.WaitStep:output_type -> conductord.v1.WaitStepResponse
+	24,  // 210: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	27,  // 211: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	29,  // 212: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	30,  // 213: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	32,  // 214: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	184, // 215: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	34,  // 216: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	184, // 217: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	184, // 218: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	184, // 219: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	184, // 220: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	184, // 221: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	184, // 222: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	184, // 223: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	184, // 224: conductord.v1.BoardService.Unreserve:output_type -> conductord.v1.Done
+	184, // 225: conductord.v1.BoardService.RetryNow:output_type -> conductord.v1.Done
+	129, // 226: conductord.v1.BoardService.Signal:output_type -> conductord.v1.SignalResult
+	185, // 227: conductord.v1.BoardService.Decide:output_type -> conductord.v1.DecideResult
+	185, // 228: conductord.v1.BoardService.Override:output_type -> conductord.v1.DecideResult
+	1,   // 229: conductord.v1.BoardService.GetApproval:output_type -> conductord.v1.GetApprovalResponse
+	3,   // 230: conductord.v1.BoardService.ListApprovals:output_type -> conductord.v1.ListApprovalsResponse
+	184, // 231: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	186, // 232: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	184, // 233: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	184, // 234: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	36,  // 235: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	5,   // 236: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	38,  // 237: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	41,  // 238: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	184, // 239: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	7,   // 240: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	9,   // 241: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	184, // 242: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	184, // 243: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	184, // 244: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	184, // 245: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	184, // 246: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	45,  // 247: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	184, // 248: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	184, // 249: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	184, // 250: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	48,  // 251: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	50,  // 252: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	184, // 253: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	184, // 254: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	43,  // 255: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	184, // 256: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	52,  // 257: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	54,  // 258: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	56,  // 259: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	58,  // 260: conductord.v1.LogbookService.GetCheckpoints:output_type -> conductord.v1.GetCheckpointsResponse
+	60,  // 261: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	184, // 262: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	63,  // 263: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	184, // 264: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	65,  // 265: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	67,  // 266: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	184, // 267: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	184, // 268: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	70,  // 269: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	72,  // 270: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	184, // 271: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	184, // 272: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	184, // 273: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	184, // 274: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	184, // 275: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	74,  // 276: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	184, // 277: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	184, // 278: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	76,  // 279: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	78,  // 280: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	80,  // 281: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	184, // 282: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	82,  // 283: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	85,  // 284: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	110, // 285: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	108, // 286: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	106, // 287: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	91,  // 288: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	88,  // 289: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	93,  // 290: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	96,  // 291: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	98,  // 292: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	100, // 293: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	102, // 294: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	104, // 295: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	118, // 296: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	120, // 297: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	122, // 298: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	114, // 299: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	205, // [205:300] is the sub-list for method output_type
+	110, // [110:205] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }

@@ -1507,9 +1507,10 @@ func (x *AtomDetail) GetCheckpoints() *Checkpoints {
 type Checkpoints struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Count         uint32                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	Bytes         uint32                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of names and stored values
-	Last          string                 `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`    // name of the latest checkpoint
-	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`        // of the latest checkpoint
+	Bytes         uint32                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`   // of names and stored values
+	Last          string                 `protobuf:"bytes,3,opt,name=last,proto3" json:"last,omitempty"`      // name of the latest checkpoint
+	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`          // of the latest checkpoint
+	Number        uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"` // of the latest checkpoint of the open attempt; 0: its worker has recorded none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1572,12 +1573,20 @@ func (x *Checkpoints) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Checkpoints) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // Checkpoint is a value that a step has recorded for its next attempt.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         *Value                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts the checkpoints that a worker records in an attempt, from 1; 0: not by a worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1631,6 +1640,13 @@ func (x *Checkpoint) GetAt() *timestamppb.Timestamp {
 		return x.At
 	}
 	return nil
+}
+
+func (x *Checkpoint) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
 }
 
 // Folded counts the oldest attempts of an atom, which are no longer kept.
@@ -2667,12 +2683,14 @@ type StepWork struct {
 	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`          // unset: no limit
-	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                   // failures of this action in this round, plus one
-	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                               // maximum of try by the step's retry policy; 1 without a policy
-	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                // board of the job; set by the leader
-	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"` // of the previous try; unset in the first one
-	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                // only for a revert
+	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`             // unset: no limit
+	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                                      // failures of this action in this round, plus one
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                                  // maximum of try by the step's retry policy; 1 without a policy
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                   // board of the job; set by the leader
+	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`    // of the previous try; unset in the first one
+	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                   // only for a revert
+	LastProgress  *Progress            `protobuf:"bytes,18,opt,name=last_progress,json=lastProgress,proto3" json:"last_progress,omitempty"` // the last report of the attempt before in this round; unset: none
+	Checkpoints   []*Checkpoint        `protobuf:"bytes,19,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`                       // of this round, sorted by name; set by the leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2826,6 +2844,20 @@ func (x *StepWork) GetCause() *RevertCause {
 	return nil
 }
 
+func (x *StepWork) GetLastProgress() *Progress {
+	if x != nil {
+		return x.LastProgress
+	}
+	return nil
+}
+
+func (x *StepWork) GetCheckpoints() []*Checkpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
 // RevertCause is why a step is reverted.
 type RevertCause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2897,8 +2929,9 @@ type StepOutcome struct {
 	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
 	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
 	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
-	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
-	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
+	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`         // lines for people, since the last report
+	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"`         // with done: the end of stderr
+	Checkpoint    *Checkpoint            `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // without done: record this checkpoint before the answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2987,6 +3020,13 @@ func (x *StepOutcome) GetStderr() string {
 		return x.Stderr
 	}
 	return ""
+}
+
+func (x *StepOutcome) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
 }
 
 // Update is one atomic write to a flow: all consequences of one outcome.
@@ -6776,17 +6816,19 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12-\n" +
 	"\x06folded\x18\t \x01(\v2\x15.conductord.v1.FoldedR\x06folded\x12<\n" +
 	"\vcheckpoints\x18\n" +
-	" \x01(\v2\x1a.conductord.v1.CheckpointsR\vcheckpoints:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x85\x01\n" +
+	" \x01(\v2\x1a.conductord.v1.CheckpointsR\vcheckpoints:\x10\xf8\x9d&\x01\x92\x9e&\b\b\x01\x1a\x04name\"\x9d\x01\n" +
 	"\vCheckpoints\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\rR\x05bytes\x12\x18\n" +
 	"\x04last\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x04last\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"\x8c\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\rR\x06number:\x04\xf8\x9d&\x01\"\xa4\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12*\n" +
 	"\x05value\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x05value\x12*\n" +
-	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number:\f\x92\x9e&\b\b\x01\"\x04name\"\x8a\x01\n" +
 	"\x06Folded\x12\x1e\n" +
 	"\n" +
 	"executions\x18\x01 \x01(\rR\n" +
@@ -6880,7 +6922,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x1c\n" +
 	"\x06action\x18\x03 \x01(\tB\x04\xe8\x9d&\x01R\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc5\x05\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xc0\x06\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x16\n" +
 	"\x03job\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
@@ -6899,12 +6941,14 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x1a\n" +
 	"\x05board\x18\x0f \x01(\tB\x04\xe8\x9d&\x01R\x05board\x129\n" +
 	"\flast_failure\x18\x10 \x01(\v2\x16.conductord.v1.FailureR\vlastFailure\x120\n" +
-	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x05cause\x18\x11 \x01(\v2\x1a.conductord.v1.RevertCauseR\x05cause\x12<\n" +
+	"\rlast_progress\x18\x12 \x01(\v2\x17.conductord.v1.ProgressR\flastProgress\x12;\n" +
+	"\vcheckpoints\x18\x13 \x03(\v2\x19.conductord.v1.CheckpointR\vcheckpoints:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"[\n" +
 	"\vRevertCause\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
 	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\x81\x03\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\xbc\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -6913,7 +6957,10 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x1c\n" +
 	"\x06output\x18\a \x01(\tB\x04\xe8\x9d&\x02R\x06output\x12\x1c\n" +
-	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr\x129\n" +
+	"\n" +
+	"checkpoint\x18\t \x01(\v2\x19.conductord.v1.CheckpointR\n" +
+	"checkpoint:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"\xe3\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12*\n" +
@@ -7455,120 +7502,123 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	69,  // 74: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
 	3,   // 75: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
 	31,  // 76: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	29,  // 77: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 78: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 79: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	69,  // 80: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	20,  // 81: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	2,   // 82: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 83: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	34,  // 84: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 85: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	68,  // 86: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	21,  // 87: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	20,  // 88: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	18,  // 89: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
-	4,   // 90: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 91: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 92: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	68,  // 93: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 94: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	69,  // 95: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	36,  // 96: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	69,  // 97: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	23,  // 98: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	69,  // 99: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	69,  // 100: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 101: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 102: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	68,  // 103: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 104: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	68,  // 105: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	68,  // 106: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	68,  // 107: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	42,  // 108: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 109: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 110: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	40,  // 111: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	68,  // 112: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	69,  // 113: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	68,  // 114: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	68,  // 115: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	68,  // 116: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	36,  // 117: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	69,  // 118: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	41,  // 119: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	50,  // 120: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	68,  // 121: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 122: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 123: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	68,  // 124: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 125: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	68,  // 126: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	69,  // 127: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	69,  // 128: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	68,  // 129: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 130: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	68,  // 131: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	69,  // 132: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	42,  // 133: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	69,  // 134: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	69,  // 135: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	37,  // 136: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 137: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 138: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 139: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	33,  // 140: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 141: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	69,  // 142: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	69,  // 143: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	69,  // 144: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	68,  // 145: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 146: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	68,  // 147: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	68,  // 148: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	50,  // 149: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	68,  // 150: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 151: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	52,  // 152: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	40,  // 153: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	35,  // 154: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	69,  // 155: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	68,  // 156: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	68,  // 157: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	68,  // 158: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 159: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 160: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	68,  // 161: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	54,  // 162: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	68,  // 163: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	68,  // 164: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	68,  // 165: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	68,  // 166: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	68,  // 167: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	68,  // 168: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	50,  // 169: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	68,  // 170: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	60,  // 171: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	61,  // 172: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	62,  // 173: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	59,  // 174: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	69,  // 175: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	68,  // 176: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	68,  // 177: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	66,  // 178: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	68,  // 179: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	68,  // 180: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	63,  // 181: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	63,  // 182: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	64,  // 183: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	65,  // 184: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	67,  // 185: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	186, // [186:186] is the sub-list for method output_type
-	186, // [186:186] is the sub-list for method input_type
-	186, // [186:186] is the sub-list for extension type_name
-	186, // [186:186] is the sub-list for extension extendee
-	0,   // [0:186] is the sub-list for field type_name
+	20,  // 77: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
+	18,  // 78: conductord.v1.StepWork.checkpoints:type_name -> conductord.v1.Checkpoint
+	29,  // 79: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 80: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 81: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	69,  // 82: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	20,  // 83: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	18,  // 84: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
+	2,   // 85: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 86: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	34,  // 87: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 88: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	68,  // 89: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 90: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 91: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 92: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 93: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 94: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 95: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	68,  // 96: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 97: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	69,  // 98: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	36,  // 99: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	69,  // 100: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	23,  // 101: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	69,  // 102: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	69,  // 103: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 104: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 105: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	68,  // 106: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 107: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	68,  // 108: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	68,  // 109: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	68,  // 110: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	42,  // 111: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 112: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 113: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	40,  // 114: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	68,  // 115: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	69,  // 116: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	68,  // 117: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	68,  // 118: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	68,  // 119: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	36,  // 120: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	69,  // 121: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	41,  // 122: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	50,  // 123: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	68,  // 124: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 125: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 126: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	68,  // 127: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	68,  // 128: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	68,  // 129: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	69,  // 130: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	69,  // 131: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	68,  // 132: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 133: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	68,  // 134: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	69,  // 135: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	42,  // 136: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	69,  // 137: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	69,  // 138: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	37,  // 139: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 140: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 141: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 142: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	33,  // 143: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 144: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	69,  // 145: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	69,  // 146: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	69,  // 147: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	68,  // 148: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 149: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	68,  // 150: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	68,  // 151: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	50,  // 152: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	68,  // 153: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 154: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	52,  // 155: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	40,  // 156: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	35,  // 157: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	69,  // 158: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	68,  // 159: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	68,  // 160: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	68,  // 161: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	68,  // 162: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	68,  // 163: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	68,  // 164: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	54,  // 165: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	68,  // 166: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	68,  // 167: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	68,  // 168: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	68,  // 169: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	68,  // 170: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	68,  // 171: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	50,  // 172: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	68,  // 173: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	60,  // 174: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	61,  // 175: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	62,  // 176: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	59,  // 177: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	69,  // 178: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	68,  // 179: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	68,  // 180: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	66,  // 181: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	68,  // 182: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	68,  // 183: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	63,  // 184: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	63,  // 185: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	64,  // 186: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	65,  // 187: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	67,  // 188: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	189, // [189:189] is the sub-list for method output_type
+	189, // [189:189] is the sub-list for method input_type
+	189, // [189:189] is the sub-list for extension type_name
+	189, // [189:189] is the sub-list for extension extendee
+	0,   // [0:189] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

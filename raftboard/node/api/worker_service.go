@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/fsm"
@@ -17,6 +19,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/lead"
 	"github.com/conductord/conductord/raftboard/node/offers"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 const (
@@ -150,6 +153,9 @@ func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*offers
 			}
 		}
 	}
+	if message.Refused > 0 {
+		o.Offer.Refused, o.Offer.Refusal = int(message.Refused), command.ErrorFromProto(message.Refusal)
+	}
 	if o.Offer.Since, err = command.TimeFromProto("since", message.Since); err != nil {
 		return nil, 0, err
 	}
@@ -249,7 +255,8 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	for promised := p.Promised; ; {
 		select {
 		case answer := <-p.Answer:
-			return answer, s.machine.AppliedIndex(), nil
+			err := s.addCheckpoints(answer)
+			return answer, s.machine.AppliedIndex(), err
 		case <-promised:
 			promised = nil
 			timer.Reset(offers.PromiseTime)
@@ -261,6 +268,32 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 			return nil, 0, ctx.Err()
 		}
 	}
+}
+
+// addCheckpoints adds the recorded checkpoints to the attempts that a worker gets. The conductor does not send them, because
+// it repeats its offer after each report. Attempts beyond the size of an answer wait for the next call.
+func (s *workerService) addCheckpoints(answer *conductordv1.PullStepsResponse) error {
+	size := 0
+	for i, work := range answer.Work {
+		id, err := command.StepIDFromProto(work.Id)
+		if err != nil {
+			return err
+		}
+		checkpoints, err := s.machine.Checkpoints(id.Flow, id.Step)
+		if err != nil {
+			return err
+		}
+		if len(checkpoints) > 0 {
+			work = proto.CloneOf(work) // the offer has the original
+			work.Checkpoints = checkpoints
+			answer.Work[i] = work
+		}
+		if size += command.SizeOf(work); i > 0 && size > wire.PageBytes {
+			answer.Work = answer.Work[:i]
+			return nil
+		}
+	}
+	return nil
 }
 
 func pullOf(message *conductordv1.PullStepsRequest) (*offers.Pull, error) {
@@ -393,15 +426,19 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	defer leave()
 	for over := false; ; {
 		recorded, err := s.recorded(ctx, worker, &outcome)
-		if recorded {
+		if recorded && outcome.Done {
 			s.offers.Freed(worker, outcome.ID)
+		}
+		if err == nil && !recorded && outcome.Checkpoint != nil {
+			err = s.offers.Refusal(worker, &outcome)
 		}
 		if err != nil || recorded {
 			return &conductordv1.ReportStepResponse{Recorded: recorded}, s.machine.AppliedIndex(), err
 		}
 		passed := s.offers.Report(worker, &outcome)
-		if over || passed && !outcome.Done {
-			return &conductordv1.ReportStepResponse{Recorded: passed && !outcome.Done}, s.machine.AppliedIndex(), nil
+		waits := outcome.Done || outcome.Checkpoint != nil // for the record
+		if over || passed && !waits {
+			return &conductordv1.ReportStepResponse{Recorded: passed && !waits}, s.machine.AppliedIndex(), nil
 		}
 		select {
 		case <-waiting.News:
@@ -446,7 +483,23 @@ func (s *workerService) checkOutcome(o *steps.Outcome) error {
 	if err := s.limits.CheckFailure("failure", o.Failure); err != nil {
 		return err
 	}
+	if err := s.checkCheckpoint(o); err != nil {
+		return err
+	}
 	return s.limits.CheckValue("result", o.Result)
+}
+
+// checkCheckpoint checks the checkpoint of a report. The conductor checks the limits of plain values.
+func (s *workerService) checkCheckpoint(o *steps.Outcome) error {
+	switch {
+	case o.Checkpoint == nil:
+		return nil
+	case o.Done:
+		return &logbook.InvalidError{Field: "outcome", Reason: "it has done and a checkpoint; report each checkpoint before the end"}
+	case o.Checkpoint.Number < 1:
+		return &logbook.InvalidError{Field: "checkpoint number", Reason: "0; number the checkpoints of an attempt from 1"}
+	}
+	return s.limits.CheckCheckpoint(o.Checkpoint)
 }
 
 // recorded reports whether the logbook has an outcome. It refuses an outcome of another
@@ -472,10 +525,15 @@ func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *
 		refused = fmt.Sprintf("the attempt is at poll %d", attempt.Asked)
 	case attempt.Worker != worker.String():
 		refused = fmt.Sprintf("the attempt does not belong to session %s", worker)
+	case !attempt.Ended() && o.Checkpoint != nil:
+		number, err := s.machine.Checkpointed(o.Flow, o.Step, o.Action, o.Attempt, o.Asked)
+		return number >= o.Checkpoint.Number, err
 	case !attempt.Ended():
 		return false, nil
 	case o.Done && (attempt.Failure != nil) == (o.Failure != nil):
 		return true, nil
+	case !o.Done:
+		refused = "the attempt is over"
 	default:
 		refused = "it has ended in another way"
 	}

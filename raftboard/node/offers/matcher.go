@@ -338,6 +338,17 @@ func (s *Matcher) Report(worker jobs.SessionID, outcome *steps.Outcome) (passed 
 	return true
 }
 
+// Refusal is the conductor's refusal of a worker's checkpoint; nil: it has not refused the checkpoint.
+func (s *Matcher) Refusal(worker jobs.SessionID, outcome *steps.Outcome) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.offers[outcome.ID]
+	if o == nil || o.Offer.Worker != worker || o.Offer.Refused != outcome.Checkpoint.Number {
+		return nil
+	}
+	return o.Offer.Refusal
+}
+
 // AwaitReport adds a waiting report, and returns the function that removes it.
 func (s *Matcher) AwaitReport(flow logbook.FlowID) (r *stepReport, leave func()) {
 	r = &stepReport{News: make(chan struct{}, 1)}

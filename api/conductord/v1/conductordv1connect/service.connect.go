@@ -3111,7 +3111,8 @@ type WorkerServiceClient interface {
 	// the next call repeats attempts of a lost answer. It answers when an attempt exists, or
 	// after the wait of at most 60 s.
 	Pull(context.Context, *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error)
-	// Report reports the result of an attempt. Repeat it until the answer has recorded set.
+	// Report reports the result of an attempt, its progress, or a checkpoint. Repeat a result or a
+	// checkpoint until the answer has recorded set.
 	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
 	// Offer is for conductors: it waits until a worker takes an attempt, or has reported it.
 	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
@@ -3191,7 +3192,8 @@ type WorkerServiceHandler interface {
 	// the next call repeats attempts of a lost answer. It answers when an attempt exists, or
 	// after the wait of at most 60 s.
 	Pull(context.Context, *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error)
-	// Report reports the result of an attempt. Repeat it until the answer has recorded set.
+	// Report reports the result of an attempt, its progress, or a checkpoint. Repeat a result or a
+	// checkpoint until the answer has recorded set.
 	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
 	// Offer is for conductors: it waits until a worker takes an attempt, or has reported it.
 	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
