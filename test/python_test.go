@@ -60,7 +60,7 @@ func TestPythonConformance(t *testing.T) {
 const hands = `
 import os, sys, logging
 from conformance import worker
-from conductord import Context
+from conductord import Context, OverLimit
 
 starts, free = sys.argv[1:3]
 worker.ttl = 5
@@ -91,6 +91,14 @@ def deaf(context: Context):
     note(context)
     while True:
         pass
+
+@worker.step("large")
+def large(context: Context):
+    try:
+        context.checkpoint("large", "x" * (64 << 10))
+    except OverLimit as error:
+        context.checkpoint("small", 1)
+        return [str(error), context.checkpoints]
 
 logging.basicConfig(level=logging.INFO)
 worker.run()
@@ -159,6 +167,21 @@ func pythonField(t *testing.T) (f *field, worker func() *following) {
 			}
 		})
 		return w
+	}
+}
+
+// TestPythonCheckpoints kills the worker of the example in an import of rows. A checkpoint that is too large is refused by name,
+// and the step continues.
+func TestPythonCheckpoints(t *testing.T) {
+	t.Parallel()
+	f, start := pythonField(t)
+	example := filepath.Join(needPython(t), "examples", "import_rows.py")
+	f.importContinues(func() *exec.Cmd { return exec.CommandContext(within(t), "python3", "-B", example) })
+	start()
+	job := f.run("name = \"large\"")
+	f.ends(job, jobs.OutcomeSuccess)
+	if got, want := ran(t, "step", "wait", job+"/large", f.all), `["checkpoint is too large: 65538 bytes, and the limit is 65536", {"small": 1}]`; !sameJSON(t, got, want) {
+		t.Errorf("the result is %s, want %s", got, want)
 	}
 }
 

@@ -230,6 +230,16 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
+// TestTypeScriptCheckpoints kills the worker of the example in an import of rows.
+func TestTypeScriptCheckpoints(t *testing.T) {
+	longtest.Skip(t)
+	t.Parallel()
+	s, f := openScripts(t), openField(t)
+	f.importContinues(func() *exec.Cmd {
+		return exec.CommandContext(within(t), "node", filepath.Join(s.dir, "dist", "examples", "import-rows.js"))
+	})
+}
+
 // TestTypeScriptConformance checks that a worker in TypeScript keeps all rules for step workers.
 func TestTypeScriptConformance(t *testing.T) {
 	longtest.Skip(t)

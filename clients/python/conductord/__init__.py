@@ -20,7 +20,7 @@ from .errors import (
     Compacted, ConductordError, Conflict, Fenced, Internal, Invalid, NotAllowed, NotDone, NotFound, Overloaded,
     OverLimit, SessionExpired, Unavailable, Uncertain, Unclaimable, Unknown,
 )
-from .outcome import BadArgument, Cancelled, Failure, FailureRecord, NotYet, RevertCause, Stopped
+from .outcome import BadArgument, Cancelled, Failure, FailureRecord, NotYet, ProgressRecord, RevertCause, Stopped
 from .worker import Step, Worker
 
 __version__ = "0.1.0"
@@ -28,5 +28,5 @@ __version__ = "0.1.0"
 __all__ = [
     "BadArgument", "Cancelled", "Client", "Compacted", "ConductordError", "Conflict", "Context", "Failure", "FailureRecord",
     "Fenced", "Internal", "Invalid", "Job", "NotAllowed", "NotDone", "NotFound", "NotYet", "OverLimit", "Overloaded",
-    "RevertCause", "SessionExpired", "Step", "Stopped", "Unavailable", "Uncertain", "Unclaimable", "Unknown", "Worker", "new_id",
+    "ProgressRecord", "RevertCause", "SessionExpired", "Step", "Stopped", "Unavailable", "Uncertain", "Unclaimable", "Unknown", "Worker", "new_id",
 ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
-from .outcome import BadArgument, Cancelled, Failure, FailureRecord, RevertCause, Stopped, checked_details, clip, of_failure, of_result
+from .outcome import (BadArgument, Cancelled, Failure, FailureRecord, ProgressRecord, RevertCause, Stopped, checked_details, clip, kept, of_failure,
+                      of_result)
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -27,9 +28,10 @@ DROPPED = "[lines were dropped: more was written than could be reported]\n"
 
 
 class Context:
-    """A function's view of its attempt. A parameter of this type gets it."""
+    """A function's view of its attempt. A parameter of this type gets it. ``record`` makes a checkpoint durable; in a
+    context made by hand, as in a test, the context alone keeps checkpoints."""
 
-    def __init__(self, work: Dict[str, Any], cancelled: threading.Event):
+    def __init__(self, work: Dict[str, Any], cancelled: threading.Event, record: Optional[Callable[[Dict[str, Any]], None]] = None):
         id = work["id"]
         self.job: str = work.get("job", "")
         self.flow: str = id["flow"]
@@ -41,8 +43,9 @@ class Context:
         self.round = int(work.get("round", 0))
         self.try_ = int(work.get("try", 1))  # failures of this round plus one; lost workers do not count
         self.tries = int(work.get("tries", 1))  # how many the step's retry allows
-        last, cause = work.get("last_failure"), work.get("cause")
+        last, cause, progress = work.get("last_failure"), work.get("cause"), work.get("last_progress")
         self.last_failure: Optional[FailureRecord] = FailureRecord.of(last) if last else None  # of the previous try
+        self.last_progress: Optional[ProgressRecord] = ProgressRecord.of(progress) if progress else None  # of the attempt before
         self.cause: Optional[RevertCause] = RevertCause.of(cause) if cause else None  # why the step is reverted; only for a revert
         self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
         self.token: str = work.get("token", "")  # show it to systems that refuse older ones
@@ -53,6 +56,35 @@ class Context:
         self._progress: Optional[Dict[str, Any]] = None
         self._output = bytearray()
         self._dropped = False
+        self._record = record
+        self._recording = threading.Lock()  # before _lock: one checkpoint at a time, in the order of their numbers
+        self._number = 0  # of the latest checkpoint
+        self._checkpoints: Dict[str, Any] = {c["name"]: c.get("value") for c in work.get("checkpoints", [])}
+
+    @property
+    def checkpoints(self) -> Dict[str, Any]:
+        """The checkpoints of this round by name, also of earlier attempts. A copy."""
+        with self._lock:
+            return dict(self._checkpoints)
+
+    def checkpoint(self, name: str, value: Any = None) -> None:
+        """Record a value for the next attempt, and return when the record is durable. A later value of the same name
+        replaces it. OverLimit and Invalid refuse the value; Cancelled: the attempt is over. A crash between the work and
+        its checkpoint repeats the work."""
+        value = kept(value)
+        with self._recording:
+            self._number += 1  # also after an error: a late repeat of that report must have another number
+            if self._record is not None:
+                self._record({"name": name, "value": value, "number": self._number})
+            with self._lock:
+                self._checkpoints[name] = value
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """Run a function once in a round, record its result as a checkpoint, and return the recorded result in every later
+        attempt. An exception is not recorded. A crash between the function and the record runs the function again."""
+        if name not in self.checkpoints:
+            self.checkpoint(name, function())
+        return self.checkpoints[name]
 
     def time_left(self) -> Optional[float]:
         """Seconds until the deadline; None: no deadline."""
@@ -99,6 +131,12 @@ class Context:
                 news["output"] = text
         return news
 
+    def take_progress(self) -> Dict[str, Any]:
+        """The unreported progress, as a field of an outcome."""
+        with self._lock:
+            progress, self._progress = self._progress, None
+        return {} if progress is None else {"progress": progress}
+
     def has_output(self) -> bool:
         """Whether lines wait to be reported."""
         with self._lock:
@@ -112,7 +150,7 @@ class Attempt:
         self.id: Dict[str, Any] = work["id"]
         self.cancelled = threading.Event()
         self._worker, self._session, self._work = worker, session, work
-        self._context = Context(work, self.cancelled)
+        self._context = Context(work, self.cancelled, self._record)
         self._outcome: Optional[Dict[str, Any]] = None
         self._asked_to_end = 0.0
         self._stopped = False
@@ -225,6 +263,31 @@ class Attempt:
         except ConductordError as error:
             self._worker.logger.debug("cannot report progress: %s", error)
         return False
+
+    def _record(self, checkpoint: Dict[str, Any]) -> None:
+        """Report a checkpoint until it is recorded or refused, or the attempt is over."""
+        what, pause = "cannot record the checkpoint %r: the attempt is over" % checkpoint["name"], 0.1
+        outcome = dict(self._context.take_progress(), id=self.id, checkpoint=checkpoint)
+        request = {"session": self._session.id, "wait": duration(REPORT_WAIT), "outcome": outcome}
+        while self._outcome is None and not self._session.failing():
+            try:
+                answer = self._worker.client.call("WorkerService/Report", request, reads=True, patience=0, try_time=REPORT_WAIT + CALL_TIME)
+                if answer.get("recorded"):
+                    return
+                continue
+            except SessionExpired:
+                self._session.lose()
+            except (Fenced, NotAllowed, NotFound) as error:
+                self.cancel()
+                raise Cancelled("%s: %s" % (what, error)) from error
+            except (OverLimit, Invalid):
+                raise
+            except ConductordError as error:
+                self._worker.logger.warning("cannot record a checkpoint; retrying: %s: %s", self._maker.name, error)
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+        self.cancel()
+        raise Cancelled(what)
 
     def _report(self, outcome: Dict[str, Any]) -> None:
         """Report the end until it is recorded or permanently refused."""

@@ -88,6 +88,20 @@ class RevertCause:
         return cls(**{f.name: wired[f.name] for f in dataclasses.fields(cls) if f.name in wired})
 
 
+@dataclasses.dataclass
+class ProgressRecord:
+    """The last progress report of the attempt before."""
+
+    done: int = 0
+    total: int = 0  # 0: unknown
+    details: Any = None
+
+    @classmethod
+    def of(cls, wired: Mapping[str, Any]) -> ProgressRecord:
+        """Read it from an answer."""
+        return cls(int(wired.get("done", 0)), int(wired.get("total", 0)), wired.get("details"))
+
+
 def of_result(result: Any) -> Dict[str, Any]:
     """The outcome of a function that has returned. A result that is no JSON is a failure."""
     try:

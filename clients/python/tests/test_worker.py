@@ -6,7 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from conductord import Client, Context, Failure, FailureRecord, Invalid, NotYet, OverLimit, RevertCause, Worker  # noqa: E402
+from conductord import Client, Context, Failure, FailureRecord, Invalid, NotYet, OverLimit, ProgressRecord, RevertCause, Worker  # noqa: E402
 from conductord._attempt import Attempt, DROPPED, MAX_BUFFER, MAX_OUTPUT, refusal  # noqa: E402
 from conductord._session import Session  # noqa: E402
 from conductord.outcome import MAX_DETAILS, of_failure, of_result  # noqa: E402
@@ -24,6 +24,30 @@ class Contexts(unittest.TestCase):
         self.assertEqual((second.try_, second.tries), (2, 3))
         self.assertEqual(second.last_failure, FailureRecord("no", "card.declined"))
         self.assertEqual(second.cause, RevertCause("cancel", "ann", "late"))
+
+
+    def test_checkpoints(self):
+        recorded = []
+
+        def record(checkpoint):
+            if checkpoint["name"] == "large":
+                raise OverLimit("too large")
+            recorded.append(checkpoint)
+
+        work = {"id": ID, "type": "t", "checkpoints": [{"name": "a", "value": [1]}, {"name": "none"}],
+                "last_progress": {"done": "7", "total": "9", "details": {"at": 7}}}
+        context = Context(work, threading.Event(), record)
+        self.assertEqual(context.checkpoints, {"a": [1], "none": None})
+        self.assertEqual(context.last_progress, ProgressRecord(7, 9, {"at": 7}))
+        for refused, value in ((OverLimit, 1), (Invalid, {1})):
+            with self.assertRaises(refused):
+                context.checkpoint("large", value)
+        self.assertEqual(context.once("a", lambda: self.fail("it has run before")), [1])
+        self.assertEqual(context.once("b", lambda: (1, 2)), [1, 2])  # as every later attempt gets it
+        self.assertEqual(context.once("b", lambda: 3), [1, 2])
+        self.assertEqual(recorded, [{"name": "b", "value": [1, 2], "number": 2}])  # the refused one has a number of its own
+        self.assertEqual(context.checkpoints, {"a": [1], "none": None, "b": [1, 2]})
+        self.assertEqual(Context({"id": ID, "type": "t"}, threading.Event()).last_progress, None)
 
 
 class SessionAge(unittest.TestCase):

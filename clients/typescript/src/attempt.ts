@@ -52,8 +52,14 @@ export class Attempt {
 	#bytes = 0;
 	#cut = false;
 	#progress: Report["progress"];
+	#over = false; // the step has returned
+	#number = 0; // of the latest checkpoint
+	#recording: Promise<void> = Promise.resolve();
+	readonly #checkpoints: Map<string, Json>;
 
-	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly slots: Slots, readonly warn: (message: string) => void) {}
+	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly slots: Slots, readonly warn: (message: string) => void) {
+		this.#checkpoints = new Map((work.checkpoints ?? []).map(({ name, value }) => [name, value ?? null]));
+	}
 
 	/** Ends the attempt at the conductor's request. */
 	stop(): void {
@@ -73,6 +79,7 @@ export class Attempt {
 		const telling = setInterval(() => (told = told.then(() => this.#tell())), tellEvery);
 		const ends = linked(this.#end.signal, time.signal, this.session.lost);
 		const outcome = await this.#act(this.#context(ends.signal, left));
+		this.#over = true;
 		ends.unlink();
 		clearInterval(telling);
 		clearTimeout(timer);
@@ -118,7 +125,9 @@ export class Attempt {
 	}
 
 	#context(signal: AbortSignal, left: number | undefined): StepContext {
-		const { id, type, job, key, round, try: tried, tries, token, result, failure, failures, last_failure: lastFailure, cause } = this.work;
+		const { id, type, job, key, round, try: tried, tries, token, result, failure, failures, last_failure: lastFailure, last_progress: last, cause } = this.work;
+		const checkpoints = this.#checkpoints;
+		const checkpoint = (name: string, value: Json = null) => this.#checkpoint(name, value);
 		const deadline = left === undefined ? undefined : new Date(Date.now() + left);
 		const end = left === undefined ? undefined : performance.now() + left;
 		return {
@@ -127,7 +136,58 @@ export class Attempt {
 			timeLeft: () => (end === undefined ? undefined : Math.max(0, end - performance.now())),
 			progress: (done, total = 0, details) => this.#note(done, total, details),
 			log: (line) => this.#write(line),
+			lastProgress: last && { done: Number(last.done ?? 0), total: Number(last.total ?? 0), ...(last.details === undefined ? {} : { details: last.details }) },
+			get checkpoints() {
+				return Object.fromEntries(checkpoints);
+			},
+			checkpoint,
+			once: async <T extends Json>(name: string, run: () => T | Promise<T>) => {
+				if (!checkpoints.has(name)) {
+					await checkpoint(name, await run());
+				}
+				return checkpoints.get(name) as T;
+			},
 		};
+	}
+
+	/** Records one checkpoint at a time, in the order of their numbers. */
+	async #checkpoint(name: string, value: Json): Promise<void> {
+		const kept = plain(value);
+		const record = this.#recording.then(() => this.#record(name, kept));
+		this.#recording = record.catch(() => {});
+		await record;
+		this.#checkpoints.set(name, kept);
+	}
+
+	/** Reports a checkpoint until it is recorded or refused, or the attempt is over. */
+	async #record(name: string, value: Json): Promise<void> {
+		const over = `cannot record the checkpoint ${JSON.stringify(name)}: the attempt is over`;
+		const progress = this.#progress;
+		this.#progress = undefined;
+		// Each checkpoint has its own number, also after an error: a late repeat of a report changes nothing.
+		const report = { id: this.work.id, checkpoint: { name, value, number: ++this.#number }, ...(progress === undefined ? {} : { progress }) };
+		for (let pause = firstPause; !this.#over && !this.session.lost.aborted; ) {
+			try {
+				if (await this.#send(report, reportWait)) {
+					return;
+				}
+				continue;
+			} catch (error) {
+				const code = error instanceof RefusedError ? error.code : "";
+				if (code === "session_expired") {
+					this.session.lose(error);
+				} else if (code === "invalid" || code === "over_limit") {
+					throw error;
+				} else if (code !== "") {
+					this.stop();
+					throw new Error(`${over}: ${(error as Error).message}`, { cause: error });
+				} else {
+					await delay(pause * (0.5 + Math.random()), undefined, { signal: this.session.lost }).catch(() => {});
+					pause = Math.min(lastPause, pause * 2);
+				}
+			}
+		}
+		throw new Error(over);
 	}
 
 	#note(done: number, total: number, details: Json | undefined): void {

@@ -35,6 +35,8 @@ export interface Work {
 	failure?: WireFailure;
 	failures?: WireFailure[];
 	time_left?: string;
+	last_progress?: { done?: number | string; total?: number | string; details?: Json };
+	checkpoints?: { name: string; value?: Json }[];
 }
 
 /** Why a step is reverted. */
@@ -56,6 +58,7 @@ export interface Report {
 	progress?: { done?: number; total?: number; details?: unknown };
 	output?: string;
 	stderr?: string;
+	checkpoint?: { name: string; value: Json; number: number };
 }
 
 /** A step's view of its attempt. */
@@ -89,6 +92,21 @@ export interface StepContext {
 	timeLeft(): number | undefined;
 	/** Reports the step's progress; the latest report counts. Total 0: unknown. */
 	progress(done: number, total?: number, details?: Json): void;
+	/** The last progress report of the attempt before in this round; undefined: none. */
+	readonly lastProgress: { done: number; total: number; details?: Json } | undefined;
+	/** The checkpoints of this round by name, also of earlier attempts. Each read makes a copy. */
+	readonly checkpoints: Record<string, Json>;
+	/**
+	 * Records a value for the next attempt, and resolves when the record is durable. A later value of the same name replaces it. It rejects
+	 * with a RefusedError for a value that is too large, and with an Error when the attempt is over. A crash between the work and its
+	 * checkpoint repeats the work.
+	 */
+	checkpoint(name: string, value?: Json): Promise<void>;
+	/**
+	 * Runs a function once in a round, records its result as a checkpoint, and resolves to the recorded result in every later attempt. An
+	 * exception is not recorded. A crash between the function and the record runs the function again.
+	 */
+	once<T extends Json>(name: string, run: () => T | Promise<T>): Promise<T>;
 	/** Writes a line for `conductord job logs`. */
 	log(line: string): void;
 	/** For a revert: the result of the execution, its failure, and the failures of all steps. */

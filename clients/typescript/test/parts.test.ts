@@ -244,6 +244,56 @@ test("a step's end is reported after its lines", async () => {
 	assert.deepEqual(reports, ["lines at it\n", "answer", "end"]);
 });
 
+test("checkpoints are recorded one at a time, and each report has its own number", { timeout: 10_000 }, async () => {
+	const id = { flow: "f", step: "s", action: "execute", attempt: 1 } as const;
+	const work = { id, job: "j", type: "t", key: "k", token: "1-1", checkpoints: [{ name: "a", value: [1] }, { name: "none" }], last_progress: { done: "7", total: "9" } };
+	const reports: unknown[] = [];
+	const refusal = { code: "over_limit", message: "checkpoint is too large", field: "checkpoint" };
+	let given = false;
+	let lost = false;
+	let result: unknown;
+	let worker: Worker;
+	const stub: RequestListener = async (request, response) => {
+		const { outcome } = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		if (request.url!.endsWith("/Pull")) {
+			await delay(20);
+			response.end(JSON.stringify(given ? {} : { work: [work] }));
+			given = true;
+		} else if (request.url!.endsWith("/Report") && outcome.checkpoint) {
+			reports.push(outcome.checkpoint);
+			if (outcome.checkpoint.name === "large") {
+				response.writeHead(429, { "content-type": "application/json" });
+				response.end(JSON.stringify({ code: "resource_exhausted", message: "x", details: [{ type: "conductord.v1.Error", debug: refusal }] }));
+			} else {
+				response.end(JSON.stringify({ recorded: lost })); // the first answer: not yet recorded
+				lost = true;
+			}
+		} else {
+			if (outcome?.done) {
+				({ result } = outcome);
+				worker.stop();
+			}
+			response.end(JSON.stringify({ recorded: true }));
+		}
+	};
+	await against([stub], 5_000, async (client) => {
+		worker = new Worker(client, { signals: [] }).step("t", {
+			execute: async (_, ctx) => {
+				await assert.rejects(ctx.checkpoint("large", "x"), RefusedError);
+				await assert.rejects(ctx.checkpoint("bytes", new Uint8Array(1) as never), TypeError);
+				const first = ctx.checkpoint("b", 1);
+				await Promise.all([first, ctx.checkpoint("b", 2)]);
+				const known = await ctx.once("a", () => assert.fail("it has run before"));
+				return [known, await ctx.once("c", () => 3), await ctx.once("c", () => 4), ctx.checkpoints, ctx.lastProgress];
+			},
+		});
+		await worker.run();
+	});
+	const b1 = { name: "b", value: 1, number: 2 };
+	assert.deepEqual(reports, [{ name: "large", value: "x", number: 1 }, b1, b1, { name: "b", value: 2, number: 3 }, { name: "c", value: 3, number: 4 }]);
+	assert.deepEqual(result, [[1], 3, 3, { a: [1], none: null, b: 2, c: 3 }, { done: 7, total: 9 }]);
+});
+
 test("the revert of a step that never executed is not called", { timeout: 10_000 }, async () => {
 	const undone: unknown[] = [];
 	const unfit = { message: "euros is no number", kind: "bad_argument", step: "s" };
