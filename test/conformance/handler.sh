@@ -33,6 +33,14 @@ test.later)
 	fi
 	printf '{"asked": %s}' "$CONDUCTORD_ASKED"
 	;;
+test.checkpoint)
+	row=$(printf '%s' "$line" | sed -n 's/.*"$checkpoints":{"row":\([0-9]*\)}.*/\1/p')
+	row=$((${row:-0} + 1))
+	echo '{"checkpoint": {"name": "row", "value": '$row'}}' >&3
+	read -r answer <&4 # after the record
+	[ "$row" -lt "$(word rows)" ] && exit 1
+	printf '{"row": %s}' "$row"
+	;;
 test.keep) printf '{"kept": %s}' "$(printf '%s' "$line" | sed 's/^{"value"://; s/}$//')" ;;
 test.unkeep)
 	value=$(printf '%s' "$line" | sed 's/.*,"value"://; s/}$//')

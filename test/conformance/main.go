@@ -68,6 +68,9 @@ func (f faulty) ReportStep(ctx context.Context, worker jobs.SessionID, outcome s
 	if f.fault == "logs" {
 		outcome.Output = ""
 	}
+	if f.fault == "checkpoints" && outcome.Checkpoint != nil {
+		return true, nil
+	}
 	recorded, err := f.Client.ReportStep(ctx, worker, outcome, wait)
 	if f.fault == "twice" && recorded {
 		_, _ = f.Client.ReportStep(ctx, worker, outcome, wait) // its answer changes nothing
@@ -123,6 +126,18 @@ func tasks(fault string) map[string]flow.Task {
 				return nil, flow.NotYet(100 * time.Millisecond)
 			}
 			return map[string]int{"asked": call.Asked}, nil
+		}),
+		"test.checkpoint": task(func(ctx context.Context, call *flow.Call) (any, error) {
+			row, rows := 0, number(call, "rows")
+			_ = call.Checkpoints().Decode("row", &row) // an error: the first attempt
+			row++
+			if err := call.Checkpoint(ctx, "row", row); err != nil {
+				return nil, err
+			}
+			if row < rows {
+				return nil, fmt.Errorf("row %d of %d", row, rows)
+			}
+			return map[string]int{"row": row}, nil
 		}),
 		"test.keep": keep{}, "test.unkeep": keep{},
 		"test.big": task(func(_ context.Context, call *flow.Call) (any, error) {

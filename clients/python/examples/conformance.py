@@ -46,6 +46,15 @@ def later(times: int, context: Context) -> Dict[str, Any]:
     return {"asked": times}
 
 
+@worker.step("test.checkpoint")
+def checkpoint(rows: int, context: Context) -> Dict[str, Any]:
+    row = context.checkpoints.get("row", 0) + 1
+    context.checkpoint("row", row)
+    if row < rows:
+        raise Failure("row %d of %d" % (row, rows))
+    return {"row": row}
+
+
 @worker.step("test.keep")
 def keep(value: Any = None) -> Dict[str, Any]:
     return {"kept": value}

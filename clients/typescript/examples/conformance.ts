@@ -42,6 +42,17 @@ worker.step<{ times: number }>("test.later", {
 	},
 });
 
+worker.step<{ rows: number }>("test.checkpoint", {
+	async execute({ rows }, ctx) {
+		const row = ((ctx.checkpoints.row as number | undefined) ?? 0) + 1;
+		await ctx.checkpoint("row", row);
+		if (row < rows) {
+			throw new Failure(`row ${row} of ${rows}`);
+		}
+		return { row };
+	},
+});
+
 worker.step<{ value: unknown }>("test.keep", {
 	execute: ({ value }) => ({ kept: value }),
 	revert: {

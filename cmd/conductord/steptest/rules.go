@@ -17,6 +17,7 @@ const (
 	typeSleep    = "test.sleep"
 	typeProgress = "test.progress"
 	typeLater    = "test.later"
+	typeSave     = "test.checkpoint"
 	typeKeep     = "test.keep"
 	typeUnkeep   = "test.unkeep"
 	typeBig      = "test.big"
@@ -25,7 +26,7 @@ const (
 )
 
 func types() []string {
-	return []string{typeEcho, typeFail, typeSleep, typeProgress, typeLater, typeKeep, typeUnkeep, typeBig, typeGarbage, typeCrash}
+	return []string{typeEcho, typeFail, typeSleep, typeProgress, typeLater, typeSave, typeKeep, typeUnkeep, typeBig, typeGarbage, typeCrash}
 }
 
 // rule is one requirement for a worker.
@@ -121,6 +122,7 @@ func rules() []rule {
 			t.holds(len(atom.Attempts) == 1 && asked == 3,
 				"1 attempt that reports \"not yet\" 3 times", "%d attempts, and the last reports \"not yet\" %d times", len(atom.Attempts), asked)
 		}},
+		{"checkpoint", true, "The next attempt gets the checkpoints of the attempt before.", testCheckpoint},
 		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
 		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again.", testOnce},
 		{"slots", false, "A worker uses all its slots, and never runs more attempts in parallel.", testSlots},
@@ -167,6 +169,15 @@ func testLogs(t *trial) {
 	}
 	got := strings.Join(lines, ", ")
 	t.holds(got == "line 1, line 2, line 3", "the lines: line 1, line 2, line 3", "%d lines: %s", len(page.Lines), brief(got))
+}
+
+// testCheckpoint also loses the answer to the first checkpoint.
+func testCheckpoint(t *trial) {
+	t.tap.loseCheckpoint(true)
+	defer t.tap.loseCheckpoint(false)
+	atom := t.do(typeSave, 3, `{"rows": 3}`)
+	t.result(atom, `{"row": 3}`)
+	t.holds(len(atom.Attempts) == 3, "3 attempts, each with a checkpoint", "%d attempts", len(atom.Attempts))
 }
 
 func testRevert(t *trial) {

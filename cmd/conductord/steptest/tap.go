@@ -30,6 +30,7 @@ type tap struct {
 	attempts map[string]*attemptSeen           // by idText
 	loseWork func()                            // see interfere
 	report   func(*v1.StepOutcome) (lose bool) // see interfere
+	loseSave bool                              // lose the next answer to a checkpoint
 }
 
 // sessionSeen is a session that has pulled.
@@ -136,8 +137,11 @@ func (t *tap) reports(outcome *v1.StepOutcome) (a *attemptSeen, lose bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a = t.attempts[idText(outcome.GetId())]
+	if outcome.GetCheckpoint() != nil {
+		lose, t.loseSave = t.loseSave, false
+	}
 	if !outcome.GetDone() || a == nil {
-		return nil, false
+		return nil, lose
 	}
 	if a.recorded {
 		a.again++
@@ -149,6 +153,13 @@ func (t *tap) reports(outcome *v1.StepOutcome) (a *attemptSeen, lose bool) {
 		t.report, lose = nil, true
 	}
 	return a, lose
+}
+
+// loseCheckpoint sets whether the tap loses the next answer to a checkpoint.
+func (t *tap) loseCheckpoint(lose bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.loseSave = lose
 }
 
 // seen returns the attempts of a type, oldest first; empty: of all types.
