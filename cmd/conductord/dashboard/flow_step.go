@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	flowcmd "github.com/conductord/conductord/cmd/conductord/cli/flow"
 	"github.com/conductord/conductord/cmd/conductord/cli/tree"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
@@ -29,6 +30,8 @@ const (
 	maxResult    = 2 << 10  // bytes of a result, an argument, a message or stderr
 	maxLog       = 16 << 10 // bytes of the last lines of the log
 	maxLogPages  = 8        // pages that are read to find them: a step can write faster than they are read
+	maxSaved     = 20       // checkpoints: the latest, and the first others by name
+	maxSave      = 512      // bytes of the value of a checkpoint
 )
 
 // stepData is one step, or the instances of one.
@@ -44,9 +47,11 @@ type stepData struct {
 	Offered    *logbook.Attempt // attempt that no worker has taken; nil: none
 	Wanted     string           // type and labels of the awaited worker; empty: unknown
 	Arguments  []argument
-	Attempts   []attempt // the latest first
-	Earlier    int       // attempts that are not shown
-	Hidden     bool      // the user may not see values
+	Attempts   []attempt   // the latest first
+	Saved      []namedText // checkpoints: the latest, then others by name
+	Unshown    int         // checkpoints that are not shown
+	Earlier    int         // attempts that are not shown
+	Hidden     bool        // the user may not see values
 	Log        string
 	NoLog      string // why there is no log
 	Follow     string // the command that follows the log
@@ -61,7 +66,8 @@ type stepLink struct {
 type attempt struct {
 	*logbook.Attempt
 	Class, Failed, Value, Tail string
-	WorkerName                 string // name of its worker; empty: none, or unknown
+	WorkerName                 string   // name of its worker; empty: none, or unknown
+	Sent                       []string // the signals that it has sent, with their answers
 }
 
 type argument struct{ Name, Source, Value string }
@@ -91,6 +97,9 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 		if err := v.nameWorkers(ctx, s); err != nil {
 			return err
 		}
+		if err := v.checkpoints(ctx, d, s); err != nil {
+			return err
+		}
 	}
 	s.Operations = v.interventions(d, name, logbook.InterveneSkip, logbook.InterveneComplete, logbook.InterveneRerun)
 	if d.Job != nil && len(part.Parts) == 0 {
@@ -107,9 +116,33 @@ func (s *stepData) attempts(v *visit) {
 		if len(a.Result) > 0 {
 			a.Value = cut(jsonText(a.Result), longest)
 		}
+		for j := range a.Sends {
+			a.Sent = append(a.Sent, flowcmd.SendText(&a.Sends[j]))
+		}
 		s.Attempts = append(s.Attempts, a)
 	}
 	s.Earlier = len(kept) + s.Atom.Folded.Len() - len(s.Attempts)
+}
+
+// checkpoints reads the checkpoints of the step. The node omits the values for a user who may not see values.
+func (v *visit) checkpoints(ctx context.Context, d *flowData, s *stepData) error {
+	if s.Atom.Checkpoints == nil {
+		return nil
+	}
+	answer, err := ask(ctx, v.api.logbook.GetCheckpoints, &v1.GetCheckpointsRequest{Flow: d.Flow.ID.String(), Step: s.Atom.Name, Stale: true})
+	if err != nil {
+		return err
+	}
+	saved := answer.GetCheckpoints()
+	if at := slices.IndexFunc(saved, func(c *v1.Checkpoint) bool { return c.GetName() == s.Atom.Checkpoints.Last }); at > 0 {
+		latest := saved[at]
+		saved = slices.Insert(slices.Delete(saved, at, at+1), 0, latest)
+	}
+	for _, c := range most(v, saved, maxSaved) {
+		s.Saved = append(s.Saved, namedText{c.GetName(), cut(jsonText(command.ValueFromProto(c.GetValue())), v.bound(maxSave))})
+	}
+	s.Unshown = len(saved) - len(s.Saved)
+	return nil
 }
 
 // causeText is a failure on one line; empty: none.

@@ -426,7 +426,7 @@ func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 				}
 			}
 			for k := range attempt.Sends {
-				lines = append(lines, "  "+sendText(&attempt.Sends[k]))
+				lines = append(lines, "  "+SendText(&attempt.Sends[k]))
 			}
 		}
 	}
@@ -436,8 +436,8 @@ func writeWords(p *cli.Program, detail *logbook.FlowDetail) error {
 	return p.WriteLines(lines)
 }
 
-// sendText describes a signal that a step has sent, and its answer.
-func sendText(sent *logbook.Sending) string {
+// SendText describes a signal that a step has sent, and its answer.
+func SendText(sent *logbook.Sending) string {
 	to := "job " + sent.Job
 	if sent.Key != "" {
 		to = fmt.Sprintf("key %q", sent.Key)
