@@ -128,21 +128,12 @@ func (t *txn) judge(given *jobs.DecisionCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot decide the approval of step %q of job %s: %w", a.atom.detail.Name, a.job.ID, err)
 	}
 	d.At = t.now
-	next := *approval
-	next.Decisions = append(slices.Clip(approval.Decisions), d)
-	t.addDecision(a, &next)
-	return judged(a.atom.detail.Name, &next, false), nil
+	return judged(a.atom.detail.Name, t.addDecision(a, &d), false), nil
 }
 
 // admitsDecision checks a decision against the state of the approval.
 func (t *txn) admitsDecision(a *stepApproval, given *jobs.DecisionCommand) error {
 	approval, d := a.wait.Approval, &given.Decision
-	decided := len(approval.Decisions)
-	size := d.Size()
-	for i := range approval.Decisions {
-		size += approval.Decisions[i].Size()
-	}
-	ends := d.Kind == logbook.Reject || d.Override // has the last place, so that a full approval can end
 	switch {
 	case approval.Outcome() != "":
 		return fmt.Errorf("%w: %s", jobs.ErrDecided, approval.Verdict())
@@ -158,30 +149,18 @@ func (t *txn) admitsDecision(a *stepApproval, given *jobs.DecisionCommand) error
 		return fmt.Errorf("%w: the step waits anew since you read the approval: read it again, and then decide", jobs.ErrConflict)
 	case given.Wait == 0 && d.Kind == logbook.Approve && len(approval.Fields) > 0:
 		return fmt.Errorf("%w: the leader has not checked the answers, because the approval began at the same time; try again", jobs.ErrConflict)
-	case decided >= logbook.MaxDecisions, decided == logbook.MaxDecisions-1 && !ends:
-		return &logbook.LimitError{Field: "decisions of the approval", Limit: logbook.MaxDecisions, Size: int64(decided) + 1, Unit: "decisions"}
-	case size > logbook.MaxDecisionBytes && !ends:
-		return &logbook.LimitError{Field: "decisions of the approval", Limit: logbook.MaxDecisionBytes, Size: int64(size), Unit: "bytes"}
-	case d.Kind == logbook.Withdraw && !slices.ContainsFunc(approval.Standing(), func(s logbook.Decision) bool { return s.By == d.By }):
-		return fmt.Errorf("%w: %s has not approved it, so there is nothing to withdraw", jobs.ErrConflict, nobodyOr(d.By))
 	}
-	return nil
+	return approval.Admits(d)
 }
 
 // rolesOf returns the needed roles that a person has. It refuses a person that may not decide. Without access control,
 // the caller names the person, which has every role.
 func (t *txn) rolesOf(a *stepApproval, d *logbook.Decision) ([]string, error) {
-	var needed []string
-	for _, need := range a.wait.Approval.Need {
-		if !slices.Contains(needed, need.Role) {
-			needed = append(needed, need.Role)
-		}
-	}
 	switch {
 	case d.By == "":
 		return nil, &logbook.InvalidError{Field: "decision by", Reason: "empty; without access control, the caller names the person that decides"}
 	case t.by == "":
-		return needed, nil
+		return a.wait.Approval.Needed(), nil
 	case d.Override, d.Kind == logbook.Withdraw:
 		return nil, nil
 	case !a.wait.Approval.Self && a.job.PostedBy == t.by:
@@ -191,35 +170,24 @@ func (t *txn) rolesOf(a *stepApproval, d *logbook.Decision) ([]string, error) {
 	if err != nil && !errors.Is(err, jobs.ErrNotFound) {
 		return nil, err
 	}
-	has := slices.DeleteFunc(slices.Clone(needed), func(role string) bool { return !slices.Contains(principal.Approves, role) })
-	if len(has) == 0 {
-		return nil, fmt.Errorf("%w: %s has none of the needed roles %s; an administrator gives roles with `conductord access save`", jobs.ErrNotAllowed, t.by, strings.Join(needed, ", "))
+	has, err := a.wait.Approval.NeededOf(t.by, principal.Approves)
+	if err != nil {
+		return nil, fmt.Errorf("%w; an administrator gives roles with `conductord access save`", err)
 	}
 	return has, nil
 }
 
 // addDecision stores an approval with a new decision, and ends the wait if the approval is decided.
-func (t *txn) addDecision(a *stepApproval, approval *logbook.Approval) {
-	latest := &approval.Decisions[len(approval.Decisions)-1]
+func (t *txn) addDecision(a *stepApproval, latest *logbook.Decision) *logbook.Approval {
 	t.forgetRunning(a.job.Flow)
-	wait := *a.wait
-	wait.Approval = approval
-	attempts := a.atom.detail.Attempts
-	attempts[len(attempts)-1].Wait = &wait
-	outcome := approval.Outcome()
-	if outcome != "" {
-		end := &logbook.Signal{Name: a.atom.detail.Name, ID: latest.ID, By: latest.By, At: t.now}
-		if outcome == logbook.Rejected {
-			end.Reject = approval.Verdict()
-		} else {
-			end.Data = approval.Result(false)
-		}
+	approval := a.atom.detail.Decide(latest)
+	decided := approval.Outcome() != ""
+	if decided {
 		t.deleteWait(a.job.Flow, a.atom)
-		a.atom.give(end)
 		a.atom.waited = 0
 	}
 	t.saveAtom(a.job.Flow, a.atom)
-	if outcome != "" {
+	if decided {
 		t.hurry(a.job)
 	}
 	text := string(latest.Kind) + " by " + latest.By
@@ -234,6 +202,7 @@ func (t *txn) addDecision(a *stepApproval, approval *logbook.Approval) {
 		event.Owner, event.Token = a.job.Claim.Owner, a.job.Token
 	}
 	t.event(jobs.EventDecided, a.job, event)
+	return approval
 }
 
 // deleteWait removes the rows of an atom's open wait.
@@ -248,13 +217,6 @@ func judged(step string, approval *logbook.Approval, repeated bool) *v1.Result {
 		receipt.Missing = approval.Missing()
 	}
 	return &v1.Result{Kind: &v1.Result_Decide{Decide: command.DecisionReceiptToProto(&receipt)}}
-}
-
-func nobodyOr(by string) string {
-	if by == "" {
-		return "the caller"
-	}
-	return by
 }
 
 // answer returns an approval for a reader.

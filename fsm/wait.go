@@ -122,18 +122,10 @@ func (t *txn) takeUnread(a *atomRecord, j *jobRecord) bool {
 	t.delete(tableSignal, key)
 	j.UnreadSignals--
 	j.signalBytes -= uint64(found.Size())
-	a.give(found)
+	a.detail.Take(found)
 	t.hurry(j)
 	t.eventOfSignal(j, found.Name, a.detail.Name)
 	return true
-}
-
-// give ends the open wait of an atom with a signal. The caller stores the atom.
-func (a *atomRecord) give(signal *logbook.Signal) {
-	latest := &a.detail.Attempts[len(a.detail.Attempts)-1]
-	ended := *latest.Wait
-	ended.Signal = signal
-	latest.Wait, a.detail.RetryAt = &ended, time.Time{}
 }
 
 // deliver gives a signal to the job's oldest wait for it, and returns the waiting step; empty if none waits.
@@ -144,7 +136,7 @@ func (t *txn) deliver(j *jobRecord, signal *logbook.Signal) (step string) {
 	}
 	t.forgetRunning(j.Flow)
 	atom := decodeAtom(t.get(tableAtom, atomKey(j.Flow, step)))
-	atom.give(signal)
+	atom.detail.Take(signal)
 	t.delete(tableWait, key)
 	atom.waited = 0
 	t.saveAtom(j.Flow, atom)

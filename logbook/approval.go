@@ -2,6 +2,7 @@ package logbook
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -109,6 +110,62 @@ func (a *Approval) Outcome() Outcome {
 		return Approved
 	}
 	return ""
+}
+
+// Decide adds a decision to the approval of a step that waits. The decision that ends the approval also ends the wait,
+// with a signal: the step's result, or a rejection. The caller has checked the decision with Approval.Admits.
+func (a *AtomDetail) Decide(d *Decision) *Approval {
+	latest := &a.Attempts[len(a.Attempts)-1]
+	wait, approval := *latest.Wait, *latest.Wait.Approval
+	approval.Decisions = append(slices.Clip(approval.Decisions), *d)
+	wait.Approval = &approval
+	latest.Wait = &wait
+	switch approval.Outcome() {
+	case Approved:
+		a.Take(&Signal{Name: a.Name, ID: d.ID, By: d.By, At: d.At, Data: approval.Result(false)})
+	case Rejected:
+		a.Take(&Signal{Name: a.Name, ID: d.ID, By: d.By, At: d.At, Reject: approval.Verdict()})
+	}
+	return &approval
+}
+
+// Admits checks a decision against the earlier ones of an open approval. ErrConflict, ErrLimit.
+func (a *Approval) Admits(d *Decision) error {
+	decided, size := len(a.Decisions), d.Size()
+	for i := range a.Decisions {
+		size += a.Decisions[i].Size()
+	}
+	ends := d.Kind == Reject || d.Override // has the last place, so that a full approval can end
+	switch {
+	case decided >= MaxDecisions, decided == MaxDecisions-1 && !ends:
+		return &LimitError{Field: "decisions of the approval", Limit: MaxDecisions, Size: int64(decided) + 1, Unit: "decisions"}
+	case size > MaxDecisionBytes && !ends:
+		return &LimitError{Field: "decisions of the approval", Limit: MaxDecisionBytes, Size: int64(size), Unit: "bytes"}
+	case d.Kind == Withdraw && !slices.ContainsFunc(a.Standing(), func(s Decision) bool { return s.By == d.By }):
+		return fmt.Errorf("%w: %s has not approved it, so there is nothing to withdraw", ErrConflict, cmp.Or(d.By, "the caller"))
+	}
+	return nil
+}
+
+// Needed returns the needed roles, each once.
+func (a *Approval) Needed() []string {
+	var needed []string
+	for _, need := range a.Need {
+		if !slices.Contains(needed, need.Role) {
+			needed = append(needed, need.Role)
+		}
+	}
+	return needed
+}
+
+// NeededOf returns the needed roles among the roles of a person. A person with none of them may not decide: ErrNotAllowed.
+func (a *Approval) NeededOf(person string, roles []string) ([]string, error) {
+	needed := a.Needed()
+	has := slices.DeleteFunc(slices.Clone(needed), func(role string) bool { return !slices.Contains(roles, role) })
+	if len(has) == 0 {
+		return nil, fmt.Errorf("%w: %s has none of the needed roles %s", ErrNotAllowed, person, strings.Join(needed, ", "))
+	}
+	return has, nil
 }
 
 // Standing returns the latest approval of each person, without the withdrawn ones, in the order of the log.

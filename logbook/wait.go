@@ -70,6 +70,14 @@ func (a *AtomDetail) OpenWait() *Wait {
 	return nil
 }
 
+// Take ends the open wait of a step with a signal. The step is then due at once.
+func (a *AtomDetail) Take(signal *Signal) {
+	latest := &a.Attempts[len(a.Attempts)-1]
+	ended := *latest.Wait
+	ended.Signal = signal
+	latest.Wait, a.RetryAt = &ended, time.Time{}
+}
+
 func (l Limits) checkWait(w *Wait) error {
 	switch {
 	case w == nil:

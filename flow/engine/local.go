@@ -57,6 +57,8 @@ type Local struct {
 	Revert <-chan struct{}
 	// Interrupt is Options.Interrupt. nil: never.
 	Interrupt <-chan time.Duration
+	// Signals is Options.Signals: the Logbook has each signal before the run. nil: none.
+	Signals <-chan TakenSignal
 	// Observe is Options.Observe: it must not block. Listeners of package listen may block. nil:
 	// none.
 	Observe func(Event)
@@ -106,7 +108,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		timeUp = time.Now().Add(timeout)
 	}
 	end, err := Run(ctx, Options{Plan: plan, TimeUp: timeUp, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
-		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Checkpoints: l.checkpoints, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
+		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Signals: l.Signals, Observe: l.Observe, Checkpoints: l.checkpoints, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}

@@ -22,10 +22,7 @@ func (j *journal) give(signal logbook.Signal) bool {
 		if !atom.OpenWait().Takes(signal.Name) {
 			continue
 		}
-		latest := &atom.Attempts[len(atom.Attempts)-1]
-		wait := *latest.Wait
-		wait.Signal = &signal
-		latest.Wait, atom.RetryAt = &wait, time.Time{}
+		atom.Take(&signal)
 		return true
 	}
 	return false
@@ -44,14 +41,7 @@ func (j *journal) approve(decision logbook.Decision) bool {
 		if wait := atom.OpenWait(); wait == nil || wait.Approval == nil {
 			continue
 		}
-		latest := &atom.Attempts[len(atom.Attempts)-1]
-		wait, approval := *latest.Wait, *latest.Wait.Approval
-		approval.Decisions = append(approval.Decisions, decision)
-		wait.Signal = &logbook.Signal{Name: atom.Name, ID: decision.ID, Data: approval.Result(false)}
-		if wait.Approval = &approval; approval.Outcome() == logbook.Rejected {
-			wait.Signal.Data, wait.Signal.Reject = nil, approval.Verdict()
-		}
-		latest.Wait, atom.RetryAt = &wait, time.Time{}
+		atom.Decide(&decision)
 		return true
 	}
 	return false

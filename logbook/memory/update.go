@@ -59,6 +59,27 @@ func (c *Connection) update(u *logbook.Update) error {
 	return nil
 }
 
+// ChangeWait changes a step with an open wait, as a cluster does at a signal or a decision: change gets a copy of the
+// step, which is stored unless change fails. ErrNotFound for an unknown flow, and for a step that does not wait.
+func (c *Connection) ChangeWait(id logbook.FlowID, step string, change func(*logbook.AtomDetail) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.flows[id]
+	if !ok {
+		return fmt.Errorf("cannot change a wait of flow %s: %w", id, logbook.ErrNotFound)
+	}
+	at, ok := found.names[step]
+	if !ok || !found.atoms[at].OpenWait().Open() {
+		return fmt.Errorf("cannot change the wait of step %q: %w: the step does not wait", step, logbook.ErrNotFound)
+	}
+	changed := clone(found.atoms[at].AtomDetail)
+	if err := change(&changed); err != nil {
+		return err
+	}
+	found.atoms[at].AtomDetail = changed
+	return nil
+}
+
 // advance returns copies of the atoms with the changes of the update, applied in order. The flow's
 // own atoms stay unchanged, because a later change may be refused.
 func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*atom, error) {

@@ -11,6 +11,7 @@ import (
 // from then on, every call fails.
 type book struct {
 	logbook.Connection
+	outside *outside
 
 	mu      sync.Mutex
 	left    int // updates that are still written; negative: all
@@ -38,6 +39,7 @@ func (b *book) Update(ctx context.Context, updates ...logbook.Update) ([]error, 
 		}
 		if verdict[0] == nil {
 			b.updates = append(b.updates, update)
+			b.outside.follow(&update)
 		}
 		verdicts = append(verdicts, verdict...)
 	}

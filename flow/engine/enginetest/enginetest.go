@@ -12,6 +12,15 @@
 // engine.Local runs the flows, with one worker by default, so every run is the same. With the
 // option Workers, steps that end at the same time are recorded in any order.
 //
+// # Signals and approvals
+//
+// Signal, RejectSignal and Decide are options that send signals to the steps of the run that wait,
+// and decide their approvals. Each takes effect when a step waits for it, or with After a time
+// later. In a crash they are kept, as by a cluster. A message that no step took is a fault of the
+// test, and so is a decision that the approval refuses.
+//
+// A sleep, the limit of a wait and the deadline of an approval take no time, like all delays.
+//
 // # Time
 //
 // A run has its own clock (testing/synctest): delays and timeouts take no time, and durations are
@@ -47,6 +56,8 @@ type settings struct {
 	callersClock bool
 	before       func()
 	checks       []func(*Trace) error
+	messages     []message
+	began        time.Time // of the first run
 }
 
 // Workers sets the number of parallel steps. Default: 1.
@@ -110,7 +121,7 @@ func (s *settings) judge(trace *Trace) []error {
 	if !trace.Result.State.Finished() {
 		return []error{fmt.Errorf("the flow has not ended: %w", trace.Err)}
 	}
-	var faults []error
+	faults := trace.faults
 	for _, check := range s.checks {
 		if err := check(trace); err != nil {
 			faults = append(faults, err)
@@ -128,15 +139,20 @@ func (s *settings) series(ctx context.Context, build func() flow.Node, store log
 	s.before()
 	began := time.Now()
 	trace := &Trace{crash: noCrash}
-	book := &book{Connection: memory.New(logbook.MaxLimits), left: crash}
-	local := engine.Local{Logbook: book, Flow: s.flow, Targets: s.targets, Workers: s.workers}
+	if s.began.IsZero() {
+		s.began = began.UTC()
+	}
+	outside := newOutside(s.flow, memory.New(logbook.MaxLimits), s.messages, s.began)
+	defer outside.close()
+	book := &book{Connection: outside.record, outside: outside, left: crash}
+	local := engine.Local{Logbook: book, Flow: s.flow, Targets: s.targets, Workers: s.workers, Signals: outside.taken}
 	trace.Result, trace.Err = local.Run(ctx, build(), store)
 	if book.crashed() {
 		trace.crash = len(book.updates)
 		book.revive()
 		trace.Result, trace.Err = local.Run(ctx, build(), nil)
 	}
-	trace.Updates, trace.Took = book.updates, time.Since(began)
+	trace.Updates, trace.Took, trace.faults = book.updates, time.Since(began), outside.faults()
 	return trace
 }
 

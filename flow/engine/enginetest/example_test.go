@@ -65,3 +65,35 @@ func TestChargedOnce(t *testing.T) {
 			return nil
 		}))
 }
+
+// deletion waits a week for its backup, asks two persons, and deletes a disk.
+func deletion() *flow.Flow {
+	return flow.Linear("deletion",
+		flow.Signal[string]("backup-done", flow.WaitFor(7*24*time.Hour)),
+		flow.Approve("ask", flow.Approval{
+			Text:   "Delete {disk}?",
+			Need:   []logbook.Need{{Role: "owner", Count: 1}, {Role: "dba", Count: 1}},
+			Fields: json.RawMessage(`{"required": ["ticket"], "properties": {"ticket": {"type": "string"}}}`),
+		}, flow.Requires("disk")),
+		flow.Sleep("cool-off", 24*time.Hour),
+		flow.NewStep("delete", enginetest.Succeed(nil)))
+}
+
+// TestApproved sends the signal after two hours, and lets two persons approve.
+func TestApproved(t *testing.T) {
+	ticket := json.RawMessage(`{"ticket": "CHG-17"}`)
+	trace := enginetest.Run(t, deletion(), logbook.Values{"disk": json.RawMessage(`"sda"`)},
+		enginetest.After(2*time.Hour, enginetest.Signal("backup-done", "s3://backups/sda")),
+		enginetest.Decide("ask", logbook.Decision{By: "ann", Roles: []string{"owner", "dba"}, Answers: ticket}),
+		enginetest.Decide("ask", logbook.Decision{By: "bob", Roles: []string{"owner"}, Answers: ticket}))
+	trace.WantState(t, logbook.FlowSuccess)
+	if trace.Took != 26*time.Hour {
+		t.Errorf("the flow took %s", trace.Took)
+	}
+}
+
+// TestNoBackup sends no signal: the wait fails at its limit.
+func TestNoBackup(t *testing.T) {
+	trace := enginetest.Run(t, deletion(), logbook.Values{"disk": json.RawMessage(`"sda"`)})
+	trace.WantState(t, logbook.FlowReverted)
+}

@@ -22,7 +22,8 @@ type Trace struct {
 	// Took is the time from the first start to the end.
 	Took time.Duration
 
-	crash int // the updates before the crash; noCrash: there was none
+	faults []error // of the messages from outside
+	crash  int     // the updates before the crash; noCrash: there was none
 }
 
 // String shows a trace, a line for each update:
