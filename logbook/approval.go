@@ -26,6 +26,8 @@ const (
 	MaxAnswers = 8 << 10
 	// MaxDecisionReason limits the reason of one decision, in bytes.
 	MaxDecisionReason = 1 << 10
+	// MaxReminders limits the reminders of one approval, because each is an event.
+	MaxReminders = 10
 	// MaxDecisions limits the decisions of one approval. Persons that decide again use them up.
 	MaxDecisions = 64
 	// MaxDecisionBytes limits the decisions of one approval together: the step's result contains them, and must fit
@@ -41,6 +43,8 @@ type Approval struct {
 	Self       bool            `json:"self,omitempty"`   // the decision of the job's poster counts
 	Fields     json.RawMessage `json:"fields,omitempty"` // JSON schema of the answers; nil: an approval has no answers
 	AtDeadline AtDeadline      `json:"at_deadline,omitempty"`
+	// Remind are the times of reminders, in order. At each, the cluster writes an event, while the approval is open.
+	Remind []Reminder `json:"remind,omitempty"`
 	// Decisions are all decisions in the order of the log, also withdrawn ones.
 	Decisions []Decision `json:"decisions,omitempty"`
 }
@@ -49,6 +53,11 @@ type Approval struct {
 type Need struct {
 	Role  string `json:"role"`
 	Count int    `json:"count"`
+}
+
+// Reminder is the time of a reminder of an approval.
+type Reminder struct {
+	At time.Time `json:"at"`
 }
 
 // AtDeadline is the outcome of an approval that nobody has decided in time.
@@ -320,6 +329,10 @@ func (l Limits) CheckApproval(a *Approval) error {
 		return &LimitError{Field: "approve need", Limit: MaxApprovers, Size: int64(persons), Unit: "persons"}
 	case a.AtDeadline != "" && !slices.Contains(AtDeadlines, a.AtDeadline):
 		return &InvalidError{Field: "approve at_deadline", Reason: fmt.Sprintf("%.64q is not one of %v", a.AtDeadline, AtDeadlines)}
+	case len(a.Remind) > MaxReminders:
+		return &LimitError{Field: "approve remind", Limit: MaxReminders, Size: int64(len(a.Remind)), Unit: "reminders"}
+	case !slices.IsSortedFunc(a.Remind, func(a, b Reminder) int { return a.At.Compare(b.At) }):
+		return &InvalidError{Field: "approve remind", Reason: "the times are not in order"}
 	case len(a.Decisions) > MaxDecisions:
 		return &LimitError{Field: "approve decisions", Limit: MaxDecisions, Size: int64(len(a.Decisions)), Unit: "decisions"}
 	}

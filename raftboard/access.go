@@ -23,7 +23,7 @@ func (c *Client) SavePrincipal(ctx context.Context, p access.Principal) error {
 		return fmt.Errorf("cannot %s: %w", name, err)
 	}
 	_, err := execute(ctx, c.others, name, &v1.Command{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
-		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues,
+		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues, Approves: p.Approves,
 	}}})
 	return err
 }
@@ -140,6 +140,7 @@ func (c *Client) WhoAmI(ctx context.Context) (access.Identity, error) {
 	}
 	who := access.Identity{
 		Enforced: answer.GetEnforced(), Name: answer.GetName(), Grants: command.GrantsFromProto(answer.GetGrants()), HideValues: answer.GetHideValues(),
+		Approves: answer.GetApproves(),
 	}
 	if answer.GetQuota() != nil {
 		quota, err := command.QuotaFromProto(answer.GetQuota())

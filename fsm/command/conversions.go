@@ -1452,6 +1452,9 @@ func ApprovalToProto(x *logbook.Approval) *v1.Approval {
 	for i := range x.Need {
 		m.Need = append(m.Need, NeedToProto(&x.Need[i]))
 	}
+	for i := range x.Remind {
+		m.Remind = append(m.Remind, ReminderToProto(&x.Remind[i]))
+	}
 	for i := range x.Decisions {
 		m.Decisions = append(m.Decisions, DecisionToProto(&x.Decisions[i]))
 	}
@@ -1476,6 +1479,13 @@ func ApprovalFromProto(m *v1.Approval) (*logbook.Approval, error) {
 	x.Self = m.Self
 	x.Fields = ValueFromProto(m.Fields)
 	x.AtDeadline = logbook.AtDeadline(m.AtDeadline)
+	if len(m.Remind) > 0 {
+		x.Remind = make([]logbook.Reminder, 0, len(m.Remind))
+	}
+	for _, one := range m.Remind {
+		value, err := ReminderFromProto(one)
+		x.Remind = append(x.Remind, keep(&r, value, err))
+	}
 	if len(m.Decisions) > 0 {
 		x.Decisions = make([]logbook.Decision, 0, len(m.Decisions))
 	}
@@ -1512,6 +1522,31 @@ func NeedFromProto(m *v1.Need) (logbook.Need, error) {
 	x.Count = r.count("need count", m.Count)
 	if r.err != nil {
 		return logbook.Need{}, r.err
+	}
+	return x, nil
+}
+
+// ReminderToProto converts a logbook.Reminder; nil stays nil.
+func ReminderToProto(x *logbook.Reminder) *v1.Reminder {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Reminder{
+		At: TimeToProto(x.At),
+	}
+	return m
+}
+
+// ReminderFromProto converts a logbook.Reminder. Nil is the zero value.
+func ReminderFromProto(m *v1.Reminder) (logbook.Reminder, error) {
+	if m == nil {
+		return logbook.Reminder{}, nil
+	}
+	var r reader
+	var x logbook.Reminder
+	x.At = r.time("reminder at", m.At)
+	if r.err != nil {
+		return logbook.Reminder{}, r.err
 	}
 	return x, nil
 }

@@ -187,7 +187,8 @@ type Identity struct {
 	Name       string
 	Grants     []Grant
 	HideValues bool
-	Quota      *Quota // the principal's quota; nil: none
+	Quota      *Quota   // the principal's quota; nil: none
+	Approves   []string // roles that the principal fills in approvals
 }
 
 // ErrUnknown: the caller is not authenticated. It has no certificate and no token, or its

@@ -509,7 +509,7 @@ func TestWaysToProveWho(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(local.Close)
-	if err := local.SavePrincipal(ctx, access.Principal{Name: "ann", Grants: []access.Grant{{Role: access.Operator, Boards: "orders/*"}}}); err != nil {
+	if err := local.SavePrincipal(ctx, access.Principal{Name: "ann", Grants: []access.Grant{{Role: access.Operator, Boards: "orders/*"}}, Approves: []string{"dba"}}); err != nil {
 		t.Fatal(err)
 	}
 	page, err := local.Principals(ctx, "")
@@ -522,7 +522,7 @@ func TestWaysToProveWho(t *testing.T) {
 			t.Fatal(err)
 		}
 		who, err := client.WhoAmI(ctx)
-		if err != nil || !who.Enforced || who.Name != "ann" || !slices.Equal(who.Grants, []access.Grant{{Role: access.Operator, Boards: "orders/*"}}) {
+		if err != nil || !who.Enforced || who.Name != "ann" || !slices.Equal(who.Grants, []access.Grant{{Role: access.Operator, Boards: "orders/*"}}) || !slices.Equal(who.Approves, []string{"dba"}) {
 			t.Errorf("%+v, %v", who, err)
 		}
 		job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "orders/new", Name: "n", Kind: "k"})

@@ -34,7 +34,8 @@ const (
 type GetApprovalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"` // empty: the one step of the job that waits for an approval
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`    // empty: the one step of the job that waits for an approval
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"` // answer from the called node's own state, which can be old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -81,6 +82,13 @@ func (x *GetApprovalRequest) GetStep() string {
 		return x.Step
 	}
 	return ""
+}
+
+func (x *GetApprovalRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type GetApprovalResponse struct {
@@ -132,6 +140,7 @@ type ListApprovalsRequest struct {
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"` // empty: all boards that the caller may read
 	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // next of the previous page
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // answer from the called node's own state, which can be old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +194,13 @@ func (x *ListApprovalsRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ListApprovalsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
 }
 
 type ListApprovalsResponse struct {
@@ -4918,7 +4934,8 @@ type WhoAmIResponse struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	HideValues    bool                   `protobuf:"varint,4,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"`
-	Quota         *Quota                 `protobuf:"bytes,5,opt,name=quota,proto3" json:"quota,omitempty"` // the principal's quota with its use; unset: none
+	Quota         *Quota                 `protobuf:"bytes,5,opt,name=quota,proto3" json:"quota,omitempty"`       // the principal's quota with its use; unset: none
+	Approves      []string               `protobuf:"bytes,6,rep,name=approves,proto3" json:"approves,omitempty"` // roles that the principal fills in approvals
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4984,6 +5001,13 @@ func (x *WhoAmIResponse) GetHideValues() bool {
 func (x *WhoAmIResponse) GetQuota() *Quota {
 	if x != nil {
 		return x.Quota
+	}
+	return nil
+}
+
+func (x *WhoAmIResponse) GetApproves() []string {
+	if x != nil {
+		return x.Approves
 	}
 	return nil
 }
@@ -7545,16 +7569,18 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"S\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x1bconductord/v1/options.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"i\n" +
 	"\x12GetApprovalRequest\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12\x18\n" +
-	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step:\v\x82\x9e&\a\b\b\x12\x03job\"N\n" +
+	"\x04step\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04step\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale:\v\x82\x9e&\a\b\b\x12\x03job\"N\n" +
 	"\x13GetApprovalResponse\x127\n" +
-	"\bapproval\x18\x01 \x01(\v2\x1b.conductord.v1.StepApprovalR\bapproval\"s\n" +
+	"\bapproval\x18\x01 \x01(\v2\x1b.conductord.v1.StepApprovalR\bapproval\"\x89\x01\n" +
 	"\x14ListApprovalsRequest\x12\x1a\n" +
 	"\x05board\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x1a\n" +
 	"\x05after\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05after\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit:\r\x82\x9e&\t\b\x06\x12\x05board\"l\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\x04 \x01(\bR\x05stale:\r\x82\x9e&\t\b\x06\x12\x05board\"l\n" +
 	"\x15ListApprovalsResponse\x129\n" +
 	"\tapprovals\x18\x01 \x03(\v2\x1b.conductord.v1.StepApprovalR\tapprovals\x12\x18\n" +
 	"\x04next\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04next\"f\n" +
@@ -7883,14 +7909,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x13ListRefusalsRequest:\x06\x82\x9e&\x02\b\x01\"O\n" +
 	"\x14ListRefusalsResponse\x127\n" +
 	"\brefusals\x18\x01 \x03(\v2\x1b.conductord.v1.AuditRefusalR\brefusals\"\x17\n" +
-	"\rWhoAmIRequest:\x06\x82\x9e&\x02\b\x02\"\xc1\x01\n" +
+	"\rWhoAmIRequest:\x06\x82\x9e&\x02\b\x02\"\xe3\x01\n" +
 	"\x0eWhoAmIResponse\x12\x1a\n" +
 	"\benforced\x18\x01 \x01(\bR\benforced\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12,\n" +
 	"\x06grants\x18\x03 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x04 \x01(\bR\n" +
 	"hideValues\x12*\n" +
-	"\x05quota\x18\x05 \x01(\v2\x14.conductord.v1.QuotaR\x05quota\"h\n" +
+	"\x05quota\x18\x05 \x01(\v2\x14.conductord.v1.QuotaR\x05quota\x12 \n" +
+	"\bapproves\x18\x06 \x03(\tB\x04\xe8\x9d&\x01R\bapproves\"h\n" +
 	"\fCarryRequest\x121\n" +
 	"\x05calls\x18\x01 \x03(\v2\x1b.conductord.v1.StreamedCallR\x05calls\x12\x19\n" +
 	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp:\n" +

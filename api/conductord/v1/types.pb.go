@@ -2243,6 +2243,7 @@ type Approval struct {
 	Fields        *Value                 `protobuf:"bytes,4,opt,name=fields,proto3" json:"fields,omitempty"`                           // JSON schema of the answers; unset: an approval has no answers
 	AtDeadline    string                 `protobuf:"bytes,5,opt,name=at_deadline,json=atDeadline,proto3" json:"at_deadline,omitempty"` // approve, reject or fail; empty: fail
 	Decisions     []*Decision            `protobuf:"bytes,6,rep,name=decisions,proto3" json:"decisions,omitempty"`                     // in order, also withdrawn ones
+	Remind        []*Reminder            `protobuf:"bytes,7,rep,name=remind,proto3" json:"remind,omitempty"`                           // in order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2319,6 +2320,58 @@ func (x *Approval) GetDecisions() []*Decision {
 	return nil
 }
 
+func (x *Approval) GetRemind() []*Reminder {
+	if x != nil {
+		return x.Remind
+	}
+	return nil
+}
+
+// Reminder is a time at which the cluster writes an event approval_reminder, while the approval is open.
+type Reminder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reminder) Reset() {
+	*x = Reminder{}
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reminder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reminder) ProtoMessage() {}
+
+func (x *Reminder) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reminder.ProtoReflect.Descriptor instead.
+func (*Reminder) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Reminder) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // Need is a number of persons with a role.
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2330,7 +2383,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2395,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2408,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Need) GetRole() string {
@@ -2389,7 +2442,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2454,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2467,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Decision) GetKind() string {
@@ -2492,7 +2545,7 @@ type StepApproval struct {
 
 func (x *StepApproval) Reset() {
 	*x = StepApproval{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2557,7 @@ func (x *StepApproval) String() string {
 func (*StepApproval) ProtoMessage() {}
 
 func (x *StepApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2570,7 @@ func (x *StepApproval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepApproval.ProtoReflect.Descriptor instead.
 func (*StepApproval) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StepApproval) GetJob() string {
@@ -2604,7 +2657,7 @@ type StepAttempt struct {
 
 func (x *StepAttempt) Reset() {
 	*x = StepAttempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2669,7 @@ func (x *StepAttempt) String() string {
 func (*StepAttempt) ProtoMessage() {}
 
 func (x *StepAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2682,7 @@ func (x *StepAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
 func (*StepAttempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StepAttempt) GetFlow() string {
@@ -2697,7 +2750,7 @@ type StepWork struct {
 
 func (x *StepWork) Reset() {
 	*x = StepWork{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2762,7 @@ func (x *StepWork) String() string {
 func (*StepWork) ProtoMessage() {}
 
 func (x *StepWork) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2775,7 @@ func (x *StepWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
 func (*StepWork) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StepWork) GetId() *StepAttempt {
@@ -2870,7 +2923,7 @@ type RevertCause struct {
 
 func (x *RevertCause) Reset() {
 	*x = RevertCause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2935,7 @@ func (x *RevertCause) String() string {
 func (*RevertCause) ProtoMessage() {}
 
 func (x *RevertCause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2948,7 @@ func (x *RevertCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevertCause.ProtoReflect.Descriptor instead.
 func (*RevertCause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RevertCause) GetKind() string {
@@ -2938,7 +2991,7 @@ type StepOutcome struct {
 
 func (x *StepOutcome) Reset() {
 	*x = StepOutcome{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3003,7 @@ func (x *StepOutcome) String() string {
 func (*StepOutcome) ProtoMessage() {}
 
 func (x *StepOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3016,7 @@ func (x *StepOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
 func (*StepOutcome) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StepOutcome) GetId() *StepAttempt {
@@ -3047,7 +3100,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3112,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3125,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Update) GetFlow() string {
@@ -3149,7 +3202,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3214,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3227,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AtomChange) GetName() string {
@@ -3274,7 +3327,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3339,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3352,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Posting) GetId() string {
@@ -3481,7 +3534,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3546,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +3559,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -3632,7 +3685,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3697,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3710,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Job) GetId() string {
@@ -4033,7 +4086,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4098,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4111,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -4179,7 +4232,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4191,7 +4244,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4257,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Change) GetJob() string {
@@ -4303,7 +4356,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4368,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4381,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -4405,7 +4458,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4470,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4483,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Reservation) GetConductor() string {
@@ -4462,7 +4515,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4527,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +4540,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Claim) GetSession() string {
@@ -4556,7 +4609,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +4621,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +4634,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -4654,7 +4707,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4719,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4732,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -4727,7 +4780,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4739,7 +4792,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4752,7 +4805,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Ending) GetJob() string {
@@ -4824,7 +4877,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +4889,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +4902,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Opening) GetId() string {
@@ -4903,7 +4956,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4915,7 +4968,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4928,7 +4981,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Session) GetId() string {
@@ -5007,7 +5060,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5019,7 +5072,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5032,7 +5085,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Entity) GetKind() string {
@@ -5133,7 +5186,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5198,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5211,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Drain) GetConductor() string {
@@ -5206,7 +5259,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5271,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5231,7 +5284,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -5279,7 +5332,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5344,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5357,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -5478,7 +5531,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5543,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5556,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StepEvent) GetName() string {
@@ -5555,7 +5608,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5620,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5633,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5769,7 +5822,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +5834,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5794,7 +5847,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5839,7 +5892,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5851,7 +5904,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5864,7 +5917,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -5957,7 +6010,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5969,7 +6022,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5982,7 +6035,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -6029,7 +6082,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +6094,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +6107,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Error) GetCode() string {
@@ -6122,7 +6175,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6134,7 +6187,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6147,7 +6200,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Board) GetName() string {
@@ -6204,7 +6257,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6269,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6282,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -6265,7 +6318,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6277,7 +6330,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6290,7 +6343,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -6326,7 +6379,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6338,7 +6391,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6351,7 +6404,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -6393,7 +6446,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6458,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6471,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -6503,7 +6556,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6515,7 +6568,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6528,7 +6581,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -6562,7 +6615,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[64]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6574,7 +6627,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[64]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6587,7 +6640,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -6616,7 +6669,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[65]
+	mi := &file_conductord_v1_types_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +6681,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[65]
+	mi := &file_conductord_v1_types_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +6694,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6884,7 +6937,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12-\n" +
 	"\x06signal\x18\x05 \x01(\v2\x15.conductord.v1.SignalR\x06signal\x123\n" +
-	"\bapproval\x18\x06 \x01(\v2\x17.conductord.v1.ApprovalR\bapproval:\x04\xf8\x9d&\x01\"\xf9\x01\n" +
+	"\bapproval\x18\x06 \x01(\v2\x17.conductord.v1.ApprovalR\bapproval:\x04\xf8\x9d&\x01\"\xaa\x02\n" +
 	"\bApproval\x12\x18\n" +
 	"\x04text\x18\x01 \x01(\tB\x04\xe8\x9d&\x02R\x04text\x12'\n" +
 	"\x04need\x18\x02 \x03(\v2\x13.conductord.v1.NeedR\x04need\x12\x12\n" +
@@ -6892,7 +6945,10 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06fields\x18\x04 \x01(\v2\x14.conductord.v1.ValueB\x04\x80\x9e&\x01R\x06fields\x12%\n" +
 	"\vat_deadline\x18\x05 \x01(\tB\x04\xe8\x9d&\x01R\n" +
 	"atDeadline\x125\n" +
-	"\tdecisions\x18\x06 \x03(\v2\x17.conductord.v1.DecisionR\tdecisions:\x04\xf8\x9d&\x01\"<\n" +
+	"\tdecisions\x18\x06 \x03(\v2\x17.conductord.v1.DecisionR\tdecisions\x12/\n" +
+	"\x06remind\x18\a \x03(\v2\x17.conductord.v1.ReminderR\x06remind:\x04\xf8\x9d&\x01\"<\n" +
+	"\bReminder\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\"<\n" +
 	"\x04Need\x12\x18\n" +
 	"\x04role\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04role\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count:\x04\xf8\x9d&\x01\"\x8e\x02\n" +
@@ -7351,7 +7407,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -7379,79 +7435,80 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Signal)(nil),                // 23: conductord.v1.Signal
 	(*Wait)(nil),                  // 24: conductord.v1.Wait
 	(*Approval)(nil),              // 25: conductord.v1.Approval
-	(*Need)(nil),                  // 26: conductord.v1.Need
-	(*Decision)(nil),              // 27: conductord.v1.Decision
-	(*StepApproval)(nil),          // 28: conductord.v1.StepApproval
-	(*StepAttempt)(nil),           // 29: conductord.v1.StepAttempt
-	(*StepWork)(nil),              // 30: conductord.v1.StepWork
-	(*RevertCause)(nil),           // 31: conductord.v1.RevertCause
-	(*StepOutcome)(nil),           // 32: conductord.v1.StepOutcome
-	(*Update)(nil),                // 33: conductord.v1.Update
-	(*AtomChange)(nil),            // 34: conductord.v1.AtomChange
-	(*Posting)(nil),               // 35: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 36: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 37: conductord.v1.Job
-	(*JobError)(nil),              // 38: conductord.v1.JobError
-	(*Change)(nil),                // 39: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 40: conductord.v1.OperatorRequest
-	(*Reservation)(nil),           // 41: conductord.v1.Reservation
-	(*Claim)(nil),                 // 42: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 43: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 44: conductord.v1.Claimed
-	(*Ending)(nil),                // 45: conductord.v1.Ending
-	(*Opening)(nil),               // 46: conductord.v1.Opening
-	(*Session)(nil),               // 47: conductord.v1.Session
-	(*Entity)(nil),                // 48: conductord.v1.Entity
-	(*Drain)(nil),                 // 49: conductord.v1.Drain
-	(*Position)(nil),              // 50: conductord.v1.Position
-	(*Event)(nil),                 // 51: conductord.v1.Event
-	(*StepEvent)(nil),             // 52: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 53: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 54: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 55: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 56: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 57: conductord.v1.Error
-	(*Board)(nil),                 // 58: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 59: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 60: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 61: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 62: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 63: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 64: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 65: conductord.v1.BoardHolder
-	nil,                           // 66: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 67: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 69: google.protobuf.Duration
+	(*Reminder)(nil),              // 26: conductord.v1.Reminder
+	(*Need)(nil),                  // 27: conductord.v1.Need
+	(*Decision)(nil),              // 28: conductord.v1.Decision
+	(*StepApproval)(nil),          // 29: conductord.v1.StepApproval
+	(*StepAttempt)(nil),           // 30: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 31: conductord.v1.StepWork
+	(*RevertCause)(nil),           // 32: conductord.v1.RevertCause
+	(*StepOutcome)(nil),           // 33: conductord.v1.StepOutcome
+	(*Update)(nil),                // 34: conductord.v1.Update
+	(*AtomChange)(nil),            // 35: conductord.v1.AtomChange
+	(*Posting)(nil),               // 36: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 37: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 38: conductord.v1.Job
+	(*JobError)(nil),              // 39: conductord.v1.JobError
+	(*Change)(nil),                // 40: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 41: conductord.v1.OperatorRequest
+	(*Reservation)(nil),           // 42: conductord.v1.Reservation
+	(*Claim)(nil),                 // 43: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 44: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 45: conductord.v1.Claimed
+	(*Ending)(nil),                // 46: conductord.v1.Ending
+	(*Opening)(nil),               // 47: conductord.v1.Opening
+	(*Session)(nil),               // 48: conductord.v1.Session
+	(*Entity)(nil),                // 49: conductord.v1.Entity
+	(*Drain)(nil),                 // 50: conductord.v1.Drain
+	(*Position)(nil),              // 51: conductord.v1.Position
+	(*Event)(nil),                 // 52: conductord.v1.Event
+	(*StepEvent)(nil),             // 53: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 54: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 55: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 56: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 57: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 58: conductord.v1.Error
+	(*Board)(nil),                 // 59: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 60: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 61: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 62: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 63: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 64: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 65: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 66: conductord.v1.BoardHolder
+	nil,                           // 67: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 68: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 70: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	68,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	69,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	68,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	69,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	68,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	50,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	68,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	68,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	68,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	68,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	69,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	51,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	69,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	69,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	69,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	69,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	68,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	69,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -7459,21 +7516,21 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	68,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	69,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	68,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	69,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	21,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	20,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	19,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	17,  // 40: conductord.v1.AtomDetail.checkpoints:type_name -> conductord.v1.Checkpoints
-	68,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
+	69,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
 	0,   // 42: conductord.v1.Checkpoint.value:type_name -> conductord.v1.Value
-	68,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
+	69,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
 	0,   // 44: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	68,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	69,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 46: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	68,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	68,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	69,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	69,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 49: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 50: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 51: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -7481,144 +7538,146 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	22,  // 53: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
 	23,  // 54: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
 	0,   // 55: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	68,  // 56: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	68,  // 57: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	68,  // 58: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	69,  // 56: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	69,  // 57: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	69,  // 58: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
 	23,  // 59: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
 	25,  // 60: conductord.v1.Wait.approval:type_name -> conductord.v1.Approval
-	26,  // 61: conductord.v1.Approval.need:type_name -> conductord.v1.Need
+	27,  // 61: conductord.v1.Approval.need:type_name -> conductord.v1.Need
 	0,   // 62: conductord.v1.Approval.fields:type_name -> conductord.v1.Value
-	27,  // 63: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
-	0,   // 64: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
-	68,  // 65: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
-	24,  // 66: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
-	26,  // 67: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
-	29,  // 68: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
-	2,   // 69: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
-	1,   // 70: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
-	0,   // 71: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
-	3,   // 72: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
-	3,   // 73: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	69,  // 74: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
-	3,   // 75: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
-	31,  // 76: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
-	20,  // 77: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
-	18,  // 78: conductord.v1.StepWork.checkpoints:type_name -> conductord.v1.Checkpoint
-	29,  // 79: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
-	0,   // 80: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
-	3,   // 81: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	69,  // 82: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
-	20,  // 83: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
-	18,  // 84: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
-	2,   // 85: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 86: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	34,  // 87: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 88: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	68,  // 89: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	21,  // 90: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	20,  // 91: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	18,  // 92: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
-	4,   // 93: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 94: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 95: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	68,  // 96: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 97: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	69,  // 98: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	36,  // 99: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	69,  // 100: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	23,  // 101: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	69,  // 102: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	69,  // 103: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 104: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 105: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	68,  // 106: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 107: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	68,  // 108: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	68,  // 109: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	68,  // 110: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	42,  // 111: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 112: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 113: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	40,  // 114: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	68,  // 115: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	69,  // 116: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	68,  // 117: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	68,  // 118: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	68,  // 119: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	36,  // 120: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	69,  // 121: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	41,  // 122: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	50,  // 123: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	68,  // 124: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 125: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 126: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	68,  // 127: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	68,  // 128: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	68,  // 129: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	69,  // 130: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	69,  // 131: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	68,  // 132: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 133: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	68,  // 134: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	69,  // 135: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	42,  // 136: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	69,  // 137: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	69,  // 138: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	37,  // 139: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 140: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 141: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 142: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	33,  // 143: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 144: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	69,  // 145: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	69,  // 146: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	69,  // 147: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	68,  // 148: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 149: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	68,  // 150: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	68,  // 151: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	50,  // 152: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	68,  // 153: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 154: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	52,  // 155: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	40,  // 156: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	35,  // 157: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	69,  // 158: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	68,  // 159: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	68,  // 160: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	68,  // 161: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	68,  // 162: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 163: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	68,  // 164: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	54,  // 165: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	68,  // 166: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	68,  // 167: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	68,  // 168: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	68,  // 169: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	68,  // 170: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	68,  // 171: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	50,  // 172: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	68,  // 173: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	60,  // 174: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	61,  // 175: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	62,  // 176: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	59,  // 177: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	69,  // 178: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	68,  // 179: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	68,  // 180: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	66,  // 181: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	68,  // 182: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	68,  // 183: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	63,  // 184: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	63,  // 185: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	64,  // 186: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	65,  // 187: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	67,  // 188: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	189, // [189:189] is the sub-list for method output_type
-	189, // [189:189] is the sub-list for method input_type
-	189, // [189:189] is the sub-list for extension type_name
-	189, // [189:189] is the sub-list for extension extendee
-	0,   // [0:189] is the sub-list for field type_name
+	28,  // 63: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
+	26,  // 64: conductord.v1.Approval.remind:type_name -> conductord.v1.Reminder
+	69,  // 65: conductord.v1.Reminder.at:type_name -> google.protobuf.Timestamp
+	0,   // 66: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
+	69,  // 67: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	24,  // 68: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
+	27,  // 69: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
+	30,  // 70: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 71: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 72: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 73: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 74: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 75: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	70,  // 76: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	3,   // 77: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
+	32,  // 78: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
+	20,  // 79: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
+	18,  // 80: conductord.v1.StepWork.checkpoints:type_name -> conductord.v1.Checkpoint
+	30,  // 81: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 82: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 83: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	70,  // 84: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	20,  // 85: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	18,  // 86: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
+	2,   // 87: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 88: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	35,  // 89: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 90: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	69,  // 91: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 92: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 93: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 94: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 95: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 96: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 97: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	69,  // 98: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	69,  // 99: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 100: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	37,  // 101: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	70,  // 102: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	23,  // 103: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	70,  // 104: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	70,  // 105: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 106: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 107: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	69,  // 108: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	69,  // 109: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	69,  // 110: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	69,  // 111: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	69,  // 112: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	43,  // 113: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 114: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 115: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	41,  // 116: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	69,  // 117: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 118: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	69,  // 119: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	69,  // 120: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	69,  // 121: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	37,  // 122: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	70,  // 123: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	42,  // 124: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	51,  // 125: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	69,  // 126: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 127: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 128: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	69,  // 129: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	69,  // 130: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	69,  // 131: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	70,  // 132: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	70,  // 133: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	69,  // 134: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 135: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	69,  // 136: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	70,  // 137: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	43,  // 138: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	70,  // 139: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	70,  // 140: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	38,  // 141: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 142: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 143: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 144: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	34,  // 145: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 146: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	70,  // 147: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	70,  // 148: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	70,  // 149: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	69,  // 150: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 151: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	69,  // 152: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	69,  // 153: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	51,  // 154: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	69,  // 155: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 156: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	53,  // 157: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	41,  // 158: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	36,  // 159: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	70,  // 160: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	69,  // 161: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	69,  // 162: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	69,  // 163: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	69,  // 164: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	69,  // 165: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	69,  // 166: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	55,  // 167: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	69,  // 168: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	69,  // 169: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	69,  // 170: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	69,  // 171: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	69,  // 172: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	69,  // 173: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	51,  // 174: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	69,  // 175: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	61,  // 176: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	62,  // 177: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	63,  // 178: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	60,  // 179: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	70,  // 180: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	69,  // 181: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	69,  // 182: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	67,  // 183: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	69,  // 184: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	69,  // 185: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	64,  // 186: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	64,  // 187: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	65,  // 188: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	66,  // 189: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	68,  // 190: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	191, // [191:191] is the sub-list for method output_type
+	191, // [191:191] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -7627,15 +7686,15 @@ func file_conductord_v1_types_proto_init() {
 		return
 	}
 	file_conductord_v1_options_proto_init()
-	file_conductord_v1_types_proto_msgTypes[37].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[39].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[38].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

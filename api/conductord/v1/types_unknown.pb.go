@@ -447,6 +447,26 @@ func (m *Approval) UnknownField() (name string, found bool) {
 			return name, found
 		}
 	}
+	for _, item := range m.GetRemind() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Reminder) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Reminder", true
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
 	return "", false
 }
 

@@ -92,6 +92,7 @@ func (s *accessService) whoAmI(ctx context.Context, _ *connect.Request[conductor
 			quota.Used.Watches = g.Watchers.Of(who.Name)
 		}
 		answer.Grants, answer.HideValues, answer.Quota = command.GrantsToProto(p.Grants), p.HideValues, command.QuotaToProto(quota)
+		answer.Approves = p.Approves
 	}
 	return connect.NewResponse(answer), nil
 }

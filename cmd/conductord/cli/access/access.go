@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,26 +37,52 @@ func saveCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
 		Short: "Create a principal, or replace its grants",
-		Long: "Create a principal, or replace all its grants. Its tokens stay valid. A client authenticates with a certificate\n" +
-			"whose common name is the principal, or with a token from \"token create\".\n\n" + grantHelp,
+		Long: "Create a principal, or replace all its grants. Its tokens stay valid, and so do its roles in approvals without\n" +
+			"--approves. A client authenticates with a certificate whose common name is the principal, or with a token from\n" +
+			"\"token create\".\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			principal, err := principalOf(args[0], grants, hide)
 			if err != nil {
 				return cli.UsageError(err)
 			}
-			principal.Approves = approves
+			keep := !cmd.Flags().Changed("approves")
+			principal.Approves = slices.DeleteFunc(approves, func(role string) bool { return role == "" }) // --approves= removes all
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
-				if err := cluster.SavePrincipal(ctx, principal); err != nil {
+				if err := savePrincipal(ctx, cluster, &principal, keep); err != nil {
 					return err
 				}
-				return p.Show(cli.Part{Message: command.PrincipalToProto(&principal)}, "saved principal %s: %s", cli.Quoted(principal.Name), grantsText(principal.Grants))
+				return p.Show(cli.Part{Message: command.PrincipalToProto(&principal)}, "saved principal %s: %s%s", cli.Quoted(principal.Name), grantsText(principal.Grants), approvesText(principal.Approves))
 			})
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated")
+	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all (default: as before)")
 	return cmd
+}
+
+// savePrincipal saves a principal. With keep, the principal keeps its roles in approvals.
+func savePrincipal(ctx context.Context, cluster cli.Principals, principal *access.Principal, keep bool) error {
+	for after := ""; keep; {
+		page, err := cluster.Principals(ctx, after)
+		if err != nil {
+			return cli.Because(err, "read the principal's roles in approvals")
+		}
+		for i := range page.Items {
+			if page.Items[i].Name == principal.Name {
+				principal.Approves = page.Items[i].Approves
+			}
+		}
+		after, keep = page.Next, page.Next != ""
+	}
+	return cluster.SavePrincipal(ctx, *principal)
+}
+
+func approvesText(roles []string) string {
+	if len(roles) == 0 {
+		return ""
+	}
+	return "; approves as " + strings.Join(roles, ",")
 }
 
 func grantFlags(cmd *cobra.Command, grants *[]string, hide *bool) {
@@ -98,19 +125,19 @@ func principals() cli.List[access.Principal] {
 			page, err := cluster.Principals(ctx, after)
 			return page.Items, page.Next, err
 		},
-		Header: []string{"PRINCIPAL", "GRANTS", "VALUES", "TOKENS", "UPDATED", "BY"},
+		Header: []string{"PRINCIPAL", "GRANTS", "APPROVES", "VALUES", "TOKENS", "UPDATED", "BY"},
 		Row: func(principal *access.Principal) []string {
 			values := "shown"
 			if principal.HideValues {
 				values = "hidden"
 			}
-			return []string{principal.Name, grantsText(principal.Grants), values, fmt.Sprint(len(principal.Tokens)), cli.AgoText(principal.UpdatedAt), principal.By}
+			return []string{principal.Name, grantsText(principal.Grants), cli.OrDash(strings.Join(principal.Approves, ",")), values, fmt.Sprint(len(principal.Tokens)), cli.AgoText(principal.UpdatedAt), principal.By}
 		},
 	}
 }
 
 func listCommand(p *cli.Program) *cobra.Command {
-	return principals().Command(p, &cobra.Command{Use: "list", Short: "List principals: grants and number of tokens"}, nil)
+	return principals().Command(p, &cobra.Command{Use: "list", Short: "List principals: grants, roles in approvals, and number of tokens"}, nil)
 }
 
 func deleteCommand(p *cli.Program) *cobra.Command {
@@ -139,12 +166,12 @@ func whoAmICommand(p *cli.Program) *cobra.Command {
 			}
 			answer := &v1.WhoAmIResponse{
 				Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues,
-				Quota: command.QuotaToProto(who.Quota),
+				Quota: command.QuotaToProto(who.Quota), Approves: who.Approves,
 			}
 			if !who.Enforced {
 				return p.Show(cli.Part{Message: answer}, "everyone: access control is off, so this cluster does not identify its callers")
 			}
-			return p.Show(cli.Part{Message: answer}, "%s: %s%s", cli.Quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
+			return p.Show(cli.Part{Message: answer}, "%s: %s%s%s", cli.Quoted(who.Name), grantsText(who.Grants), approvesText(who.Approves), quotaText(who.Quota))
 		}),
 	}
 }
@@ -171,8 +198,8 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 		Use:   "create PRINCIPAL",
 		Short: "Create a token of a principal, and show it once",
 		Long: "Create a token. The command shows it once, or writes it to a file of mode 600; the cluster stores only its hash.\n" +
-			"With --grant, create the principal or replace its grants, like \"access save\". A principal can have several\n" +
-			"tokens. To rotate a token without a pause, create a new token, deploy it, and revoke the old token.\n\n" + grantHelp,
+			"With --grant, create the principal or replace its grants, like \"access save\". Its roles in approvals stay. A\n" +
+			"principal can have several tokens. To rotate a token without a pause, create a new token, deploy it, and revoke the old token.\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if days < 0 {
@@ -198,7 +225,7 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 
 func createToken(ctx context.Context, p *cli.Program, cluster cli.Principals, principal access.Principal, days int, out string) error {
 	if len(principal.Grants) > 0 {
-		if err := cluster.SavePrincipal(ctx, principal); err != nil {
+		if err := savePrincipal(ctx, cluster, &principal, true); err != nil {
 			return err
 		}
 	}
