@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -21,6 +22,9 @@ type Approval struct {
 	// with the kind logbook.FailureTimeout.
 	Deadline   time.Duration
 	AtDeadline logbook.AtDeadline
+	// Remind are times after the start of the wait, in order and before the Deadline, at most logbook.MaxReminders. At
+	// each, the cluster writes an event of the kind approval_reminder, while the approval is open.
+	Remind []time.Duration
 }
 
 // Approve makes a step that waits until persons have approved. The step is done when one person for each need has
@@ -32,8 +36,8 @@ func Approve(name string, approval Approval, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
 }
 
-// Ask makes the approval of one wait, with the arguments of its step.
-func (a *Approval) Ask(s *Step, arguments logbook.Values) (*logbook.Approval, error) {
+// Ask makes the approval of one wait that begins now, with the arguments of its step.
+func (a *Approval) Ask(s *Step, arguments logbook.Values, now time.Time) (*logbook.Approval, error) {
 	text, err := fillTemplate(a.Text, s.hasArgument, func(argument string) (json.RawMessage, bool) {
 		value, ok := arguments[argument]
 		return value, ok
@@ -44,7 +48,11 @@ func (a *Approval) Ask(s *Step, arguments logbook.Values) (*logbook.Approval, er
 	if len(text) > maxApprovalText {
 		return nil, &logbook.LimitError{Field: "approve text", Limit: maxApprovalText, Size: int64(len(text)), Unit: "bytes"}
 	}
-	return &logbook.Approval{Text: text, Need: a.Need, Self: a.Self, Fields: a.Fields, AtDeadline: a.AtDeadline}, nil
+	asked := &logbook.Approval{Text: text, Need: a.Need, Self: a.Self, Fields: a.Fields, AtDeadline: a.AtDeadline}
+	for _, after := range a.Remind {
+		asked.Remind = append(asked.Remind, logbook.Reminder{At: now.Add(after)})
+	}
+	return asked, nil
 }
 
 // maxApprovalText limits the text of an approval with its values. Encryption makes the text a third longer.
@@ -79,6 +87,16 @@ func (s *Step) checkApproval(a *Approval) {
 		if err := fields.CheckSchema(a.Fields); err != nil {
 			s.fault("%w", err)
 		}
+	}
+	if len(a.Remind) > logbook.MaxReminders {
+		s.fault("%w", &logbook.LimitError{Field: "approve remind", Limit: logbook.MaxReminders, Size: int64(len(a.Remind)), Unit: "reminders"})
+	}
+	last, end := time.Duration(0), cmp.Or(s.wait.For, MaxWait)
+	for _, after := range a.Remind {
+		if after <= last || after >= end {
+			s.fault("it reminds of its approval after %s; the times must be ascending, above 0 and below the deadline, %s", after, end)
+		}
+		last = after
 	}
 	if len(s.wait.Signals) > 0 {
 		s.fault("it waits for a signal and for an approval; make two steps")

@@ -173,10 +173,11 @@ func (t *txn) commit() (*status, error) {
 }
 
 func (v *view) nextDue() time.Time {
-	due, _ := v.cursor(tableDue).First()
-	deadline, _ := v.cursor(tableDeadline).First()
-	if due == nil || (deadline != nil && bytes.Compare(deadline, due) < 0) {
-		due = deadline // both keys begin with the time
+	var due []byte // the keys of all three tables begin with the time
+	for _, tab := range [...]table{tableDue, tableDeadline, tableReminder} {
+		if first, _ := v.cursor(tab).First(); first != nil && (due == nil || bytes.Compare(first, due) < 0) {
+			due = bytes.Clone(first)
+		}
 	}
 	if due == nil {
 		return time.Time{}

@@ -41,6 +41,7 @@ func flowOfApproval(key []byte) logbook.FlowID {
 
 // stepApproval is the latest approval of a step.
 type stepApproval struct {
+	flow logbook.FlowID
 	job  *jobRecord
 	atom *atomRecord
 	wait *logbook.Wait // of the atom's latest attempt
@@ -69,7 +70,7 @@ func (v *view) findApproval(id jobs.JobID, step string) (*stepApproval, error) {
 	if j.Flow.IsZero() || value == nil {
 		return nil, fmt.Errorf("job %s has not started a step %q: %w", id, step, jobs.ErrNotFound)
 	}
-	a := &stepApproval{job: j, atom: decodeAtom(value)}
+	a := &stepApproval{flow: j.Flow, job: j, atom: decodeAtom(value)}
 	if n := len(a.atom.detail.Attempts); n > 0 {
 		a.wait = a.atom.detail.Attempts[n-1].Wait
 	}
@@ -208,7 +209,7 @@ func (t *txn) addDecision(a *stepApproval, latest *logbook.Decision) *logbook.Ap
 // deleteWait removes the rows of an atom's open wait.
 func (t *txn) deleteWait(flow logbook.FlowID, a *atomRecord) {
 	t.delete(tableWait, waitKey(flow, a.waited, a.number))
-	t.delete(tableApproval, approvalKey(flow, a.waited, a.number))
+	t.deleteApproval(approvalKey(flow, a.waited, a.number))
 }
 
 func judged(step string, approval *logbook.Approval, repeated bool) *v1.Result {
@@ -290,7 +291,7 @@ func (v *view) approvalOf(flow logbook.FlowID, step string) *stepApproval {
 		j.State = jobs.StateCompleted
 	}
 	atom := decodeAtom(v.get(tableAtom, atomKey(flow, step)))
-	return &stepApproval{job: j, atom: atom, wait: atom.detail.OpenWait()}
+	return &stepApproval{flow: flow, job: j, atom: atom, wait: atom.detail.OpenWait()}
 }
 
 // approvalsAfter reads the position of a page.

@@ -63,7 +63,7 @@ func (t *txn) deleteRows(tab table, rows [][]byte) {
 	for _, key := range rows {
 		t.delete(tab, key)
 		if tab == tableWait {
-			t.delete(tableApproval, approvalKeyOf(key))
+			t.deleteApproval(approvalKeyOf(key))
 		}
 	}
 }

@@ -95,6 +95,7 @@ var (
 	tableAttempt       = named("attempt")        // flow id, number of the atom, action, number → an earlier attempt
 	tableWait          = named("wait")           // flow id, log index of the start, number of the atom → open wait for a signal or an approval
 	tableApproval      = named("approval")       // log index of the start, flow ID, number of the atom → open approval
+	tableReminder      = named("reminder")       // time, key of an open approval → nothing: its next reminder
 	tableCheckpoint    = named("checkpoint")     // flow id, number of the atom, name → checkpoint of a step
 	tableIntervention  = named("intervention")   // flow id, number → intervention
 	tableGarbage       = named("garbage")        // flow id → nothing: deleted flows that still have rows of steps

@@ -22,7 +22,7 @@ func (t *txn) checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// wakeDue cancels jobs whose deadline has passed, makes due jobs claimable, and ends reservations. Deadlines come first,
+// wakeDue cancels jobs whose deadline has passed, makes due jobs claimable, ends reservations, and reminds of approvals. Deadlines come first,
 // because a job that is due only at its deadline is too late.
 func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
@@ -45,7 +45,8 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		t.placeJob(j)
 		t.event(kind, j, jobs.Event{})
 	}
-	return counted(len(late)+len(due), moreLate || more), nil
+	reminded, moreReminders := t.remind(most - len(late) - len(due))
+	return counted(len(late)+len(due)+reminded, moreLate || more || moreReminders), nil
 }
 
 // passed reads the jobs in a table of times whose time has passed, earliest first.

@@ -94,7 +94,10 @@ func (t *txn) putWait(flow logbook.FlowID, a *atomRecord, j *jobRecord) {
 		}
 		if now != 0 && !t.takeUnread(a, j) {
 			if wait.Approval != nil {
-				t.putMessage(tableApproval, approvalKey(flow, now, a.number), nil, &v1.ApprovalRow{Step: a.detail.Name})
+				t.putApproval(flow, a, wait, time.Time{})
+				if j != nil {
+					t.eventOfApproval(jobs.EventApprovalRequested, j, a.detail.Name, wait.Approval)
+				}
 			}
 			t.putMessage(tableWait, waitKey(flow, now, a.number), nil, &v1.WaitRow{Step: a.detail.Name, Signals: wait.Signals})
 		}

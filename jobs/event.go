@@ -31,11 +31,15 @@ const (
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
 	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next tries
 	EventDecided       EventKind = "decided"        // a person decided the approval of the step in Steps; Reason is the decision
-	EventSignalled     EventKind = "signalled"      // the job received a signal; with Steps: the waiting step took it
-	EventUnsent        EventKind = "unsent"         // a step's Signal did not reach a job; Reason has the cause
-	EventChanged       EventKind = "changed"        // a Change took effect, or a posting with the job's key raised it
-	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
-	EventMoved         EventKind = "moved"          // the job has moved to the event's board
+	// EventApprovalRequested and EventApprovalReminder: the step in Steps waits for an approval, from now on or still.
+	// Reason has the text of the approval, and its needs.
+	EventApprovalRequested EventKind = "approval_requested"
+	EventApprovalReminder  EventKind = "approval_reminder"
+	EventSignalled         EventKind = "signalled"  // the job received a signal; with Steps: the waiting step took it
+	EventUnsent            EventKind = "unsent"     // a step's Signal did not reach a job; Reason has the cause
+	EventChanged           EventKind = "changed"    // a Change took effect, or a posting with the job's key raised it
+	EventMovedAway         EventKind = "moved_away" // the job leaves the event's board; EventMoved follows
+	EventMoved             EventKind = "moved"      // the job has moved to the event's board
 	// EventIntervened: an operator intervened in the job's flow, and the job keeps its state:
 	// the intervention has Hold or takes others back, or the job was neither finished nor
 	// parked.
@@ -72,7 +76,7 @@ const (
 // EventKinds are all kinds that Watch.Kinds accepts.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventDecided, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventApprovalRequested, EventApprovalReminder, EventDecided, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,

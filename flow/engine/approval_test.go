@@ -18,7 +18,7 @@ func askingFlow(t *testing.T, ran map[string]int, atDeadline logbook.AtDeadline)
 		return act(name, func(context.Context) error { ran[name]++; return nil })
 	}
 	find := flow.Func("find", func(context.Context, none) (string, error) { return "sda", nil }, flow.Provides("disk"))
-	approval := flow.Approval{Text: "Delete {disk}?", Need: []logbook.Need{{Role: "dba", Count: 1}}, Deadline: 48 * time.Hour, AtDeadline: atDeadline}
+	approval := flow.Approval{Text: "Delete {disk}?", Need: []logbook.Need{{Role: "dba", Count: 1}}, Deadline: 48 * time.Hour, AtDeadline: atDeadline, Remind: []time.Duration{24 * time.Hour}}
 	return compiled(t, flow.Linear("delete", count("stop"), find, flow.Approve("ask", approval, flow.Requires("disk")), count("wipe")))
 }
 
@@ -54,6 +54,9 @@ func TestApprovals(t *testing.T) {
 				}
 				if end.State != row.state || !strings.Contains(string(attempt.Result), row.result) || kind != row.failure || time.Since(began).Truncate(time.Minute) != row.after {
 					t.Errorf("%s, crash at %d: %s with %s or %q after %s", row.name, crash, end.State, attempt.Result, kind, time.Since(began))
+				}
+				if remind := attempt.Wait.Approval.Remind; len(remind) != 1 || remind[0].At.Sub(attempt.Wait.Since) != 24*time.Hour {
+					t.Errorf("%s, crash at %d: the reminders are %v", row.name, crash, remind)
 				}
 				if attempt.Wait == nil || attempt.Wait.Approval.Text != "Delete sda?" || (ran["wipe"] > 0) != (row.state == logbook.FlowSuccess) {
 					t.Errorf("%s, crash at %d: the attempt has the wait %+v, and the calls are %v", row.name, crash, attempt.Wait, ran)

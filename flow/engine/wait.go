@@ -23,7 +23,7 @@ func (c *core) await(step int, arguments logbook.Values, now time.Time) {
 	if open == nil {
 		open = &logbook.Wait{Signals: wait.Signals, Since: now, Until: wait.End(now)}
 		if wait.Approval != nil {
-			approval, err := wait.Approval.Ask(c.plan.Step(step), arguments)
+			approval, err := wait.Approval.Ask(c.plan.Step(step), arguments, now)
 			if err != nil {
 				said.failure = argumentFailure(err.Error())
 				c.finish(said, now)

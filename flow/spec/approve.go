@@ -17,6 +17,7 @@ type Approve struct {
 	Fields     json.RawMessage    `json:"fields,omitempty"`   // a JSON schema of an object
 	Deadline   string             `json:"deadline,omitempty"` // a time such as "72h"; empty: flow.MaxWait
 	AtDeadline logbook.AtDeadline `json:"at_deadline,omitempty"`
+	Remind     []string           `json:"remind,omitempty"` // times after the start
 }
 
 // approve reads the approval of a step.
@@ -49,8 +50,34 @@ func (r *reader) approve(t *table, s *Step) *Approve {
 	if inner.has("at_deadline") && !inner.has("deadline") {
 		inner.fault("at_deadline", "set without a deadline")
 	}
+	a.Remind = r.reminders(inner, a.Deadline)
 	inner.rest()
 	return a
+}
+
+// reminders reads the times of the reminders.
+func (r *reader) reminders(t *table, deadline string) []string {
+	times := t.texts("remind")
+	if len(times) > logbook.MaxReminders {
+		t.fault("remind", "%d times, and the limit is %d", len(times), logbook.MaxReminders)
+		return nil
+	}
+	end, err := time.ParseDuration(deadline)
+	if err != nil {
+		end = flow.MaxWait
+	}
+	last := time.Duration(0)
+	for _, text := range times {
+		after, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			t.fault("remind", "%.40q is not a time; write times such as 24h", text)
+		case after <= last || after >= end:
+			t.fault("remind", "%.40q: the times must be ascending, above 0 and below the deadline, %s", text, end)
+		}
+		last = after
+	}
+	return times
 }
 
 // needs reads the roles and numbers of the persons.
@@ -78,5 +105,10 @@ func (r *reader) needs(t *table) (needs []logbook.Need) {
 // approval makes the approval of a step. Parse has checked all that could fail.
 func (a *Approve) approval() *flow.Approval {
 	deadline, _ := time.ParseDuration(a.Deadline) // empty: no limit of its own
-	return &flow.Approval{Text: a.Text, Need: a.Need, Self: a.Self, Fields: a.Fields, Deadline: deadline, AtDeadline: a.AtDeadline}
+	approval := &flow.Approval{Text: a.Text, Need: a.Need, Self: a.Self, Fields: a.Fields, Deadline: deadline, AtDeadline: a.AtDeadline}
+	for _, text := range a.Remind {
+		after, _ := time.ParseDuration(text)
+		approval.Remind = append(approval.Remind, after)
+	}
+	return approval
 }

@@ -17,7 +17,7 @@ inputs = ["disk"]
 name = "ask"
 requires = ["disk"]
 provides = ["answers"]
-approve = {text = "Delete {disk}?", need = [{role = "owner"}, {role = "dba", count = 2}], self = true, fields = {required = ["ticket"]}, deadline = "72h", at_deadline = "reject"}
+approve = {text = "Delete {disk}?", need = [{role = "owner"}, {role = "dba", count = 2}], self = true, fields = {required = ["ticket"]}, deadline = "72h", at_deadline = "reject", remind = ["24h", "48h"]}
 `
 	document, err := spec.Parse([]byte(text), "f.toml")
 	if err != nil {
@@ -54,15 +54,19 @@ func TestFaultsOfApprovals(t *testing.T) {
 		`approve = {text = "Go?", need = [{}]}`:                         "role",
 		`approve = {text = "{disk}?", ` + need + `}`:                    "is not an argument of the step",
 		`approve = {text = "Go?", need = [{role = "dba", count = 17}]}`: "16",
-		`approve = {text = "Go?", need = [{role = "dba", count = 9}, {role = "owner", count = 8}]}`:    "17",
-		`approve = {text = "Go?", ` + need + `, fields = {type = "array"}}`:                            "fields",
-		`approve = {text = "Go?", ` + need + `, fields = {properties = {a = {"$ref" = "file:///x"}}}}`: "cannot have references",
-		`approve = {text = "Go?", ` + need + `, deadline = "9601h"}`:                                   "at most 9600h0m0s (400 days)",
-		`approve = {text = "Go?", ` + need + `, at_deadline = "approve"}`:                              "without a deadline",
-		`approve = {text = "Go?", ` + need + `, deadline = "1h", at_deadline = "accept"}`:              "fail, approve, reject",
-		`approve = {text = "Go?", ` + need + `, till = "now"}`:                                         "till",
-		"sleep = \"1s\"\napprove = {text = \"Go?\", " + need + "}":                                     "make two steps",
-		"handler = \"h\"\napprove = {text = \"Go?\", " + need + "}":                                    "runs no handler",
+		`approve = {text = "Go?", need = [{role = "dba", count = 9}, {role = "owner", count = 8}]}`:                   "17",
+		`approve = {text = "Go?", ` + need + `, fields = {type = "array"}}`:                                           "fields",
+		`approve = {text = "Go?", ` + need + `, fields = {properties = {a = {"$ref" = "file:///x"}}}}`:                "cannot have references",
+		`approve = {text = "Go?", ` + need + `, deadline = "9601h"}`:                                                  "at most 9600h0m0s (400 days)",
+		`approve = {text = "Go?", ` + need + `, remind = ["soon"]}`:                                                   "\"soon\" is not a time",
+		`approve = {text = "Go?", ` + need + `, remind = ["2h", "1h"]}`:                                               "must be ascending",
+		`approve = {text = "Go?", ` + need + `, deadline = "2h", remind = ["2h"]}`:                                    "below the deadline, 2h0m0s",
+		`approve = {text = "Go?", ` + need + `, remind = ["1h","2h","3h","4h","5h","6h","7h","8h","9h","10h","11h"]}`: "11 times, and the limit is 10",
+		`approve = {text = "Go?", ` + need + `, at_deadline = "approve"}`:                                             "without a deadline",
+		`approve = {text = "Go?", ` + need + `, deadline = "1h", at_deadline = "accept"}`:                             "fail, approve, reject",
+		`approve = {text = "Go?", ` + need + `, till = "now"}`:                                                        "till",
+		"sleep = \"1s\"\napprove = {text = \"Go?\", " + need + "}":                                                    "make two steps",
+		"handler = \"h\"\napprove = {text = \"Go?\", " + need + "}":                                                   "runs no handler",
 	} {
 		document, err := spec.Parse([]byte("name = \"f\"\n[[steps]]\nname = \"w\"\n"+keys), "f.toml")
 		if err == nil {

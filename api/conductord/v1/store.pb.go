@@ -493,6 +493,7 @@ func (x *WaitRow) GetSignals() []string {
 type ApprovalRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	RemindAt      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=remind_at,json=remindAt,proto3" json:"remind_at,omitempty"` // time of the next reminder; unset: none follows
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +533,13 @@ func (x *ApprovalRow) GetStep() string {
 		return x.Step
 	}
 	return ""
+}
+
+func (x *ApprovalRow) GetRemindAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RemindAt
+	}
+	return nil
 }
 
 // CheckpointRow is the value of a checkpoint.
@@ -875,9 +883,10 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"on_failure\x18\a \x01(\tR\tonFailure:\x04\xf8\x9d&\x01\"=\n" +
 	"\aWaitRow\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x18\n" +
-	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"'\n" +
+	"\asignals\x18\x02 \x03(\tR\asignals:\x04\xf8\x9d&\x01\"`\n" +
 	"\vApprovalRow\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step:\x04\xf8\x9d&\x01\"A\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x127\n" +
+	"\tremind_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bremindAt:\x04\xf8\x9d&\x01\"A\n" +
 	"\rCheckpointRow\x12*\n" +
 	"\x05value\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x05value:\x04\xf8\x9d&\x01\"\xfd\x01\n" +
 	"\bBoardRow\x129\n" +
@@ -950,18 +959,19 @@ var file_conductord_v1_store_proto_depIdxs = []int32{
 	13, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue
 	13, // 12: conductord.v1.FlowBodyRow.meta:type_name -> conductord.v1.NamedValue
 	15, // 13: conductord.v1.FlowBodyRow.cause:type_name -> conductord.v1.Failure
-	12, // 14: conductord.v1.CheckpointRow.value:type_name -> conductord.v1.Value
-	11, // 15: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
-	16, // 16: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
-	17, // 17: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
-	18, // 18: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
-	9,  // 19: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
-	9,  // 20: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	11, // 14: conductord.v1.ApprovalRow.remind_at:type_name -> google.protobuf.Timestamp
+	12, // 15: conductord.v1.CheckpointRow.value:type_name -> conductord.v1.Value
+	11, // 16: conductord.v1.BoardRow.created_at:type_name -> google.protobuf.Timestamp
+	16, // 17: conductord.v1.BoardRow.limits:type_name -> conductord.v1.BoardLimits
+	17, // 18: conductord.v1.BoardRow.pause:type_name -> conductord.v1.BoardPause
+	18, // 19: conductord.v1.BoardRow.ageing:type_name -> conductord.v1.BoardAgeing
+	9,  // 20: conductord.v1.Counters.posted:type_name -> conductord.v1.CountersRate
+	9,  // 21: conductord.v1.Counters.finished:type_name -> conductord.v1.CountersRate
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_store_proto_init() }
