@@ -32,7 +32,7 @@ func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
 func pages(idle, flowing jobs.Job) map[string]string {
 	return map[string]string{
 		"overview": "", "jobs": "jobs", "job": fmt.Sprintf("jobs/%s", idle.ID), "flow": fmt.Sprintf("flows/%s", flowing.ID), "step": fmt.Sprintf("flows/%s?step=ship", flowing.ID),
-		"boards": "boards", "board": "boards/quiet", "conductors": "conductors", "conductor": "conductors/worker", "sessions": "sessions", "workers": "workers", "claims": "claims", "cluster": "cluster",
+		"approvals": "approvals", "boards": "boards", "board": "boards/quiet", "conductors": "conductors", "conductor": "conductors/worker", "sessions": "sessions", "workers": "workers", "claims": "claims", "cluster": "cluster",
 		"trash": "trash", "parked": "parked", "schedules": "schedules", "schedule": "schedules/quiet/nightly", "access": "access", "audit": "audit",
 	}
 }

@@ -36,7 +36,8 @@ func (o operation) ID() string {
 // input is a field of the form of an operation.
 type input struct {
 	Name, Label string
-	Kind        string // check, hidden, lines, number or datetime-local; empty: text
+	Kind        string // check, hidden, lines, number, integer, decimal or datetime-local; empty: text
+	Required    bool
 	Value       string
 	Choices     []string // empty: not a choice
 	Unchosen    string   // the choice that sends nothing; empty: one must be chosen

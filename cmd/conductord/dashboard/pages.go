@@ -40,6 +40,8 @@ func pages() []page {
 		{pattern: "bulk/{verb}", section: "jobs", name: "bulk", still: true, load: loadBulk},
 		{pattern: "jobs/{id}", section: "jobs", name: "job", load: loadJob},
 		{pattern: "flows/{id}", section: "jobs", name: "flow", load: loadFlow},
+		{pattern: "approvals", menu: "Approvals", name: "approvals", load: loadApprovals},
+		{pattern: "approvals/{id}/{step}", section: "approvals", name: "approval", still: true, load: loadApproval},
 		{pattern: "trash", menu: "Trash", name: "trash", load: loadTrash},
 		{pattern: "parked", section: "trash", name: "trash", load: loadParked},
 		{pattern: "schedules", menu: "Schedules", name: "schedules", load: loadSchedules},
@@ -70,6 +72,7 @@ func actions() []action {
 	return []action{
 		{"bulk/{verb}", doBulk},
 		{"jobs/{name}/{verb}", operate(jobOperations)},
+		{"approvals/{id}/{step}/{verb}", decideApproval},
 		{"flows/{id}", changeFlow},
 		{"schedules/{board}/{name}/{verb}", operate(scheduleOperations)},
 		{"boards/{name}/{verb}", operate(boardOperations)},
