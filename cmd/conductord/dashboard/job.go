@@ -19,6 +19,9 @@ import (
 // shownErrors is the number of the latest errors of a job on its page.
 const shownErrors = 20
 
+// shownWaits is the number of waiting steps on the page of a job.
+const shownWaits = 20
+
 // jobData is the data of the page of a job.
 type jobData struct {
 	Job        *v1.Job
@@ -34,6 +37,26 @@ type jobData struct {
 	Operations []operation
 	Flow       *flowData // nil: it has none, or it was removed
 	Log        stepData  // the last lines of all steps, while it is claimed
+	Waits      []stepWait
+}
+
+// stepWait is a step that waits for a signal, an approval or a time.
+type stepWait struct {
+	Step     string
+	Text     string
+	Signals  []string
+	Approval bool
+}
+
+// waitsOf returns the steps of a flow that wait.
+func (v *visit) waitsOf(d *flowData) (waits []stepWait) {
+	for i := range d.Flow.Atoms {
+		atom := &d.Flow.Atoms[i]
+		if wait := atom.OpenWait(); wait != nil && wait.Signal == nil && len(waits) < v.bound(shownWaits) {
+			waits = append(waits, stepWait{Step: atom.Name, Text: wait.Text(), Signals: wait.Signals, Approval: wait.Open() && wait.Approval != nil})
+		}
+	}
+	return waits
 }
 
 // happening is one line of a job's history.
@@ -90,7 +113,7 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 		if len(flow.Picture) > v.bound(maxValueSum) { // only the flow's page has room for the picture
 			flow.Picture = ""
 		}
-		data.Flow = flow
+		data.Flow, data.Waits = flow, v.waitsOf(flow)
 	}
 	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)
 	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)

@@ -5,9 +5,11 @@ import (
 	"fmt"
 
 	"connectrpc.com/connect"
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -30,6 +32,7 @@ func jobOperations(id string, of jobData) []operation {
 	case of.Flow != nil:
 		again = "No step is reverted first. These steps run a second time: " + of.Flow.ran() + "."
 	}
+	awaited := of.awaited()
 	failed := state == jobs.StateTrashed || job.GetParked() || outcome == jobs.OutcomeFailed || outcome == jobs.OutcomeReverted
 	return []operation{
 		{
@@ -46,6 +49,15 @@ func jobOperations(id string, of jobData) []operation {
 				_, err := ask(ctx, v.api.board.Change, &v1.Change{Job: id, Release: true, By: dashboardName})
 				return "jobs/" + id, err
 			},
+		},
+		{
+			Verb: "signal", Text: "Send a signal", Command: said("job signal") + " " + cli.Operand(awaited) + " --data JSON", Help: "A waiting step takes the signal, or the job keeps it until a step waits.",
+			Inputs: []input{
+				{Name: "signal", Label: "Name", Value: awaited, Required: true},
+				{Name: "data", Label: "Data in JSON, the result of the step", Kind: "lines"},
+				{Name: "reject", Label: "Rejection: the waiting step fails with this text"},
+			},
+			permission: command.Signal, unfit: awaited == "", do: signalJob,
 		},
 		{
 			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "The job continues where it stopped.",
@@ -84,6 +96,31 @@ func jobOperations(id string, of jobData) []operation {
 			permission: command.Operate, unfit: done, do: changeJob,
 		},
 	}
+}
+
+// awaited is a signal for which a step of the job waits; empty: none does.
+func (d *jobData) awaited() string {
+	for i := range d.Waits {
+		if signals := d.Waits[i].Signals; len(signals) > 0 {
+			return signals[0]
+		}
+	}
+	return ""
+}
+
+// signalJob sends the signal of a form.
+func signalJob(ctx context.Context, v *visit) (string, error) {
+	id, name := v.part("name"), v.form("signal")
+	signal := &v1.SignalCommand{Job: id, Name: name, Id: uuid.NewString(), Reject: v.form("reject"), By: dashboardName}
+	if text := v.form("data"); text != "" {
+		data, err := jsonOf("data", text)
+		if err != nil {
+			return "", err
+		}
+		signal.Data = command.ValueToProto(data)
+	}
+	_, err := ask(ctx, v.api.board.Signal, signal)
+	return "jobs/" + id, err
 }
 
 // jobCall is a call of the API about one job.
