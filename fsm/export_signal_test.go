@@ -43,6 +43,15 @@ func (c *census) checkWait(key, value []byte) error {
 	return nil
 }
 
+// checkReminder requires the open approval of a reminder.
+func (c *census) checkReminder(key []byte) error {
+	row := decodeMessage(c.get(tableApproval, key[dueTimeSize:]), &v1.ApprovalRow{})
+	if row.GetRemindAt() == nil || !row.GetRemindAt().AsTime().Equal(timeOfKey(key)) {
+		return fmt.Errorf("reminder %x belongs to no approval that has it", key)
+	}
+	return nil
+}
+
 // checkWaitRow requires the open wait of a row.
 func (c *census) checkWaitRow(key, value []byte) error {
 	flow, step := logbook.FlowID{UUID: [idSize]byte(key[:idSize])}, decodeMessage(value, &v1.WaitRow{}).GetStep()

@@ -237,10 +237,7 @@ func (c *census) row(t table, key, value []byte) error {
 			return c.checkWaitRow(key, value)
 		}
 	case tableReminder:
-		row := decodeMessage(c.get(tableApproval, key[dueTimeSize:]), &v1.ApprovalRow{})
-		if row.GetRemindAt() == nil || !row.GetRemindAt().AsTime().Equal(timeOfKey(key)) {
-			return fmt.Errorf("reminder %x belongs to no approval that has it", key)
-		}
+		return c.checkReminder(key)
 	case tableSignalKey:
 		if c.get(tableJob, value) == nil {
 			return fmt.Errorf("signal %q was sent by key to a job that is not there", key)
