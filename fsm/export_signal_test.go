@@ -43,6 +43,14 @@ func (c *census) checkWait(key, value []byte) error {
 	return nil
 }
 
+// checkSignalKey requires the job that received a signal by key.
+func (c *census) checkSignalKey(key, value []byte) error {
+	if c.get(tableJob, value) == nil {
+		return fmt.Errorf("signal %q was sent by key to a job that is not there", key)
+	}
+	return nil
+}
+
 // checkReminder requires the open approval of a reminder.
 func (c *census) checkReminder(key []byte) error {
 	row := decodeMessage(c.get(tableApproval, key[dueTimeSize:]), &v1.ApprovalRow{})

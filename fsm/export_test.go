@@ -239,9 +239,7 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableReminder:
 		return c.checkReminder(key)
 	case tableSignalKey:
-		if c.get(tableJob, value) == nil {
-			return fmt.Errorf("signal %q was sent by key to a job that is not there", key)
-		}
+		return c.checkSignalKey(key, value)
 	case tableEvent:
 		return c.countEvents(key, value)
 	case tableJobIndex:
