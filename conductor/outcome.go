@@ -61,7 +61,8 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //
 //	end of the run                              the job is   with
 //	──────────────────────────────────────────  ───────────  ─────────────────────────────────
-//	flow success                                consumed     outcome success, the last update
+//	flow success                                consumed     outcome success, the last update; with flow.Again,
+//	                                                         the next iteration
 //	flow reverted                               consumed     outcome reverted, the last update, the cause;
 //	                                                         cancelled if that was requested
 //	flow failure (an undo failed)               consumed     outcome failed, the last update, the cause
@@ -141,7 +142,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	}
 	switch r.end.State {
 	case logbook.FlowSuccess:
-		ending.Outcome = jobs.OutcomeSuccess
+		ending.Outcome, ending.Again = jobs.OutcomeSuccess, continuation(r.end.Again)
 	case logbook.FlowReverted:
 		ending.Outcome, ending.Failure = jobs.OutcomeReverted, r.end.Cause
 		if cancelled(r.stopRequest) {
@@ -156,6 +157,14 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
 	}
 	return decision{consume, ending}
+}
+
+// continuation is the next iteration of a job's flow; nil: the job ends.
+func continuation(next *engine.Continuation) *jobs.Continuation {
+	if next == nil {
+		return nil
+	}
+	return &jobs.Continuation{Store: next.Values, Delay: min(next.After, logbook.MaxWait)}
 }
 
 // returned ends a job as its Func requested.

@@ -48,7 +48,7 @@ type claimWatcher struct {
 // runKinds are the kinds of events that a run handles.
 var runKinds = []jobs.EventKind{
 	jobs.EventStopRequested, jobs.EventResumed, jobs.EventRetryNow, jobs.EventSignalled, jobs.EventDecided, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
-	jobs.EventRetried, jobs.EventParked,
+	jobs.EventRetried, jobs.EventContinued, jobs.EventParked,
 }
 
 // claimKey identifies one claim of one job.

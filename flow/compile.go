@@ -107,6 +107,7 @@ type compiler struct {
 	groups     []placedGroup     // flows whose members may fail
 	ends       map[int32][]int32 // by opening: the vertices at the end of the each
 	inner      map[string]bool   // the steps inside an each
+	continues  string            // the step that continues the job; empty: none
 	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
 	openFinal  []int32           // the gates of flows with final steps that are being placed
@@ -178,6 +179,7 @@ func (c *compiler) survey(node Node, path []Node) {
 		c.surveyStep(n)
 		c.checkInstanceName(n, path)
 		c.checkMember(n, path)
+		c.surveyAgain(n, path)
 	case *Flow:
 		c.checkTimeout(n, len(path) > 0)
 		path = append(path, n)

@@ -132,6 +132,9 @@ func (s *Step) ports() string {
 	if s.final {
 		sum += fingerprint("finally")
 	}
+	if s.again != nil {
+		sum += fingerprint("continues")
+	}
 	if s.approves() {
 		sum += fingerprint("approves")
 	}

@@ -348,6 +348,9 @@ func (s *Step) rules() (notes []string) {
 	if s.final {
 		note("finally")
 	}
+	if s.again != nil {
+		note("%s", s.again.note())
+	}
 	if s.atMostOnce {
 		note("at most once")
 	}

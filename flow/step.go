@@ -53,7 +53,8 @@ type Step struct {
 	ignoresFailure  bool
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration
-	wait            *Wait // nil: the step does not wait
+	wait            *Wait  // nil: the step does not wait
+	again           *again // nil: the step does not continue the job
 	sends           []Send
 	concurrency     concurrency
 	priority        int
@@ -428,6 +429,7 @@ func (s *Step) check() {
 	}
 	s.checkRepeatable()
 	s.checkWait()
+	s.checkAgain()
 	if err := cmp.Or(s.retry.Check("retry"), s.filter.Check(logbook.MaxLimits, "retry")); err != nil {
 		s.fault("%w", err)
 	}

@@ -17,7 +17,7 @@ type parting struct {
 	update *flowUpdate // nil: the flow does not change
 }
 
-// consume completes a job, unless its retry policy continues or parks it.
+// consume completes a job, unless its retry policy continues or parks it, or its flow continues with another iteration.
 func (t *txn) consume(c *v1.Ending) error {
 	p, err := t.planEnding(c, endConsumed)
 	if err != nil || p == nil {
@@ -34,12 +34,14 @@ func (t *txn) consume(c *v1.Ending) error {
 	case next != nil:
 		t.goOn(p, next)
 		return nil
+	case t.continues(p):
+		return t.beginIteration(p)
 	}
 	p.job.Outcome = outcome
 	if p.job.Retry != nil && (outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed) {
 		p.job.Attempts++
 	}
-	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
+	if (outcome == jobs.OutcomeCancelled || p.Again != nil) && p.Reason == "" {
 		p.Reason = p.job.StopRequest.Reason
 	}
 	t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
@@ -130,6 +132,8 @@ func repeats(j *jobRecord, e *jobs.Ending, how end) bool {
 		return false
 	case how == endConsumed && j.end == endAttempted:
 		return j.Attempted == e.Outcome
+	case how == endConsumed && j.end == endContinued:
+		return e.Again != nil
 	}
 	return j.end == how && (how != endConsumed || j.Outcome == e.Outcome)
 }

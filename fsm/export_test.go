@@ -157,6 +157,7 @@ type census struct {
 	held         uint64
 	busy         uint64 // unfinished jobs with a flow
 	owned        uint64 // flows with an unfinished job
+	left         uint64 // flows of earlier iterations
 	events       uint64
 	told         uint64               // bytes of events
 	indexed      map[table]uint64     // index rows, each of which must lead to a job
@@ -174,6 +175,12 @@ func (c *census) countFlow(key, value []byte) error {
 	record.ID = logbook.FlowID{UUID: [idSize]byte(key)}
 	if record.job != 0 {
 		c.owned++
+	}
+	if !record.Previous.IsZero() {
+		c.left++
+		if old := c.flow(record.Previous); old == nil || !old.Continued || old.job != 0 || old.Book != record.Book || max(old.Iteration, 1)+1 != record.Iteration {
+			return fmt.Errorf("iteration %d, flow %s, follows %+v", record.Iteration, record.ID, old)
+		}
 	}
 	if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
 		return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
@@ -585,7 +592,7 @@ func (c *census) agrees(l ledger) error {
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
 		{"definitions", c.rows[tableDefinition], c.rows[tableDefinitionUse]},
 		{"definitions of flows", c.rows[tableDefinition], uint64(len(c.built))},
-		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
+		{"flows of books", c.rows[tableBookFlow] + c.left, c.rows[tableFlow]},
 	} {
 		if pair.one != pair.both {
 			return fmt.Errorf("%s: %d and %d", pair.what, pair.one, pair.both)

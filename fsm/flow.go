@@ -18,7 +18,13 @@ func (t *txn) saveFlow(f *flowRecord) {
 		Book: f.Book.UUID[:], Name: f.Name, Factory: f.Factory.Name, State: string(f.State),
 		CreatedAt: command.TimeInto(row.CreatedAt, f.CreatedAt), UpdatedAt: command.TimeInto(row.UpdatedAt, f.UpdatedAt),
 		Fence: command.TokenInto(row.Fence, f.Fence), EndedToken: command.TokenInto(row.EndedToken, f.Ended), BegunToken: command.TokenInto(row.BegunToken, f.Begun),
-		Sequence: f.Sequence, Job: f.job, LastJob: f.last, Atoms: f.atoms,
+		Sequence: f.Sequence, Job: f.job, LastJob: f.last, Atoms: f.atoms, Iteration: uint32(f.Iteration), Continued: f.Continued,
+	}
+	if f.Iteration > 0 {
+		row.Origin = f.Origin.UUID[:]
+	}
+	if !f.Previous.IsZero() {
+		row.Previous = f.Previous.UUID[:]
 	}
 	if n := len(f.Interventions); n > 0 {
 		row.Intervened, row.Intervention = true, command.TokenToProto(f.Interventions[n-1].Token)
@@ -43,8 +49,25 @@ func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
 		f.Interventions = []logbook.Intervention{{Token: command.TokenFromProto(row.GetIntervention())}}
 	}
 	built, badDefinition := command.ParseDefinitionID(row.GetDefinition())
-	f.built = built
-	return f, errors.Join(badBook, badCreation, badUpdate, badDefinition)
+	f.built, f.Iteration, f.Continued = built, int(row.GetIteration()), row.GetContinued()
+	previous, badPrevious := flowIDFromRow(row.GetPrevious())
+	origin, badOrigin := flowIDFromRow(row.GetOrigin())
+	f.Previous, f.Origin = previous, origin
+	return f, errors.Join(badBook, badCreation, badUpdate, badDefinition, badPrevious, badOrigin)
+}
+
+// errContinued refuses work in a flow of an earlier iteration.
+func errContinued(record *flowRecord) error {
+	return fmt.Errorf("%w: flow %s is iteration %d of its job, and the job has continued with a later one", logbook.ErrConflict, record.ID, max(record.Iteration, 1))
+}
+
+// flowIDFromRow reads the id of another flow; zero if the row has none.
+func flowIDFromRow(id []byte) (logbook.FlowID, error) {
+	if len(id) == 0 {
+		return logbook.FlowID{}, nil
+	}
+	parsed, err := uuid.FromBytes(id)
+	return logbook.FlowID{UUID: parsed}, err
 }
 
 // flow reads a flow; nil if there is none.

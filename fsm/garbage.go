@@ -29,15 +29,24 @@ func (t *txn) removable() int { return maxRemoved - (t.writes - t.begun) }
 func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	room := max(t.removable(), minRemoved)
 	for _, flow := range flows {
-		t.releaseDefinition(t.existingFlow(flow).built)
-		t.delete(tableFlow, flow.UUID[:])
-		t.delete(tableFlowBody, flow.UUID[:])
-		if !t.clearFlow(flow.UUID[:], &room) {
-			t.put(tableGarbage, flow.UUID[:], nil)
+		for !flow.IsZero() {
+			flow = t.removeFlow(t.existingFlow(flow), &room)
 		}
 	}
 	t.deletePrefix(tableBookFlow, id.UUID[:])
 	t.delete(tableBook, id.UUID[:])
+}
+
+// removeFlow removes a flow, and returns the flow of the iteration before; zero: none. Rows beyond room become garbage.
+func (t *txn) removeFlow(record *flowRecord, room *int) (previous logbook.FlowID) {
+	id := record.ID
+	t.releaseDefinition(record.built)
+	t.delete(tableFlow, id.UUID[:])
+	t.delete(tableFlowBody, id.UUID[:])
+	if !t.clearFlow(id.UUID[:], room) {
+		t.put(tableGarbage, id.UUID[:], nil)
+	}
+	return record.Previous
 }
 
 // clearFlow removes garbage rows of a flow, at most room, and reports whether none are left.

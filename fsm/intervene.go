@@ -34,6 +34,9 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	if record == nil {
 		return nil, fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
 	}
+	if record.Continued {
+		return nil, fmt.Errorf("cannot intervene in flow %s: %w", record.ID, errContinued(record))
+	}
 	detail := t.intervenable(record, intervention.Step)
 	repeated, err := detail.Admit(&intervention)
 	if err != nil {

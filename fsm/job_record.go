@@ -17,6 +17,7 @@ const (
 	endTrashed              // by its owner
 	endLost                 // lost with its session, or after its own TTL
 	endAttempted            // by its owner: a consume, after which the job's retry policy continues it
+	endContinued            // by its owner: a consume, after which the job continues with the next iteration of its flow
 )
 
 // jobFacts has the stored fields of a job, except details, store and failure. Those have their own

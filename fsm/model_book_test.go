@@ -125,7 +125,11 @@ func (m *model) destroyBook(id string) error {
 
 func (m *model) removeBook(id string) {
 	for _, flow := range m.books[id].flows {
-		delete(m.flows, flow.ID.String())
+		for id := flow.ID; !id.IsZero(); {
+			previous := m.flows[id.String()].Previous
+			delete(m.flows, id.String())
+			id = previous
+		}
 	}
 	delete(m.books, id)
 }
@@ -159,9 +163,15 @@ func (m *model) planWork(p *v1.Posting) (*modelWork, error) {
 	default:
 		work.book, flows = &plannedBook{id: p.BookId}, flowIDs(known)
 	}
-	switch {
+	named := work.flow
+	if named == "" && p.Book != nil && len(p.Book.Flows) == 1 {
+		named = p.Book.Flows[0].Id
+	}
+	switch old := m.flows[named]; {
 	case work.flow == "" && len(flows) != 1:
 		return nil, jobs.ErrInvalid
+	case old != nil && old.Continued && old.Book.String() == work.book.id:
+		return nil, jobs.ErrConflict
 	case work.flow == "":
 		work.flow = flows[0]
 	case !slices.Contains(flows, work.flow):

@@ -525,7 +525,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	switch {
 	case j == nil:
 		return jobs.ErrNotFound
-	case j.Claim == nil && j.Token == token && j.ended == full:
+	case j.Claim == nil && j.Token == token && (j.ended == full || c.GetAgain() != nil && j.ended == "continued"):
 		return nil
 	case j.Claim == nil || j.Claim.Token != token:
 		return jobs.ErrFenced
@@ -553,6 +553,9 @@ func (m *model) end(how string, c *v1.Ending) error {
 			m.tryAgain(j, flow, c.Outcome, next, due)
 			return nil
 		}
+		if c.Again != nil && !under(j, jobs.RequestCancel) {
+			return m.beginIteration(j, flow, after, c)
+		}
 		if j.Outcome = jobs.Outcome(c.Outcome); j.Retry != nil && (j.Outcome == jobs.OutcomeReverted || j.Outcome == jobs.OutcomeFailed) {
 			j.Attempts++
 		}
@@ -574,7 +577,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	j.Reason, j.Failure = c.GetReason(), command.FailureFromProto(c.Failure)
 	switch how {
 	case "consumed":
-		if j.Outcome == jobs.OutcomeCancelled && j.Reason == "" {
+		if (j.Outcome == jobs.OutcomeCancelled || c.Again != nil) && j.Reason == "" {
 			j.Reason = j.StopRequest.Reason
 		}
 		m.finish(j, jobs.StateCompleted)

@@ -38,10 +38,10 @@ func jobLine(j jobs.Job) string {
 		order += fmt.Sprint(", reserved for ", j.Reserved.Conductor, " until ", ago(j.Reserved.Until))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t, %d unread signals",
+		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t, %d unread signals, iteration %d",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
 		ago(j.PostedAt), j.PostedBy, j.Size, ago(j.ModifiedAt), ago(j.StartedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
-		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked, j.UnreadSignals)
+		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked, j.UnreadSignals, j.Iteration)
 }
 
 func flowLine(f *logbook.FlowDetail) string {
@@ -53,8 +53,8 @@ func flowLine(f *logbook.FlowDetail) string {
 		}
 		atoms = append(atoms, fmt.Sprint(f.Atoms[i].Name, " ", f.Atoms[i].State, " ", len(f.Atoms[i].Attempts), f.Atoms[i].RetryAt, " ", taken))
 	}
-	return fmt.Sprintf("%s is %s after update %d under %s, begun under %s, with %v and %d interventions",
-		f.Name, f.State, f.Sequence, f.Fence, f.Begun, atoms, len(f.Interventions))
+	return fmt.Sprintf("%s is %s after update %d under %s, begun under %s, with %v and %d interventions, iteration %d after %s",
+		f.Name, f.State, f.Sequence, f.Fence, f.Begun, atoms, len(f.Interventions), f.Iteration, f.Previous)
 }
 
 func boardLine(b jobs.BoardStatus) string {

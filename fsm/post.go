@@ -230,6 +230,9 @@ func (t *txn) planWork(p *jobs.Posting) (work, error) {
 	if found.flow, err = t.planFlow(found.book, p.Flow); err != nil {
 		return work{}, err
 	}
+	if found.flow.record.Continued {
+		return work{}, errContinued(found.flow.record)
+	}
 	if other := found.flow.record.job; other != 0 {
 		return work{}, fmt.Errorf("%w: flow %s belongs to job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
 	}

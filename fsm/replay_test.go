@@ -189,6 +189,9 @@ func (a *author) ending() *v1.Command {
 	switch a.draw("verb", 2) {
 	case 0:
 		e.Outcome = a.oneOf("outcome", "success", "reverted", "failed", "cancelled")
+		if e.Outcome == "success" && a.draw("continues", 1) == 0 {
+			e.Again = &v1.Continuation{Store: []*v1.NamedValue{{Name: "month", Value: value(`2`)}}, Delay: lasting(time.Duration(a.draw("pause", 1)) * time.Second)}
+		}
 		return consume(e)
 	case 1:
 		e.Delay = lasting(time.Duration(a.draw("delay", 1)) * time.Second)

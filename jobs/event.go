@@ -44,13 +44,14 @@ const (
 	// the intervention has Hold or takes others back, or the job was neither finished nor
 	// parked.
 	EventIntervened EventKind = "intervened"
-	EventReopened   EventKind = "reopened" // an intervention made a finished or parked job claimable
-	EventRestored   EventKind = "restored" // a retry put a finished job back on its board
-	EventPurged     EventKind = "purged"   // an operator removed a finished job; it has no later events
-	EventRetried    EventKind = "retried"  // an attempt failed, and the job waits for the next attempt
-	EventParked     EventKind = "parked"   // the last attempt failed, and the job is held until an operator decides
-	EventBegun      EventKind = "begun"    // the start of a watch with Begin; no change
-	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
+	EventReopened   EventKind = "reopened"  // an intervention made a finished or parked job claimable
+	EventRestored   EventKind = "restored"  // a retry put a finished job back on its board
+	EventPurged     EventKind = "purged"    // an operator removed a finished job; it has no later events
+	EventRetried    EventKind = "retried"   // an attempt failed, and the job waits for the next attempt
+	EventContinued  EventKind = "continued" // the flow succeeded, and the job waits for the next iteration
+	EventParked     EventKind = "parked"    // the last attempt failed, and the job is held until an operator decides
+	EventBegun      EventKind = "begun"     // the start of a watch with Begin; no change
+	EventFlow       EventKind = "flow"      // the job's flow, or some of its steps, changed state
 
 	// Events of sessions and entities. They belong to no job, and are sent on request: see
 	// Watch.Sessions.
@@ -77,7 +78,7 @@ const (
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
 	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventRetryNow, EventSignalled, EventApprovalRequested, EventApprovalReminder, EventDecided, EventUnsent, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
-	EventRetried, EventParked, EventFlow,
+	EventRetried, EventContinued, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
 }
@@ -112,6 +113,7 @@ type Event struct {
 
 	Signal        string // only for EventSignalled and EventUnsent: the name of the signal
 	UnreadSignals int    // only for the end of a job: signals that no wait has taken
+	Iteration     int    // only for EventContinued: the number of the iteration that begins
 
 	JobKind string
 	Key     string   // key of the job

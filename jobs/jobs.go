@@ -248,6 +248,8 @@ type Job struct {
 	Priority Priority // without ageing
 	// UnreadSignals is the number of signals that no wait has taken: see Signaller.
 	UnreadSignals int
+	// Iteration is the number of the current iteration of a flow that continues (flow.Again), from 2; 0: the first.
+	Iteration int
 
 	// Effective is the priority with ageing at the time of the read: Priority, plus the
 	// steps that the job gained by waiting. Only Reader.Job sets it, and only for an
@@ -379,4 +381,19 @@ type Ending struct {
 	// Recorded: all started work of the flow is recorded, at the latest by Update. After a
 	// claim with Begins, a flow without a record counts as not started only with Recorded.
 	Recorded bool
+	// Again, only for Consume with OutcomeSuccess, continues the job with another iteration of its flow. A job with a
+	// cancel request ends instead. nil: the job ends.
+	Again *Continuation
 }
+
+// Continuation begins the next iteration of a job's flow, in the entry that ends the present one. The iteration has a
+// new flow detail. The job keeps its id, key, unread signals and deadline; its failures, crashes and attempts no longer
+// count. The latest KeptIterations are kept.
+type Continuation struct {
+	Store logbook.Values // replaces values of the job's store, by name; other values stay
+	Delay time.Duration  // before the job can be claimed; at most logbook.MaxWait
+}
+
+// KeptIterations is the number of iterations of a job's flow that are kept, with the present one. The record of a job
+// that continues without end stays small.
+const KeptIterations = 10

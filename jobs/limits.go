@@ -152,10 +152,26 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 	if err := l.CheckFailure("ending failure", e.Failure); err != nil {
 		return err
 	}
+	if err := checkContinuation(l, e); err != nil {
+		return err
+	}
 	if e.Update == nil {
 		return nil
 	}
 	return l.CheckUpdate(e.Update)
+}
+
+func checkContinuation(l logbook.Limits, e *Ending) error {
+	again := e.Again
+	switch {
+	case again == nil:
+		return nil
+	case e.Outcome != OutcomeSuccess:
+		return &logbook.InvalidError{Field: "ending again", Reason: fmt.Sprintf("set, and the outcome is %s; only a success can continue", e.Outcome)}
+	case again.Delay < 0 || again.Delay > logbook.MaxWait:
+		return &logbook.InvalidError{Field: "ending again delay", Reason: fmt.Sprintf("%s is not between 0s and %s", again.Delay, logbook.MaxWait)}
+	}
+	return l.CheckValues("ending again store", again.Store)
 }
 
 // CheckJobCommand checks a command about a job before it is written. The caller checks the

@@ -90,6 +90,16 @@ type FlowDetail struct {
 	// a record; zero: none. The first update records these steps, and clears Begun.
 	Begun Token `json:"begun_token,omitzero"`
 
+	// Iteration is the number of the iteration of a flow that continues (flow.Again), from 2; 0: the first.
+	Iteration int `json:"iteration,omitempty"`
+	// Previous is the flow of the iteration before; zero: none is kept.
+	Previous FlowID `json:"previous,omitzero"`
+	// Origin is the flow of the first iteration; zero: this flow. The encryption of Factory, Store and Meta is bound to
+	// it, because the cluster copies them from one iteration to the next.
+	Origin FlowID `json:"origin,omitzero"`
+	// Continued: a later iteration exists. No job and no intervention can run this flow again.
+	Continued bool `json:"continued,omitempty"`
+
 	// Atoms are in the order of their first record.
 	Atoms []AtomDetail `json:"atoms,omitempty"`
 }

@@ -141,6 +141,9 @@ func (c *core) next(now time.Time, workers int, p permitSource) []start {
 		if s, ok := c.attempt(step, now); ok && s.call.Action == logbook.ActionExecute && c.plan.Step(step).Wait() != nil {
 			granted.release()
 			c.await(step, s.call.Arguments, now)
+		} else if ok && s.call.Action == logbook.ActionExecute && c.plan.Step(step).Continues() {
+			granted.release()
+			c.giveValues(step, s.call.Arguments, now)
 		} else if ok {
 			s.permit = granted
 			c.starts = append(c.starts, s)

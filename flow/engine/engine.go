@@ -49,6 +49,8 @@
 //   - A flow that is held, or whose revert fails, is in state failure: nothing more starts until an operator
 //     intervenes. The next claim carries out interventions before anything else, all or none of
 //     them, and exactly once even if the conductor dies meanwhile.
+//   - A flow continues (flow.Again) only after its success: End.Again has the values of the next iteration. They are the
+//     recorded result of a step, so every owner gives the same values.
 //   - A flow stays writable and readable however much its steps produce, and however often they
 //     are tried. A result that is too large is a failure, failures and stderr are cut, and the
 //     logbook folds the oldest attempts.
@@ -230,6 +232,8 @@ type End struct {
 	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
 	// possible that nothing of the flow is recorded.
 	Unrecorded bool
+	// Again continues the job with another iteration of the flow: see flow.Again. nil: the job ends.
+	Again *Continuation
 }
 
 // Event is one change of a step; if Step is empty, of the flow. If Difference is set, the

@@ -79,6 +79,20 @@ type Result struct {
 	Values logbook.Values
 	// Detail is the record: every step and every attempt at it.
 	Detail logbook.FlowDetail
+	// Again is set if the flow continues with another iteration: see flow.Again and Next. A run ends after one
+	// iteration.
+	Again *Continuation
+}
+
+// Next returns the store of the next iteration, for a run with another flow id; nil if the flow does not continue.
+func (r *Result) Next() logbook.Values {
+	if r.Again == nil {
+		return nil
+	}
+	store := logbook.Values{}
+	maps.Copy(store, r.Detail.Store)
+	maps.Copy(store, r.Again.Values)
+	return store
 }
 
 // Decode is Values.Decode.
@@ -113,6 +127,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}
 	result, readErr := l.result(ctx, plan)
+	result.Again = end.Again
 	if err == nil {
 		err = readErr
 	}

@@ -404,7 +404,11 @@ func (l *loop) finish(state logbook.FlowState, now time.Time) (End, error) {
 		l.core.failInterrupted(now)
 	}
 	l.core.out.flow(state, cause, now)
-	return l.conclude(End{State: state, Cause: l.core.cause})
+	end := End{State: state, Cause: l.core.cause}
+	if state == logbook.FlowSuccess {
+		end.Again = l.core.continuation(now)
+	}
+	return l.conclude(end)
 }
 
 // conclude waits until all updates are durable except the last, which is returned

@@ -184,15 +184,26 @@ func checkConsume(limits logbook.Limits, e *v1.Ending) error {
 }
 
 func checkAbandon(limits logbook.Limits, e *v1.Ending) error {
-	if e.GetOutcome() != "" {
-		return &logbook.InvalidError{Field: "ending outcome", Reason: "set; only a consumed job has one"}
+	if err := checkUnconsumed(e); err != nil {
+		return err
 	}
 	return checkEnding(limits, e)
 }
 
-func checkTrash(limits logbook.Limits, e *v1.Ending) error {
-	if e.GetOutcome() != "" {
+// checkUnconsumed refuses fields that only a consume has.
+func checkUnconsumed(e *v1.Ending) error {
+	switch {
+	case e.GetOutcome() != "":
 		return &logbook.InvalidError{Field: "ending outcome", Reason: "set; only a consumed job has one"}
+	case e.GetAgain() != nil:
+		return &logbook.InvalidError{Field: "ending again", Reason: "set; only a consumed job can continue"}
+	}
+	return nil
+}
+
+func checkTrash(limits logbook.Limits, e *v1.Ending) error {
+	if err := checkUnconsumed(e); err != nil {
+		return err
 	}
 	if e.GetDelay() != nil {
 		return &logbook.InvalidError{Field: "ending delay", Reason: "set; only an abandoned job has one"}

@@ -207,6 +207,7 @@ func JobFromProto(m *v1.Job) (jobs.Job, error) {
 	x.Kind = m.Kind
 	x.Priority = jobs.Priority(m.Priority)
 	x.UnreadSignals = r.count("job unread_signals", m.UnreadSignals)
+	x.Iteration = r.count("job iteration", m.Iteration)
 	x.Effective = (*jobs.Priority)(m.EffectivePriority)
 	x.Sequence = m.Sequence
 	x.State = word(&r, "job state", m.State, knownJobState)
@@ -967,6 +968,7 @@ func EndingToProto(x *jobs.Ending) *v1.Ending {
 		Failure:  FailureToProto(x.Failure),
 		Delay:    DurationToProto(x.Delay),
 		Recorded: x.Recorded,
+		Again:    continuationToProto(x.Again),
 	}
 	return m
 }
@@ -989,10 +991,33 @@ func EndingFromProto(m *v1.Ending) (jobs.Ending, error) {
 	x.Failure = FailureFromProto(m.Failure)
 	x.Delay = r.duration("ending delay", m.Delay)
 	x.Recorded = m.Recorded
+	x.Again = r.continuation(m.Again)
 	if r.err != nil {
 		return jobs.Ending{}, r.err
 	}
 	return x, nil
+}
+
+// continuationToProto converts a jobs.Continuation; nil stays nil.
+func continuationToProto(x *jobs.Continuation) *v1.Continuation {
+	if x == nil {
+		return nil
+	}
+	m := &v1.Continuation{
+		Store: ValuesToProto(x.Store),
+		Delay: DurationToProto(x.Delay),
+	}
+	return m
+}
+
+func (r *reader) continuation(m *v1.Continuation) *jobs.Continuation {
+	if m == nil {
+		return nil
+	}
+	x := new(jobs.Continuation)
+	x.Store = ValuesFromProto(m.Store)
+	x.Delay = r.duration("continuation delay", m.Delay)
+	return x
 }
 
 // EventFromProto converts a jobs.Event. Nil is the zero value.
@@ -1026,6 +1051,7 @@ func EventFromProto(m *v1.Event) (jobs.Event, error) {
 	}
 	x.Signal = m.Signal
 	x.UnreadSignals = r.count("event unread_signals", m.UnreadSignals)
+	x.Iteration = r.count("event iteration", m.Iteration)
 	x.JobKind = m.JobKind
 	x.Key = m.Key
 	x.Tags = slices.Clone(m.Tags)
@@ -1119,6 +1145,10 @@ func FlowDetailToProto(x *logbook.FlowDetail) *v1.FlowDetail {
 		Sequence:   x.Sequence,
 		EndedToken: TokenToProto(x.Ended),
 		BegunToken: TokenToProto(x.Begun),
+		Iteration:  countOf(x.Iteration),
+		Previous:   idText(x.Previous.UUID),
+		Origin:     idText(x.Origin.UUID),
+		Continued:  x.Continued,
 	}
 	for i := range x.Interventions {
 		m.Interventions = append(m.Interventions, InterventionToProto(&x.Interventions[i]))
@@ -1161,6 +1191,10 @@ func FlowDetailFromProto(m *v1.FlowDetail) (logbook.FlowDetail, error) {
 	x.Sequence = m.Sequence
 	x.Ended = TokenFromProto(m.EndedToken)
 	x.Begun = TokenFromProto(m.BegunToken)
+	x.Iteration = r.count("flow iteration", m.Iteration)
+	x.Previous.UUID = r.id("flow previous", m.Previous)
+	x.Origin.UUID = r.id("flow origin", m.Origin)
+	x.Continued = m.Continued
 	if len(m.Atoms) > 0 {
 		x.Atoms = make([]logbook.AtomDetail, 0, len(m.Atoms))
 	}

@@ -35,7 +35,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 		FlowState: e.FlowState,
 		Request:   OperatorRequestToProto(e.Request),
 
-		Signal: e.Signal, UnreadSignals: countOf(e.UnreadSignals),
+		Signal: e.Signal, UnreadSignals: countOf(e.UnreadSignals), Iteration: countOf(e.Iteration),
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
 		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity, By: e.By,
 	}

@@ -293,6 +293,10 @@ var flows = rapid.Custom(func(t *rapid.T) logbook.FlowDetail {
 		Ended:     tokens.Draw(t, "ended"),
 		Begun:     tokens.Draw(t, "begun"),
 		Sequence:  rapid.Uint64().Draw(t, "sequence"),
+		Iteration: counts.Draw(t, "iteration"),
+		Previous:  logbook.FlowID{UUID: ids.Draw(t, "previous")},
+		Origin:    logbook.FlowID{UUID: ids.Draw(t, "origin")},
+		Continued: rapid.Bool().Draw(t, "continued"),
 		Atoms:     list(atoms).Draw(t, "atoms"),
 
 		Targets:       list(rapid.String()).Draw(t, "targets"),
@@ -478,6 +482,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		DeadlineAfter: durations.Draw(t, "deadline after"),
 
 		UnreadSignals: counts.Draw(t, "unread signals"),
+		Iteration:     counts.Draw(t, "iteration"),
 
 		Parked:      rapid.Bool().Draw(t, "parked"),
 		Effective:   optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "effective"),
@@ -617,7 +622,12 @@ var endings = rapid.Custom(func(t *rapid.T) jobs.Ending {
 		Delay:   durations.Draw(t, "delay"),
 
 		Recorded: rapid.Bool().Draw(t, "recorded"),
+		Again:    optional(continuations).Draw(t, "again"),
 	}
+})
+
+var continuations = rapid.Custom(func(t *rapid.T) jobs.Continuation {
+	return jobs.Continuation{Store: values.Draw(t, "store"), Delay: durations.Draw(t, "delay")}
 })
 
 var openings = rapid.Custom(func(t *rapid.T) jobs.Opening {
@@ -682,6 +692,7 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 		})).Draw(t, "steps"),
 		Signal:        rapid.String().Draw(t, "signal"),
 		UnreadSignals: counts.Draw(t, "unread signals"),
+		Iteration:     counts.Draw(t, "iteration"),
 		FlowState:     rapid.String().Draw(t, "flow state"),
 		Request:       optional(standingOrders).Draw(t, "order"),
 

@@ -72,6 +72,7 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 		Parked:        j.Parked,
 
 		UnreadSignals:     countOf(j.UnreadSignals),
+		Iteration:         countOf(j.Iteration),
 		EffectivePriority: (*int32)(j.Effective),
 		Outcome:           string(j.Outcome),
 		StopRequest:       OperatorRequestToProto(j.StopRequest),

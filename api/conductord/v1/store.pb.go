@@ -197,6 +197,10 @@ type FlowRow struct {
 	LastJob       uint64                 `protobuf:"varint,14,opt,name=last_job,json=lastJob,proto3" json:"last_job,omitempty"` // sequence of the last job that referred to it; 0: none ever did
 	Atoms         uint32                 `protobuf:"varint,15,opt,name=atoms,proto3" json:"atoms,omitempty"`
 	Definition    []byte                 `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"` // id of the flow's definition; empty before the flow starts
+	Iteration     uint32                 `protobuf:"varint,17,opt,name=iteration,proto3" json:"iteration,omitempty"`  // see FlowDetail, also for the fields below
+	Previous      []byte                 `protobuf:"bytes,18,opt,name=previous,proto3" json:"previous,omitempty"`
+	Origin        []byte                 `protobuf:"bytes,19,opt,name=origin,proto3" json:"origin,omitempty"`
+	Continued     bool                   `protobuf:"varint,20,opt,name=continued,proto3" json:"continued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,6 +345,34 @@ func (x *FlowRow) GetDefinition() []byte {
 		return x.Definition
 	}
 	return nil
+}
+
+func (x *FlowRow) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *FlowRow) GetPrevious() []byte {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+func (x *FlowRow) GetOrigin() []byte {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *FlowRow) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
 }
 
 // FlowBodyRow is the plan of a flow, and the cause of its revert or failure.
@@ -845,7 +877,7 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"PostingRow\x12.\n" +
 	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
-	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store:\x04\xf8\x9d&\x01\"\xd0\x04\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store:\x04\xf8\x9d&\x01\"\xc0\x05\n" +
 	"\aFlowRow\x12\x12\n" +
 	"\x04book\x18\x01 \x01(\fR\x04book\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -871,7 +903,11 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x05atoms\x18\x0f \x01(\rR\x05atoms\x12\x1e\n" +
 	"\n" +
 	"definition\x18\x10 \x01(\fR\n" +
-	"definition:\x04\xf8\x9d&\x01\"\xa1\x02\n" +
+	"definition\x12\x1c\n" +
+	"\titeration\x18\x11 \x01(\rR\titeration\x12\x1a\n" +
+	"\bprevious\x18\x12 \x01(\fR\bprevious\x12\x16\n" +
+	"\x06origin\x18\x13 \x01(\fR\x06origin\x12\x1c\n" +
+	"\tcontinued\x18\x14 \x01(\bR\tcontinued:\x04\xf8\x9d&\x01\"\xa1\x02\n" +
 	"\vFlowBodyRow\x12(\n" +
 	"\x04args\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x04args\x12/\n" +
 	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +

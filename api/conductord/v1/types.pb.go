@@ -1043,6 +1043,10 @@ type FlowDetail struct {
 	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // token under which the flow last ended
 	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // token of a claim under which the flow may have begun without a record; unset: none
 	OnFailure     string                 `protobuf:"bytes,20,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`    // revert or hold, for all steps; empty: as in the definition of the flow
+	Iteration     uint32                 `protobuf:"varint,21,opt,name=iteration,proto3" json:"iteration,omitempty"`                    // number of the iteration, from 2; 0: the first
+	Previous      string                 `protobuf:"bytes,22,opt,name=previous,proto3" json:"previous,omitempty"`                       // flow of the iteration before; empty: none is kept
+	Origin        string                 `protobuf:"bytes,23,opt,name=origin,proto3" json:"origin,omitempty"`                           // flow of the first iteration, to which the encryption of factory, store and meta is bound; empty: this flow
+	Continued     bool                   `protobuf:"varint,24,opt,name=continued,proto3" json:"continued,omitempty"`                    // a later iteration exists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1215,6 +1219,34 @@ func (x *FlowDetail) GetOnFailure() string {
 		return x.OnFailure
 	}
 	return ""
+}
+
+func (x *FlowDetail) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *FlowDetail) GetPrevious() string {
+	if x != nil {
+		return x.Previous
+	}
+	return ""
+}
+
+func (x *FlowDetail) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *FlowDetail) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
 }
 
 // Definition is the structure of a flow when it was built.
@@ -3679,6 +3711,7 @@ type Job struct {
 	// current priority with ageing.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
 	UnreadSignals     uint32 `protobuf:"varint,70,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // signals that no wait has taken
+	Iteration         uint32 `protobuf:"varint,71,opt,name=iteration,proto3" json:"iteration,omitempty"`                              // number of the current iteration of the flow, from 2; 0: the first
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -4059,6 +4092,13 @@ func (x *Job) GetEffectivePriority() int32 {
 func (x *Job) GetUnreadSignals() uint32 {
 	if x != nil {
 		return x.UnreadSignals
+	}
+	return 0
+}
+
+func (x *Job) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
 	}
 	return 0
 }
@@ -4774,6 +4814,7 @@ type Ending struct {
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
 	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started work of the flow is recorded, at the latest by update; matters only for claims with begins
+	Again         *Continuation          `protobuf:"bytes,9,opt,name=again,proto3" json:"again,omitempty"`        // only of a success: the job continues with another iteration of its flow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4864,6 +4905,66 @@ func (x *Ending) GetRecorded() bool {
 	return false
 }
 
+func (x *Ending) GetAgain() *Continuation {
+	if x != nil {
+		return x.Again
+	}
+	return nil
+}
+
+// Continuation begins the next iteration of a flow.
+type Continuation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Store         []*NamedValue          `protobuf:"bytes,1,rep,name=store,proto3" json:"store,omitempty"` // replace values of the job's store
+	Delay         *durationpb.Duration   `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"` // until the job can be claimed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Continuation) Reset() {
+	*x = Continuation{}
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Continuation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Continuation) ProtoMessage() {}
+
+func (x *Continuation) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Continuation.ProtoReflect.Descriptor instead.
+func (*Continuation) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Continuation) GetStore() []*NamedValue {
+	if x != nil {
+		return x.Store
+	}
+	return nil
+}
+
+func (x *Continuation) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
 type Opening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4877,7 +4978,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4889,7 +4990,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4902,7 +5003,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Opening) GetId() string {
@@ -4956,7 +5057,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5069,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5082,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Session) GetId() string {
@@ -5060,7 +5161,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5072,7 +5173,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5085,7 +5186,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Entity) GetKind() string {
@@ -5186,7 +5287,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5299,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5312,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Drain) GetConductor() string {
@@ -5259,7 +5360,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5271,7 +5372,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5284,7 +5385,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -5326,13 +5427,14 @@ type Event struct {
 	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`                                             // the principal whose command caused the event; empty without access control
 	Signal        string                 `protobuf:"bytes,30,opt,name=signal,proto3" json:"signal,omitempty"`                                     // only of signalled: the name of the signal
 	UnreadSignals uint32                 `protobuf:"varint,31,opt,name=unread_signals,json=unreadSignals,proto3" json:"unread_signals,omitempty"` // only of the end of a job: signals that no wait has taken
+	Iteration     uint32                 `protobuf:"varint,32,opt,name=iteration,proto3" json:"iteration,omitempty"`                              // only of continued: number of the iteration that begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +5446,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +5459,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -5521,6 +5623,13 @@ func (x *Event) GetUnreadSignals() uint32 {
 	return 0
 }
 
+func (x *Event) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5531,7 +5640,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5652,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5665,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StepEvent) GetName() string {
@@ -5608,7 +5717,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5620,7 +5729,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5633,7 +5742,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -5822,7 +5931,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5834,7 +5943,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[55]
+	mi := &file_conductord_v1_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5847,7 +5956,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -5892,7 +6001,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5904,7 +6013,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[56]
+	mi := &file_conductord_v1_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5917,7 +6026,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -6010,7 +6119,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6131,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[57]
+	mi := &file_conductord_v1_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6144,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -6082,7 +6191,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6203,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[58]
+	mi := &file_conductord_v1_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6216,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Error) GetCode() string {
@@ -6175,7 +6284,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6187,7 +6296,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[59]
+	mi := &file_conductord_v1_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6200,7 +6309,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Board) GetName() string {
@@ -6257,7 +6366,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6269,7 +6378,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[60]
+	mi := &file_conductord_v1_types_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6282,7 +6391,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -6318,7 +6427,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6330,7 +6439,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[61]
+	mi := &file_conductord_v1_types_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6343,7 +6452,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -6379,7 +6488,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6391,7 +6500,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[62]
+	mi := &file_conductord_v1_types_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6404,7 +6513,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -6446,7 +6555,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6458,7 +6567,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[63]
+	mi := &file_conductord_v1_types_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6471,7 +6580,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -6556,7 +6665,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[64]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6568,7 +6677,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[64]
+	mi := &file_conductord_v1_types_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6581,7 +6690,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -6615,7 +6724,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[65]
+	mi := &file_conductord_v1_types_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6627,7 +6736,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[65]
+	mi := &file_conductord_v1_types_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6640,7 +6749,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -6669,7 +6778,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[66]
+	mi := &file_conductord_v1_types_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +6790,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[66]
+	mi := &file_conductord_v1_types_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,7 +6803,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -6810,7 +6919,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tlast_used\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"M\n" +
 	"\aFactory\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x83\a\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xff\a\n" +
 	"\n" +
 	"FlowDetail\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
@@ -6840,7 +6949,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vbegun_token\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\n" +
 	"begunToken\x12#\n" +
 	"\n" +
-	"on_failure\x18\x14 \x01(\tB\x04\xe8\x9d&\x01R\tonFailure:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02id\">\n" +
+	"on_failure\x18\x14 \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x1c\n" +
+	"\titeration\x18\x15 \x01(\rR\titeration\x12 \n" +
+	"\bprevious\x18\x16 \x01(\tB\x04\xe8\x9d&\x01R\bprevious\x12\x1c\n" +
+	"\x06origin\x18\x17 \x01(\tB\x04\xe8\x9d&\x01R\x06origin\x12\x1c\n" +
+	"\tcontinued\x18\x18 \x01(\bR\tcontinued:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02id\">\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
@@ -7078,7 +7191,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05never\x18\a \x03(\tB\x04\xe8\x9d&\x01R\x05never\x12#\n" +
 	"\n" +
 	"on_failure\x18\b \x01(\tB\x04\xe8\x9d&\x01R\tonFailure\x12\x18\n" +
-	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xd1\x0f\n" +
+	"\x04only\x18\t \x03(\tB\x04\xe8\x9d&\x01R\x04only\"\xef\x0f\n" +
 	"\x03Job\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x1a\n" +
 	"\x05board\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05board\x12\x18\n" +
@@ -7136,7 +7249,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"last_owner\x18: \x01(\tB\x04\xe8\x9d&\x01R\tlastOwner\x122\n" +
 	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01\x12%\n" +
-	"\x0eunread_signals\x18F \x01(\rR\runreadSignals:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
+	"\x0eunread_signals\x18F \x01(\rR\runreadSignals\x12\x1c\n" +
+	"\titeration\x18G \x01(\rR\titeration:\f\xf8\x9d&\x01\x92\x9e&\x04\x12\x02idB\x15\n" +
 	"\x13_effective_priority\"\xd7\x03\n" +
 	"\bJobError\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x16\n" +
@@ -7205,7 +7319,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\x12'\n" +
 	"\x04book\x18\x02 \x01(\v2\x13.conductord.v1.BookR\x04book\x12-\n" +
 	"\x04flow\x18\x03 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12!\n" +
-	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\xc5\x02\n" +
+	"\fflow_omitted\x18\x04 \x01(\bR\vflowOmitted\"\x81\x03\n" +
 	"\x06Ending\x12\x16\n" +
 	"\x03job\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12-\n" +
@@ -7214,7 +7328,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\x120\n" +
 	"\afailure\x18\x06 \x01(\v2\x16.conductord.v1.FailureR\afailure\x12/\n" +
 	"\x05delay\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12\x1a\n" +
-	"\brecorded\x18\b \x01(\bR\brecorded:\v\x82\x9e&\a\b\b\x12\x03job\"\x9a\x01\n" +
+	"\brecorded\x18\b \x01(\bR\brecorded\x121\n" +
+	"\x05again\x18\t \x01(\v2\x1b.conductord.v1.ContinuationR\x05again:\x14\x82\x9e&\a\b\b\x12\x03job\x92\x9e&\x05\x12\x03job\"p\n" +
+	"\fContinuation\x12/\n" +
+	"\x05store\x18\x01 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12/\n" +
+	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\x9a\x01\n" +
 	"\aOpening\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x02id\x12\x18\n" +
 	"\x04name\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x18\n" +
@@ -7252,7 +7370,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at:\x04\xf8\x9d&\x01\":\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\x9e\x06\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item:\x04\xf0\x9d&\x02\"\xbc\x06\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x18\n" +
 	"\x04kind\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12.\n" +
@@ -7279,7 +7397,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04tags\x18\x14 \x03(\tB\x04\xe8\x9d&\x01R\x04tags\x12\x14\n" +
 	"\x02by\x18\x15 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
 	"\x06signal\x18\x1e \x01(\tB\x04\xe8\x9d&\x01R\x06signal\x12%\n" +
-	"\x0eunread_signals\x18\x1f \x01(\rR\runreadSignals:\x04\xf8\x9d&\x01\"A\n" +
+	"\x0eunread_signals\x18\x1f \x01(\rR\runreadSignals\x12\x1c\n" +
+	"\titeration\x18  \x01(\rR\titeration:\x04\xf8\x9d&\x01\"A\n" +
 	"\tStepEvent\x12\x18\n" +
 	"\x04name\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04name\x12\x1a\n" +
 	"\x05state\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x05state\"\xba\a\n" +
@@ -7407,7 +7526,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -7456,59 +7575,60 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*HeldClaim)(nil),             // 44: conductord.v1.HeldClaim
 	(*Claimed)(nil),               // 45: conductord.v1.Claimed
 	(*Ending)(nil),                // 46: conductord.v1.Ending
-	(*Opening)(nil),               // 47: conductord.v1.Opening
-	(*Session)(nil),               // 48: conductord.v1.Session
-	(*Entity)(nil),                // 49: conductord.v1.Entity
-	(*Drain)(nil),                 // 50: conductord.v1.Drain
-	(*Position)(nil),              // 51: conductord.v1.Position
-	(*Event)(nil),                 // 52: conductord.v1.Event
-	(*StepEvent)(nil),             // 53: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 54: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 55: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 56: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 57: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 58: conductord.v1.Error
-	(*Board)(nil),                 // 59: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 60: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 61: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 62: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 63: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 64: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 65: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 66: conductord.v1.BoardHolder
-	nil,                           // 67: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 68: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 70: google.protobuf.Duration
+	(*Continuation)(nil),          // 47: conductord.v1.Continuation
+	(*Opening)(nil),               // 48: conductord.v1.Opening
+	(*Session)(nil),               // 49: conductord.v1.Session
+	(*Entity)(nil),                // 50: conductord.v1.Entity
+	(*Drain)(nil),                 // 51: conductord.v1.Drain
+	(*Position)(nil),              // 52: conductord.v1.Position
+	(*Event)(nil),                 // 53: conductord.v1.Event
+	(*StepEvent)(nil),             // 54: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 55: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 56: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 57: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 58: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 59: conductord.v1.Error
+	(*Board)(nil),                 // 60: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 61: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 62: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 63: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 64: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 65: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 66: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 67: conductord.v1.BoardHolder
+	nil,                           // 68: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 69: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 70: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	69,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	69,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	69,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	51,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	69,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	69,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	69,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	69,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	70,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	70,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	70,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	70,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	70,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	69,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -7516,21 +7636,21 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	69,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	70,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	69,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	70,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	21,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	20,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	19,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	17,  // 40: conductord.v1.AtomDetail.checkpoints:type_name -> conductord.v1.Checkpoints
-	69,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
+	70,  // 41: conductord.v1.Checkpoints.at:type_name -> google.protobuf.Timestamp
 	0,   // 42: conductord.v1.Checkpoint.value:type_name -> conductord.v1.Value
-	69,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
+	70,  // 43: conductord.v1.Checkpoint.at:type_name -> google.protobuf.Timestamp
 	0,   // 44: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	69,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	70,  // 45: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 46: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	69,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	69,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	70,  // 47: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 48: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 49: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 50: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 51: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -7538,18 +7658,18 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	22,  // 53: conductord.v1.Attempt.sends:type_name -> conductord.v1.Sending
 	23,  // 54: conductord.v1.Sending.signal:type_name -> conductord.v1.Signal
 	0,   // 55: conductord.v1.Signal.data:type_name -> conductord.v1.Value
-	69,  // 56: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
-	69,  // 57: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	69,  // 58: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	70,  // 56: conductord.v1.Signal.at:type_name -> google.protobuf.Timestamp
+	70,  // 57: conductord.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	70,  // 58: conductord.v1.Wait.until:type_name -> google.protobuf.Timestamp
 	23,  // 59: conductord.v1.Wait.signal:type_name -> conductord.v1.Signal
 	25,  // 60: conductord.v1.Wait.approval:type_name -> conductord.v1.Approval
 	27,  // 61: conductord.v1.Approval.need:type_name -> conductord.v1.Need
 	0,   // 62: conductord.v1.Approval.fields:type_name -> conductord.v1.Value
 	28,  // 63: conductord.v1.Approval.decisions:type_name -> conductord.v1.Decision
 	26,  // 64: conductord.v1.Approval.remind:type_name -> conductord.v1.Reminder
-	69,  // 65: conductord.v1.Reminder.at:type_name -> google.protobuf.Timestamp
+	70,  // 65: conductord.v1.Reminder.at:type_name -> google.protobuf.Timestamp
 	0,   // 66: conductord.v1.Decision.answers:type_name -> conductord.v1.Value
-	69,  // 67: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	70,  // 67: conductord.v1.Decision.at:type_name -> google.protobuf.Timestamp
 	24,  // 68: conductord.v1.StepApproval.wait:type_name -> conductord.v1.Wait
 	27,  // 69: conductord.v1.StepApproval.missing:type_name -> conductord.v1.Need
 	30,  // 70: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
@@ -7558,7 +7678,7 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 73: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
 	3,   // 74: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
 	3,   // 75: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	70,  // 76: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	71,  // 76: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
 	3,   // 77: conductord.v1.StepWork.last_failure:type_name -> conductord.v1.Failure
 	32,  // 78: conductord.v1.StepWork.cause:type_name -> conductord.v1.RevertCause
 	20,  // 79: conductord.v1.StepWork.last_progress:type_name -> conductord.v1.Progress
@@ -7566,118 +7686,121 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	30,  // 81: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
 	0,   // 82: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
 	3,   // 83: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	70,  // 84: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	71,  // 84: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
 	20,  // 85: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
 	18,  // 86: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
 	2,   // 87: conductord.v1.Update.token:type_name -> conductord.v1.Token
 	3,   // 88: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	35,  // 89: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	14,  // 90: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	69,  // 91: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	70,  // 91: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	21,  // 92: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	20,  // 93: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	18,  // 94: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
 	4,   // 95: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 96: conductord.v1.Posting.details:type_name -> conductord.v1.Value
 	1,   // 97: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	69,  // 98: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	69,  // 99: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	70,  // 100: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	70,  // 98: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 99: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	71,  // 100: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
 	37,  // 101: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	70,  // 102: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	71,  // 102: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
 	23,  // 103: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	70,  // 104: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	70,  // 105: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	71,  // 104: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	71,  // 105: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
 	0,   // 106: conductord.v1.Job.details:type_name -> conductord.v1.Value
 	1,   // 107: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	69,  // 108: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	69,  // 109: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	69,  // 110: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	69,  // 111: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	69,  // 112: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	70,  // 108: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 109: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	70,  // 110: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	70,  // 111: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	70,  // 112: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
 	43,  // 113: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	2,   // 114: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	3,   // 115: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	41,  // 116: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	69,  // 117: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	70,  // 118: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	69,  // 119: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	69,  // 120: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	69,  // 121: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	70,  // 117: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	71,  // 118: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	70,  // 119: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 120: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	70,  // 121: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
 	37,  // 122: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	70,  // 123: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	71,  // 123: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
 	42,  // 124: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	51,  // 125: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	69,  // 126: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	52,  // 125: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	70,  // 126: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
 	2,   // 127: conductord.v1.JobError.token:type_name -> conductord.v1.Token
 	3,   // 128: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	69,  // 129: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	69,  // 130: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	69,  // 131: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	70,  // 132: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	70,  // 133: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	69,  // 134: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	70,  // 129: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 130: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 131: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	71,  // 132: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	71,  // 133: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	70,  // 134: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
 	2,   // 135: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	69,  // 136: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	70,  // 137: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	70,  // 136: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	71,  // 137: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
 	43,  // 138: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	70,  // 139: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	70,  // 140: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	71,  // 139: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	71,  // 140: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
 	38,  // 141: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
 	4,   // 142: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
 	13,  // 143: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
 	2,   // 144: conductord.v1.Ending.token:type_name -> conductord.v1.Token
 	34,  // 145: conductord.v1.Ending.update:type_name -> conductord.v1.Update
 	3,   // 146: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	70,  // 147: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	70,  // 148: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	70,  // 149: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	69,  // 150: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 151: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	69,  // 152: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	69,  // 153: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	51,  // 154: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	69,  // 155: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 156: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	53,  // 157: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	41,  // 158: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	36,  // 159: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	70,  // 160: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	69,  // 161: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	69,  // 162: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	69,  // 163: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	69,  // 164: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	69,  // 165: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	69,  // 166: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	55,  // 167: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	69,  // 168: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	69,  // 169: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	69,  // 170: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	69,  // 171: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	69,  // 172: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	69,  // 173: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	51,  // 174: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	69,  // 175: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	61,  // 176: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	62,  // 177: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	63,  // 178: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	60,  // 179: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	70,  // 180: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	69,  // 181: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	69,  // 182: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	67,  // 183: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	69,  // 184: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	69,  // 185: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	64,  // 186: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	64,  // 187: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	65,  // 188: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	66,  // 189: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	68,  // 190: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	191, // [191:191] is the sub-list for method output_type
-	191, // [191:191] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	191, // [191:191] is the sub-list for extension extendee
-	0,   // [0:191] is the sub-list for field type_name
+	71,  // 147: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	47,  // 148: conductord.v1.Ending.again:type_name -> conductord.v1.Continuation
+	1,   // 149: conductord.v1.Continuation.store:type_name -> conductord.v1.NamedValue
+	71,  // 150: conductord.v1.Continuation.delay:type_name -> google.protobuf.Duration
+	71,  // 151: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	71,  // 152: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	70,  // 153: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 154: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	70,  // 155: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	70,  // 156: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	52,  // 157: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	70,  // 158: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 159: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	54,  // 160: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	41,  // 161: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	36,  // 162: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	71,  // 163: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	70,  // 164: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	70,  // 165: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	70,  // 166: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 167: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 168: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	70,  // 169: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	56,  // 170: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	70,  // 171: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	70,  // 172: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	70,  // 173: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	70,  // 174: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	70,  // 175: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	70,  // 176: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	52,  // 177: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	70,  // 178: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 179: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	63,  // 180: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	64,  // 181: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	61,  // 182: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	71,  // 183: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	70,  // 184: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	70,  // 185: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	68,  // 186: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	70,  // 187: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	70,  // 188: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	65,  // 189: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	65,  // 190: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	66,  // 191: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	67,  // 192: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	69,  // 193: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	194, // [194:194] is the sub-list for method output_type
+	194, // [194:194] is the sub-list for method input_type
+	194, // [194:194] is the sub-list for extension type_name
+	194, // [194:194] is the sub-list for extension extendee
+	0,   // [0:194] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -7694,7 +7817,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   69,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -652,6 +652,29 @@ func (m *Ending) UnknownField() (name string, found bool) {
 	if name, found = unknownIn(m.GetDelay()); found {
 		return name, found
 	}
+	if name, found = m.GetAgain().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Continuation) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Continuation", true
+	}
+	for _, item := range m.GetStore() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	if name, found = unknownIn(m.GetDelay()); found {
+		return name, found
+	}
 	return "", false
 }
 

@@ -107,6 +107,7 @@ var pairs = []pair{
 	{name: "ClaimRequest", domain: of[jobs.ClaimRequest](), message: of[v1.ClaimNextCommand](), noun: "claim", skip: []string{"Wait"}},
 	{name: "HeldClaim", domain: of[jobs.HeldClaim](), message: of[v1.HeldClaim](), noun: "claim"},
 	{name: "Ending", domain: of[jobs.Ending](), message: of[v1.Ending](), noun: "ending", texts: []string{"Reason"}},
+	{name: "continuation", domain: of[jobs.Continuation](), message: of[v1.Continuation](), noun: "continuation", pointer: true, within: true},
 
 	// Events.
 	{
