@@ -299,6 +299,9 @@ func (b *builder) node(s *Step) flow.Node {
 		}
 		options = append(options, flow.IgnoreFailure(def...))
 	}
+	if s.Again != nil {
+		return s.Again.step(s.Name, options)
+	}
 	if s.waits() {
 		return flow.NewStep(s.Name, nil, append(options, flow.Waits(s.wait()))...)
 	}

@@ -73,6 +73,13 @@
 //
 //	each = {over = "orders", as = "order", gather = {receipt = "receipts"}}
 //
+// A step can continue the job with another iteration of the flow:
+//
+//	[[steps]]
+//	name     = "next-month"
+//	again    = {after = "24h"}
+//	requires = {month = "following"} # the input month of the next iteration
+//
 // Several steps can use a flow that is written once:
 //
 //	[[steps]]
@@ -197,6 +204,8 @@ type Step struct {
 	Wait *Wait `json:"wait,omitempty"`
 	// Approve is the approval for which the step waits; nil: it waits for none.
 	Approve *Approve `json:"approve,omitempty"`
+	// Again continues the job with another iteration of the flow; nil: the job ends with the flow.
+	Again *Again `json:"again,omitempty"`
 	// Sleep is a time or a moment for which the step waits without a signal.
 	Sleep string `json:"sleep,omitempty"`
 	// Default is the result of a step whose failure is ignored; nil: none.

@@ -37,6 +37,7 @@ var notFinal = map[string]string{
 	"on_failure":         "the failure of a finally step is always ignored",
 	"after":              "finally steps run one after another, as listed",
 	"when":               "a finally step has no conditions; its handler gets the cause of a failure as $cause",
+	"again":              "the flow of a finally step has ended before the step runs",
 	"steps":              "a finally step is one step, and no flow",
 	"flow":               "a finally step is one step, and no flow",
 	"each":               "a finally step is one step, and no flow",

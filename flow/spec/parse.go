@@ -58,6 +58,7 @@ type reader struct {
 	flows  map[string]Part
 	steps  int
 	level  *level   // the flow that is read
+	inputs []string // names that a job supplies or can supply
 	later  []func() // checks that need the whole document
 }
 
@@ -82,6 +83,7 @@ func (r *reader) document(t *table) *Document {
 		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
 	}))
 	d.OnTakeover, d.OnFailure = takeover(t), onFailure(t)
+	r.inputs = d.Symbols()
 	r.flows = r.parts(t)
 	d.Flows = r.flows
 	d.Steps, d.Finally = r.stepsOf(t, d.Pattern), r.finallyOf(t)
@@ -153,6 +155,8 @@ func (r *reader) step(t *table) Step {
 		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
 	case t.has("wait"), t.has("sleep"), t.has("approve"):
 		r.waiting(t, &s)
+	case t.has("again"):
+		r.again(t, &s)
 	default:
 		r.work(t, &s)
 	}
@@ -175,6 +179,11 @@ func elsewhere(t *table) map[string]string {
 	case t.has("wait"), t.has("sleep"), t.has("approve"):
 		for _, key := range []string{"handler", "revert", "worker", "requires", "optional", "inject", "argv", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send"} {
 			keys[key] = "this step waits, since it has wait, sleep or approve, and runs no handler"
+		}
+		return keys
+	case t.has("again"):
+		for _, key := range []string{"handler", "revert", "worker", "provides", "inject", "argv", "timeout", "deadline", "retry", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send", "on_failure", "default"} {
+			keys[key] = "this step continues the job, since it has again, and runs no handler"
 		}
 		return keys
 	default:
