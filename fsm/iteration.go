@@ -35,6 +35,9 @@ func (t *txn) beginIteration(p *parting) error {
 		return err
 	}
 	ended := t.endedFlow(p)
+	if delay := p.Again.Delay; delay > 0 && p.Reason == "" {
+		p.Reason = fmt.Sprintf("waits for iteration %d until %s", max(j.Iteration, 1)+1, timeText(t.after(delay)))
+	}
 	t.part(p, endContinued)
 	if p.update == nil {
 		t.saveFlow(ended)

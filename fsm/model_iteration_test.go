@@ -48,6 +48,9 @@ func (m *model) beginIteration(j *modelJob, flow, after *modelFlow, c *v1.Ending
 	kept.Previous = logbook.FlowID{}
 	j.Flow, j.Iteration, j.Reason, j.Failure = next.ID, next.Iteration, c.Reason, command.FailureFromProto(c.Failure)
 	j.StartedAt, j.Crashes, j.Failures, j.Attempts, j.Attempted = time.Time{}, 0, 0, 0, ""
+	if c.Again.Delay.AsDuration() > 0 && j.Reason == "" {
+		j.Reason = "waits for the next iteration"
+	}
 	m.settle(j, c.Again.Delay.AsDuration())
 	return nil
 }

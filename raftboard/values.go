@@ -89,15 +89,39 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 		case command.ClassOf(field) != v1.Class_SHOWN:
 			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
 		case field.Message() == nil || field.IsMap() || command.IsPlain(field):
-		case field.IsList():
-			for i := range value.List().Len() {
-				w.field(field, value.List().Get(i).Message(), at)
-			}
+		case ofOrigin(message, field):
+			inner := at
+			inner.Owner = message.Interface().(*v1.FlowDetail).GetOrigin()
+			w.fields(field, value, inner)
 		default:
-			w.field(field, value.Message(), at)
+			w.fields(field, value, at)
 		}
 		return true
 	})
+}
+
+// ofOrigin reports whether a field of a flow was copied from the first iteration of the flow, with its values.
+func ofOrigin(message protoreflect.Message, field protoreflect.FieldDescriptor) bool {
+	flow, ok := message.Interface().(*v1.FlowDetail)
+	if !ok || flow.GetOrigin() == "" {
+		return false
+	}
+	switch field.Name() {
+	case "factory", "store", "meta":
+		return true
+	}
+	return false
+}
+
+// fields walks a field with one message, or with a list of them.
+func (w valueWalk) fields(field protoreflect.FieldDescriptor, value protoreflect.Value, at valuekeys.Place) {
+	if !field.IsList() {
+		w.field(field, value.Message(), at)
+		return
+	}
+	for i := range value.List().Len() {
+		w.field(field, value.List().Get(i).Message(), at)
+	}
 }
 
 // field returns a field's message, or an element of a list of messages.

@@ -247,7 +247,7 @@ func graphCommand(p *cli.Program) *cobra.Command {
 }
 
 func showCommand(p *cli.Program) *cobra.Command {
-	attempts := false
+	attempts, iteration := false, 0
 	cmd := &cobra.Command{
 		Use:   "show JOB-OR-FLOW-ID",
 		Short: "Show the steps of a flow: state, attempts, results, and repairs of a failed flow",
@@ -259,6 +259,9 @@ func showCommand(p *cli.Program) *cobra.Command {
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
 				detail, err := cli.FindFlow(ctx, cluster, id)
+				if err == nil && iteration > 0 {
+					detail, err = earlierIteration(ctx, cluster, detail, iteration)
+				}
 				if err != nil {
 					return err
 				}
@@ -267,7 +270,34 @@ func showCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&attempts, "attempts", false, "include every attempt of every step, with its stderr (-o json always includes attempts)")
+	cmd.Flags().IntVar(&iteration, "iteration", 0, "show this iteration of a flow that continues; the latest 10 are kept")
 	return cmd
+}
+
+// earlierIteration reads an iteration of the job of a flow.
+func earlierIteration(ctx context.Context, cluster cli.Cluster, latest logbook.FlowDetail, iteration int) (logbook.FlowDetail, error) {
+	detail := latest
+	for max(detail.Iteration, 1) > iteration && !detail.Previous.IsZero() {
+		var err error
+		if detail, err = cluster.FlowDetail(ctx, detail.Previous); err != nil {
+			return detail, err
+		}
+	}
+	if kept := max(detail.Iteration, 1); kept != iteration {
+		return detail, fmt.Errorf("iteration %d of flow %s: %w: iterations %d to %d are kept", iteration, latest.ID, logbook.ErrNotFound, kept, max(latest.Iteration, 1))
+	}
+	return detail, nil
+}
+
+// iterationText is the number of a flow's iteration, and its place; empty: the flow has not continued.
+func iterationText(detail *logbook.FlowDetail) string {
+	switch {
+	case detail.Continued:
+		return fmt.Sprintf("%d, and the job has continued", max(detail.Iteration, 1))
+	case detail.Iteration == 0:
+		return ""
+	}
+	return fmt.Sprintf("%d; show an earlier one with --iteration %d", detail.Iteration, detail.Iteration-1)
 }
 
 func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error {
@@ -282,7 +312,7 @@ func writeFlow(p *cli.Program, detail *logbook.FlowDetail, attempts bool) error 
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
 		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"on failure", onFailureText(detail)}, {"definition", definitionText(detail.Definition)},
-		{"state", string(detail.State)}, {"no return", PassedText(detail)}, {"failures", tree.IgnoredText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
+		{"state", string(detail.State)}, {"iteration", iterationText(detail)}, {"no return", PassedText(detail)}, {"failures", tree.IgnoredText(detail)}, {"store", cli.ValuesText(detail.Store)}, {"updated", p.TimeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
 		fields = append(fields, tree.FailureFields(detail.Cause)...)

@@ -234,6 +234,7 @@ func jobFields(p *cli.Program, job *jobs.Job) []cli.Field {
 		cli.Field{"took", tookText(job, time.Now())},
 		cli.Field{"claims", strconv.Itoa(job.Claims)},
 		cli.Field{"crashes", cli.CountText(job.Crashes)},
+		cli.Field{"iteration", cli.CountText(job.Iteration)},
 		cli.Field{"unread signals", cli.CountText(job.UnreadSignals)},
 		cli.Field{"failures", cli.CountText(job.Failures)},
 		cli.Field{"retention", cli.SpanText(job.Retention)},
