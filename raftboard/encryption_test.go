@@ -99,3 +99,28 @@ func TestPlainFieldsAreKept(t *testing.T) {
 		t.Errorf("encrypted as %v and %v", decision, approval)
 	}
 }
+
+// TestIterationsAreDecrypted: the cluster copies the encrypted values of a flow into its next iteration, which has
+// another id. The values of the job's store come from the ending of the iteration before.
+func TestIterationsAreDecrypted(t *testing.T) {
+	t.Parallel()
+	keys, err := valuekeys.Add(t.TempDir()+"/keys", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func() []*v1.NamedValue { return []*v1.NamedValue{{Name: "n", Value: &v1.Value{Json: []byte("1")}}} }
+	flow := &v1.FlowDetail{Id: "first", Store: named(), Meta: named(), Factory: &v1.Factory{Name: "f", Args: &v1.Value{Json: []byte("2")}}}
+	ending := &v1.Ending{Job: "job", Again: &v1.Continuation{Store: named()}}
+	raftboard.Encrypt(keys, flow)
+	raftboard.Encrypt(keys, ending)
+	next := proto.Clone(flow).(*v1.FlowDetail)
+	next.Id, next.Origin, next.Iteration = "second", "first", 2
+	job := &v1.Job{Id: "job", Store: ending.Again.Store}
+	raftboard.Decrypt(keys, next)
+	raftboard.Decrypt(keys, job)
+	for what, value := range map[string]*v1.Value{"the flow's store": next.Store[0].Value, "its meta": next.Meta[0].Value, "its document": next.Factory.Args, "the job's store": job.Store[0].Value} {
+		if len(value.GetJson()) != 1 {
+			t.Errorf("%s is %s", what, value.GetJson())
+		}
+	}
+}
