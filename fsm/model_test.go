@@ -566,8 +566,7 @@ func (m *model) end(how string, c *v1.Ending) error {
 	delay := c.GetDelay().AsDuration()
 	if under(j, jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since) {
 		delay = 0 // its owner may not have known of the request to revert
-	}
-	if j.hurried {
+	} else if j.hurried {
 		delay = 0
 	}
 	if !c.GetRecorded() {

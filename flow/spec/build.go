@@ -299,10 +299,15 @@ func (b *builder) node(s *Step) flow.Node {
 		}
 		options = append(options, flow.IgnoreFailure(def...))
 	}
-	if s.Again != nil {
+	return b.step(s, options)
+}
+
+// step makes a step that is no flow.
+func (b *builder) step(s *Step, options []flow.StepOption) *flow.Step {
+	switch {
+	case s.Again != nil:
 		return s.Again.step(s.Name, options)
-	}
-	if s.waits() {
+	case s.waits():
 		return flow.NewStep(s.Name, nil, append(options, flow.Waits(s.wait()))...)
 	}
 	return flow.NewStep(s.Name, b.task(s), options...)
