@@ -48,6 +48,7 @@ const (
 	noPart       = "only a failed step"
 	failingStep  = "ship"
 	finishedStep = "reserve"
+	errorStep    = "alert"
 	finalStep    = "close"
 )
 
@@ -105,12 +106,12 @@ func (p parcel) Revert(context.Context, *flow.Call) error {
 	return nil
 }
 
-// closing is the work of the finally step.
+// closing is the work of the on_error step and the finally step.
 type closing struct{}
 
 func (closing) Execute(context.Context, *flow.Call) (any, error) { return nil, nil }
 
-// flow is: reserve; then part with pack and ship, and perhaps a retry; then bill; finally close. In an each, ship runs for two
+// flow is: reserve; then part with pack and ship, and perhaps a retry; then bill; on_error alert; finally close. In an each, ship runs for two
 // elements, and the second one fails. ship fails, or waits for the end of the flow.
 func (c combination) flow(began chan<- struct{}) *flow.Flow {
 	fails := func(ctx context.Context, step string) error {
@@ -143,7 +144,7 @@ func (c combination) flow(began chan<- struct{}) *flow.Flow {
 		part.WithRetry(flow.Times("again", 2))
 	}
 	root := flow.Linear("order", flow.NewStep(finishedStep, parcel{stuck: c.has(withBadUndo)}), part, flow.NewStep("bill", parcel{})).
-		Finally(flow.NewStep(finalStep, closing{}))
+		OnError(flow.NewStep(errorStep, closing{})).Finally(flow.NewStep(finalStep, closing{}))
 	if c.has(withHold) {
 		root.OnFailure(flow.HoldOnFailure)
 	}
@@ -151,14 +152,20 @@ func (c combination) flow(began chan<- struct{}) *flow.Flow {
 }
 
 // consequence is the end of a combination: cells of the table.
-type consequence struct{ finished, finally, state, outcome, repairs string }
+type consequence struct{ finished, onError, finally, state, outcome, repairs string }
 
-// run runs the flow of a combination to its end. A deadline must have the consequence of a cancel.
+// run runs the flow of a combination to its end. A deadline must have the consequence of a cancel, except that the
+// on_error step runs.
 func (c combination) run(t *testing.T, board cluster, number int, began <-chan struct{}) consequence {
 	t.Helper()
 	end := c.runOnce(t, board, number, began, false)
 	if c.has(byStop) {
-		if other := c.runOnce(t, board, number, began, true); other != end {
+		other := c.runOnce(t, board, number, began, true)
+		if end.onError != "does not run" || other.onError != "has run" {
+			t.Errorf("%s: the on_error step %s after a deadline, and %s after a cancel", c, other.onError, end.onError)
+		}
+		end.onError = "has run after a deadline, does not run after a cancel"
+		if other.onError = end.onError; other != end {
 			t.Errorf("%s: a deadline has the consequence %q, and a cancel has %q", c, other, end)
 		}
 	}
@@ -191,7 +198,7 @@ func (c combination) runOnce(t *testing.T, board cluster, number int, began <-ch
 		t.Fatal(err)
 	}
 	options := engine.Options{Plan: plan, Detail: detail, Store: store}
-	return consequence{finishedText(&detail), finallyText(&detail), stateText(&detail), string(job.Outcome), repairsText(options)}
+	return consequence{finishedText(&detail), onErrorText(&detail), finallyText(&detail), stateText(&detail), string(job.Outcome), repairsText(options)}
 }
 
 // finishedText says what became of the steps that had succeeded when the flow failed.
@@ -200,7 +207,7 @@ func finishedText(detail *logbook.FlowDetail) string {
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
 		switch {
-		case atom.Kind != logbook.KindTask || atom.Name == finalStep || atom.Name == failingStep || atom.Name == failingStep+"[1]":
+		case atom.Kind != logbook.KindTask || atom.Name == errorStep || atom.Name == finalStep || atom.Name == failingStep || atom.Name == failingStep+"[1]":
 		case atom.State == logbook.AtomSuccess:
 			states["keep their results"] = append(states["keep their results"], atom.Name)
 		case atom.State == logbook.AtomReverted:
@@ -224,6 +231,14 @@ func finishedText(detail *logbook.FlowDetail) string {
 		text = "after a second round, " + text
 	}
 	return text
+}
+
+// onErrorText says whether the on_error step has run.
+func onErrorText(detail *logbook.FlowDetail) string {
+	if atom, ok := detail.Atom(errorStep); ok && atom.State == logbook.AtomSuccess && atom.Number(logbook.ActionExecute) == 1 {
+		return "has run"
+	}
+	return "does not run"
 }
 
 // finallyText says whether the finally step has run.
@@ -289,9 +304,9 @@ func TestCombinations(t *testing.T) {
 		t.Fatal("the rows do not give the consequence of every combination")
 	}
 	var table strings.Builder
-	table.WriteString("| Parts | Finished steps | Finally step | State of the flow | Outcome of the job | Accepted repairs |\n|---|---|---|---|---|---|\n")
+	table.WriteString("| Parts | Finished steps | On_error step | Finally step | State of the flow | Outcome of the job | Accepted repairs |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | `%s` | %s |\n", r.parts, r.end.finished, r.end.finally, r.end.state, r.end.outcome, r.end.repairs)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | `%s` | %s |\n", r.parts, r.end.finished, r.end.onError, r.end.finally, r.end.state, r.end.outcome, r.end.repairs)
 	}
 	fmt.Fprintf(&table, "\nThe table has %d rows for %d combinations.\n", len(rows), len(all))
 	compareCombinations(t, table.String())

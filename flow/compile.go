@@ -110,7 +110,7 @@ type compiler struct {
 	continues  string            // the step that continues the job; empty: none
 	ignoring   map[string]bool   // the steps whose failure is ignored
 	numbers    []int32           // by vertex, once it is numbered
-	openFinal  []int32           // the gates of flows with final steps that are being placed
+	openFinal  []int32           // the gates of flows with on_error or final steps that are being placed
 	finals     []placedFinal     // inner ones first
 }
 
@@ -197,7 +197,8 @@ func (c *compiler) survey(node Node, path []Node) {
 		for _, child := range n.children {
 			c.survey(child, path)
 		}
-		c.surveyFinals(n, path)
+		c.surveyLate(n, path, "on_error", n.onError)
+		c.surveyLate(n, path, "finally", n.finals)
 	}
 }
 

@@ -189,7 +189,7 @@ func (p *Plan) reached(choice int, depth Depth) []int {
 	c := &p.choices[choice]
 	if depth == DepthAll {
 		_, vertices := p.behind(c)
-		return p.withoutFinals(vertices[:sort.SearchInts(vertices, p.Len())])
+		return p.withoutLate(vertices[:sort.SearchInts(vertices, p.Len())])
 	}
 	var steps []int
 	for _, child := range append([]int{c.child}, c.reached(depth)...) {
@@ -199,7 +199,7 @@ func (p *Plan) reached(choice int, depth Depth) []int {
 		}
 	}
 	slices.Sort(steps)
-	return p.withoutFinals(steps)
+	return p.withoutLate(steps)
 }
 
 // reached are the other children of the graph that a no reaches which is not DepthAll.

@@ -49,7 +49,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
 		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
-		steps[i].NoReturn, steps[i].Finally, steps[i].Approves = step.noReturn, step.final, step.approves()
+		steps[i].NoReturn, steps[i].Finally, steps[i].OnError, steps[i].Approves = step.noReturn, step.final, step.onError, step.approves()
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}
@@ -131,6 +131,9 @@ func (s *Step) ports() string {
 	}
 	if s.final {
 		sum += fingerprint("finally")
+	}
+	if s.onError {
+		sum += fingerprint("on_error")
 	}
 	if s.again != nil {
 		sum += fingerprint("continues")

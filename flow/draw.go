@@ -41,7 +41,7 @@ func (p *Plan) draw(l language) string {
 	draw = func(t *Tree, indent string) {
 		if t.Step != nil {
 			format := map[bool]string{false: l.step, true: l.retry}[t.Step.retrier]
-			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+map[bool]string{true: " (finally)"}[t.Step.final]))
+			fmt.Fprintf(&out, format, indent, t.First, l.quote(t.Step.name+t.Step.lateMark()))
 			return
 		}
 		label := t.Flow.name

@@ -236,7 +236,7 @@ func (c *compiler) numberGroups(numbers []int32) {
 	}
 }
 
-// checkMembers reports the members of a flow with Enough that contain finally steps, and the members that
+// checkMembers reports the members of a flow with Enough that contain finally or on_error steps, and the members that
 // conditions can leave out as a whole: such a member would neither succeed nor fail.
 func (r *resolver) checkMembers() {
 	p := r.compiler.plan
@@ -247,8 +247,8 @@ func (r *resolver) checkMembers() {
 		}
 		for final := range p.finals {
 			if element.Bounds.Holds(p.finals[final].Start) {
-				r.compiler.fault(ErrInvalid, "flow %q has finally steps, and is in a member of flow %q, which has enough; give the finally steps to flow %q or to a flow around it",
-					p.finals[final].Flow, p.groups[element.Group].Name, p.groups[element.Group].Name)
+				r.compiler.fault(ErrInvalid, "flow %q has %s steps, and is in a member of flow %q, which has enough; give the steps to flow %q or to a flow around it",
+					p.finals[final].Flow, p.finals[final].word(), p.groups[element.Group].Name, p.groups[element.Group].Name)
 			}
 		}
 		left := element.Bounds.End - element.Bounds.Retry

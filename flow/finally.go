@@ -36,35 +36,46 @@ func (f *Flow) Finals() []*Step { return slices.Clone(f.finals) }
 // IsFinal reports whether the step was given to Finally.
 func (s *Step) IsFinal() bool { return s.final }
 
-// Final is the part of a plan that a flow with Finally makes:
+// Final is the part of a plan that a flow with Finally or OnError makes:
 //
-//	Start ──► steps of the flow ──► gate ──► First ──► … ──► End-1
+//	Start ──► steps of the flow ──► gate ──► on_error steps ──► First ──► … ──► End-1
 //
-// Forwards, the gate in front of First waits for the steps of the flow. An undo passes Start, the gate in front
-// of the flow, only when the final steps have ended.
+// Forwards, the gate waits for the steps of the flow. An undo executes the on_error steps before it passes the
+// gate. It passes Start, the gate in front of the flow, only when the final steps have ended.
 type Final struct {
 	Flow   string
 	Start  int   // the gate
-	Body   Steps // the other steps, with the final steps of flows inside
-	Steps        // the final steps
+	Body   Steps // the other steps, with the on_error and final steps of flows inside
+	Errors Steps // the on_error steps; none: an empty range that ends at First
+	Steps        // the final steps; none: an empty range that begins at the end of Errors
 	Parent int   // the index of the Final around this one; -1: none
 }
 
-// Finals are those of all flows with Finally, inner ones before outer ones. The slice belongs to the plan: do
-// not write to it.
+// word is the key of the late steps of a flow in a document.
+func (f *Final) word() string {
+	if f.First == f.End {
+		return "on_error"
+	}
+	return "finally"
+}
+
+// Finals are those of all flows with Finally or OnError, inner ones before outer ones. The slice belongs to the
+// plan: do not write to it.
 func (p *Plan) Finals() []Final { return p.finals }
 
-// FinalOf is the index in Finals of a final step, or of a gate Start; false: the vertex is neither.
+// FinalOf is the index in Finals of an on_error or final step, or of a gate Start; false: the vertex is none of
+// these.
 func (p *Plan) FinalOf(vertex int) (int, bool) {
 	final, ok := p.finalOf[vertex]
 	return final, ok
 }
 
-// surveyFinals checks the final steps of a flow, the last one of the path.
-func (c *compiler) surveyFinals(flow *Flow, path []Node) {
-	for _, step := range flow.finals {
+// surveyLate checks the on_error or final steps of a flow, the last one of the path. word is their key in a document.
+func (c *compiler) surveyLate(flow *Flow, path []Node, word string, steps []*Step) {
+	each := map[string]string{"on_error": "an on_error step", "finally": "a finally step"}[word]
+	for _, step := range steps {
 		if step == nil {
-			c.fatal(ErrInvalid, "%s has a finally step that is nil", quoted(flow))
+			c.fatal(ErrInvalid, "%s has %s that is nil", quoted(flow), each)
 			return
 		}
 		c.survey(step, path)
@@ -73,22 +84,22 @@ func (c *compiler) surveyFinals(flow *Flow, path []Node) {
 			bad    bool
 			reason string
 		}{
-			{reverts, "has a revert; a finally step is never undone"},
+			{reverts, "has a revert; " + each + " is never undone"},
 			{step.noReturn, "is a point of no return; its flow has ended before it runs"},
-			{step.atMostOnce, "runs at most once; a finally step runs again after a crash"},
-			{step.repeatable, "is repeatable; a finally step waits for the record of the steps before it"},
+			{step.atMostOnce, "runs at most once; " + each + " runs again after a crash"},
+			{step.repeatable, "is repeatable; " + each + " waits for the record of the steps before it"},
 			{step.sameWorkerAs != "", "runs on the worker of another step, and that step may not have run"},
 		} {
 			if fault.bad {
-				c.fault(ErrInvalid, "finally step %q %s", step.name, fault.reason)
+				c.fault(ErrInvalid, "%s step %q %s", word, step.name, fault.reason)
 			}
 		}
 	}
-	if len(flow.finals) > MaxFinals {
-		c.fault(ErrTooLarge, "%s has %d finally steps; the limit is %d", quoted(flow), len(flow.finals), MaxFinals)
+	if len(steps) > MaxFinals {
+		c.fault(ErrTooLarge, "%s has %d %s steps; the limit is %d", quoted(flow), len(steps), word, MaxFinals)
 	}
-	if len(flow.finals) > 0 && len(flow.children) == 0 {
-		c.fault(ErrInvalid, "%s has only finally steps: add another step", quoted(flow))
+	if len(steps) > 0 && len(flow.children) == 0 {
+		c.fault(ErrInvalid, "%s has only %s steps: add another step", quoted(flow), word)
 	}
 }
 
@@ -96,12 +107,13 @@ func (c *compiler) surveyFinals(flow *Flow, path []Node) {
 type placedFinal struct {
 	flow        string
 	start, gate int32 // vertices
+	first       int   // the vertex of the first final step, or end
 	end         int   // one more than the last vertex
 }
 
-// openFinals places the gate in front of a flow with final steps.
+// openFinals places the gate in front of a flow with on_error or final steps.
 func (c *compiler) openFinals(flow *Flow, before []int32) []int32 {
-	if !slices.ContainsFunc(flow.finals, c.keeps) {
+	if !slices.ContainsFunc(flow.late(), c.keeps) {
 		return before
 	}
 	start := c.vertex(nil, before)
@@ -109,18 +121,21 @@ func (c *compiler) openFinals(flow *Flow, before []int32) []int32 {
 	return []int32{start}
 }
 
-// closeFinals places the final steps of a flow behind its other steps.
+// closeFinals places the on_error steps of a flow behind its other steps, and the final steps behind them.
 func (c *compiler) closeFinals(flow *Flow, ends []int32) []int32 {
-	if !slices.ContainsFunc(flow.finals, c.keeps) {
+	if !slices.ContainsFunc(flow.late(), c.keeps) {
 		return ends
 	}
 	last := len(c.openFinal) - 1
 	placed := placedFinal{flow: flow.name + c.at, start: c.openFinal[last], gate: c.vertex(nil, ends)}
 	c.openFinal = c.openFinal[:last]
 	ends = []int32{placed.gate}
-	for _, step := range flow.finals {
-		if c.keeps(step) {
-			ends = []int32{c.vertex(c.own(step), ends)}
+	for _, steps := range [][]*Step{flow.onError, flow.finals} {
+		placed.first = len(c.vertices)
+		for _, step := range steps {
+			if c.keeps(step) {
+				ends = []int32{c.vertex(c.own(step), ends)}
+			}
 		}
 	}
 	placed.end = len(c.vertices)
@@ -128,8 +143,8 @@ func (c *compiler) closeFinals(flow *Flow, ends []int32) []int32 {
 	return ends
 }
 
-// keepFinals keeps the final steps of each flow with a remaining step: a target, or a step before a target. The
-// final steps wait for the remaining steps.
+// keepFinals keeps the on_error and final steps of each flow with a remaining step: a target, or a step before a
+// target. They wait for the remaining steps.
 func (c *compiler) keepFinals(kept []bool) {
 	for i := range c.finals {
 		f := &c.finals[i]
@@ -156,7 +171,7 @@ func (c *compiler) pruneFinals(kept []bool, rank []int) {
 	var finals []placedFinal
 	for _, f := range c.finals {
 		if kept[f.gate] {
-			f.start, f.gate, f.end = int32(rank[f.start]), int32(rank[f.gate]), rank[f.end]
+			f.start, f.gate, f.first, f.end = int32(rank[f.start]), int32(rank[f.gate]), rank[f.first], rank[f.end]
 			finals = append(finals, f)
 		}
 	}
@@ -169,10 +184,11 @@ func (c *compiler) numberFinals(numbers []int32) {
 	p.finalOf = make(map[int]int)
 	for i, f := range c.finals {
 		final := Final{Flow: f.flow, Start: int(numbers[f.start]), Parent: -1,
-			Body:  stepsOf(span{from: int(f.start), end: int(f.gate)}, numbers, p.Len()),
-			Steps: stepsOf(span{from: int(f.gate), end: f.end}, numbers, p.Len())}
+			Body: stepsOf(span{from: int(f.start), end: int(f.gate)}, numbers, p.Len())}
+		late := stepsOf(span{from: int(f.gate), end: f.end}, numbers, p.Len())
+		final.Errors, final.Steps = Steps{First: late.First, End: late.End - (f.end - f.first)}, Steps{First: late.End - (f.end - f.first), End: late.End}
 		p.finalOf[final.Start] = i
-		for step := final.First; step < final.End; step++ {
+		for step := late.First; step < late.End; step++ {
 			p.finalOf[step] = i
 		}
 		for inner := range p.finals {
@@ -184,16 +200,15 @@ func (c *compiler) numberFinals(numbers []int32) {
 	}
 }
 
-// withoutFinals removes the final steps from steps that a no ignores. They are left out with their flow, if none of
-// its steps has run.
-func (p *Plan) withoutFinals(steps []int) []int {
+// withoutLate removes the on_error and final steps from steps that a no ignores. They are left out with their flow.
+func (p *Plan) withoutLate(steps []int) []int {
 	if len(p.finals) == 0 {
 		return steps
 	}
-	return slices.DeleteFunc(steps, func(step int) bool { return p.steps[step].final })
+	return slices.DeleteFunc(steps, func(step int) bool { return p.steps[step].IsLate() })
 }
 
-// lateSource makes a wire into a final step take the results of steps that were undone, and the store in place of
+// lateSource makes a wire into an on_error or final step take the results of steps that were undone, and the store in place of
 // a step that has not run. It reports a required value that can be absent.
 func (r *resolver) lateSource(step int, instance int32, wire *Wire) {
 	p := r.compiler.plan
@@ -209,8 +224,8 @@ func (r *resolver) lateSource(step int, instance int32, wire *Wire) {
 			continue
 		}
 		if !p.inputs[wire.Symbol] && !wire.Optional {
-			r.compiler.fault(ErrInvalid, "finally step %q requires %s of %s, which may not have run: make it optional, or give it a default in the store",
-				p.steps[step].name, described(wire.Argument), quoted(p.steps[provider]))
+			r.compiler.fault(ErrInvalid, "%s step %q requires %s of %s, which may not have run: make it optional, or give it a default in the store",
+				p.steps[step].lateWord(), p.steps[step].name, described(wire.Argument), quoted(p.steps[provider]))
 		}
 	}
 	wire.Late = true

@@ -108,6 +108,7 @@ type Flow struct {
 	retries  []*Retrier // more than one is a fault
 	each     *each      // set for a flow made by Each; otherwise nil
 	finals   []*Step    // see Finally
+	onError  []*Step    // see OnError
 	enough   int        // members that must succeed, if selects
 	selects  bool       // Enough was called
 

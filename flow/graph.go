@@ -256,15 +256,7 @@ func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	if retry := flow.Retrier(); retry != nil {
 		value = c.stepInterface(retry.step)
 	}
-	for _, step := range flow.finals {
-		final := c.stepInterface(step)
-		for symbol := range final.requires {
-			whole.requires[symbol] = whole.requires[symbol] || !whole.provides[symbol]
-		}
-		for symbol := range final.provides {
-			whole.provides[symbol] = true
-		}
-	}
+	c.addLate(flow, whole)
 	maps.DeleteFunc(whole.requires, func(_ string, required bool) bool { return !required })
 	// A retry runs before the rest of its flow. Values that it provides are not required from
 	// outside; values that it requires are.
@@ -277,6 +269,23 @@ func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	}
 	c.symbols[flow] = whole
 	return whole
+}
+
+// addLate adds what the on_error and final steps of a flow require and provide. The values of on_error steps are not
+// seen outside.
+func (c *compiler) addLate(flow *Flow, whole *interfaceOf) {
+	given := maps.Clone(whole.provides)
+	for _, step := range flow.late() {
+		late := c.stepInterface(step)
+		for symbol := range late.requires {
+			whole.requires[symbol] = whole.requires[symbol] || !given[symbol]
+		}
+		for symbol := range late.provides {
+			if given[symbol] = true; step.final {
+				whole.provides[symbol] = true
+			}
+		}
+	}
 }
 
 // satisfyInside removes the names that children of a graph require from each other.

@@ -31,7 +31,7 @@ func (p *Plan) spread(choice int, depth Depth, ignored func(step int) bool) []in
 			steps = append(steps, step)
 		}
 	}
-	return p.withoutFinals(steps)
+	return p.withoutLate(steps)
 }
 
 // spread is what a no ignores.

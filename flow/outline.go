@@ -133,11 +133,11 @@ func (o *outliner) level(vertex int) int {
 }
 
 // after are the parts beside a part of a graph that the part waits for. The retry and the opening of
-// an each are left out, because all other parts of their flow wait for them, and so are finally steps, which
-// wait for all others. What a flow waits for stands at the flow, and not at its parts.
+// an each are left out, because all other parts of their flow wait for them, and so are on_error and
+// finally steps, which wait for all others. What a flow waits for stands at the flow, and not at its parts.
 func (o *outliner) after(t *Tree) (names []string) {
 	flow := o.around[t]
-	if flow == nil || t.First < 0 || flow.Flow.pattern == PatternLinear || t.Step != nil && t.Step.final {
+	if flow == nil || t.First < 0 || flow.Flow.pattern == PatternLinear || t.Step != nil && t.Step.IsLate() {
 		return nil
 	}
 	waits := map[*Tree]bool{}
@@ -348,6 +348,9 @@ func (s *Step) rules() (notes []string) {
 	if s.final {
 		note("finally")
 	}
+	if s.onError {
+		note("on_error")
+	}
 	if s.again != nil {
 		note("%s", s.again.note())
 	}
@@ -366,7 +369,7 @@ func (s *Step) rules() (notes []string) {
 	switch {
 	case s.defaultResult != nil:
 		note("its failure is ignored, with the result %.80s", s.defaultResult)
-	case s.ignoresFailure && !s.final:
+	case s.ignoresFailure && !s.IsLate():
 		note("its failure is ignored")
 	}
 	return notes

@@ -45,8 +45,8 @@ type Plan struct {
 	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	holds     map[string]bool                // steps whose policy is HoldOnFailure, by name
 	noReturn  bool                           // some step is a point of no return
-	finals    []Final                        // of flows with final steps
-	finalOf   map[int]int                    // by final step, and by the gate Start
+	finals    []Final                        // of flows with on_error or final steps
+	finalOf   map[int]int                    // by on_error or final step, and by the gate Start
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: the values that the flow as a whole provides, by step
@@ -84,7 +84,7 @@ type Wire struct {
 	// Others are the sources to use if the step in From was skipped: the first one that was not
 	// skipped supplies the value. The last one can be FromStore.
 	Others []Wire
-	// Late is set in the wires of a final step, which also takes the results of steps that were undone. If the
+	// Late is set in the wires of an on_error or final step, which also takes the results of steps that were undone. If the
 	// step in From has no result, Others apply.
 	Late bool
 }

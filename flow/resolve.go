@@ -189,6 +189,8 @@ func (r *resolver) gather(end *closing, lists []*Gathered) {
 				c.fault(ErrMissing, "%s gathers %q, which no step inside it provides", each, g.symbol)
 			case rival >= 0:
 				c.fault(ErrAmbiguous, "%s gathers %q, which steps %s and %s provide without an order between them", each, g.symbol, r.nameOf(rival), r.nameOf(found[0].vertex))
+			case found[0].vertex < c.plan.Len() && c.plan.steps[found[0].vertex].onError:
+				c.fault(ErrInvalid, "%s gathers %q of on_error step %q, which runs only when its flow fails", each, g.symbol, r.nameOf(found[0].vertex))
 			default:
 				lead(&wire, found, false)
 			}
@@ -257,6 +259,7 @@ func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose
 			continue
 		}
 		found, stored := r.allSources(step, instance, argument, fmt.Sprintf("step %q", p.steps[step].name))
+		r.checkErrorSources(step, argument, found)
 		switch {
 		case len(found) > MaxSources:
 			r.compiler.fault(ErrTooLarge, "step %q requires %s, which more than %d steps can provide", p.steps[step].name, described(argument), MaxSources)

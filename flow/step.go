@@ -50,6 +50,7 @@ type Step struct {
 	repeatable      bool
 	noReturn        bool
 	final           bool
+	onError         bool // see OnError
 	ignoresFailure  bool
 	defaultResult   json.RawMessage // if its failure is ignored; nil: none
 	waitAtMost      time.Duration

@@ -73,7 +73,7 @@ type Call struct {
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure
 	Cause        logbook.RevertCause
-	// Final is set for a step of Flow.Finally, together with Cause: the zero cause after a success.
+	// Final is set for a step of Flow.Finally or Flow.OnError, together with Cause: the zero cause after a success.
 	Final bool
 
 	sends           []logbook.Sending

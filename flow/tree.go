@@ -51,7 +51,7 @@ func (p *Plan) tree(node Node, only map[int]string) *Tree {
 	for _, child := range flow.children {
 		add(child)
 	}
-	for _, step := range flow.finals {
+	for _, step := range flow.late() {
 		add(step)
 	}
 	if len(t.Parts) == 0 && len(p.how.Targets) > 0 {

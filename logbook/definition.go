@@ -79,6 +79,8 @@ type DefinedStep struct {
 	Finally bool `json:"y,omitempty"`
 	// Approves: the step waits for an approval. Ports covers it.
 	Approves bool `json:"q,omitempty"`
+	// OnError: the step is an on_error step. Ports covers it.
+	OnError bool `json:"x,omitempty"`
 	// Provides are the values that the step provides to the flow: see FlowDetail.Values.
 	Provides []DefinedValue `json:"o,omitempty"`
 }
@@ -185,6 +187,11 @@ func (d *Definition) Points() map[string]bool {
 // Finals returns the names of the finally steps, like Points.
 func (d *Definition) Finals() map[string]bool {
 	return d.names(func(step *DefinedStep) bool { return step.Finally })
+}
+
+// ErrorSteps returns the names of the on_error steps, like Points.
+func (d *Definition) ErrorSteps() map[string]bool {
+	return d.names(func(step *DefinedStep) bool { return step.OnError })
 }
 
 // names returns the names of some steps; nil: none.

@@ -34,6 +34,16 @@ func (a *agenda) wake(now time.Time) {
 	}
 }
 
+// isQueued reports whether a step may start now, or waits for its time or a concurrency key.
+func (a *agenda) isQueued(step int) (queued bool) {
+	queued = slices.ContainsFunc(a.due, func(due dueStep) bool { return due.step == step })
+	a.ready.each(func(other *int) { queued = queued || *other == step })
+	for _, blocked := range a.blocked {
+		blocked.each(func(b *blockedStep) { queued = queued || b.step == step })
+	}
+	return queued
+}
+
 // takeDue removes the named step from the steps that wait for their time, and returns it; empty: all
 // such steps.
 func (a *agenda) takeDue(name string) (steps []int) {

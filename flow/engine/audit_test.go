@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -19,18 +20,21 @@ type auditor struct {
 	last   logbook.Update // the one before
 	number int            // of the present one, in all runs
 	undoes []int          // the steps whose undo it begins
+	spares bool           // an operator has cancelled the flow: on_error steps do not run
 	faults []error
 }
 
 type auditedAtom struct {
-	state    logbook.AtomState
-	begun    bool // there is something to undo
-	open     bool // its last attempt is an execution that has not ended
-	recorded bool // a result, or an ignored failure, of this round
-	ignored  bool // its failure
-	began    int  // in the update of this number, the last time
-	undone   int  // the same
-	attempts map[logbook.Action]int
+	state     logbook.AtomState
+	begun     bool // there is something to undo
+	open      bool // its last attempt is an execution that has not ended
+	recorded  bool // a result, or an ignored failure, of this round
+	ignored   bool // its failure
+	continues bool // its undo began before the present update
+	failed    bool // permanently, in this round, and its failure counts
+	began     int  // in the update of this number, the last time
+	undone    int  // the same
+	attempts  map[logbook.Action]int
 }
 
 // audit gives the faults of a series of updates.
@@ -54,6 +58,7 @@ func (a *auditor) update(u *logbook.Update) {
 		a.fault("update %d under %s follows on %d under %s", u.Sequence, u.Token, a.last.Sequence, a.last.Token)
 	}
 	a.last = *u
+	a.spares = a.spares || u.Cause != nil && logbook.CauseOf(u.Cause).Kind == logbook.CauseCancel
 	if a.before = a.flow; u.State != "" {
 		if err := a.flow.Move(u.State); err != nil {
 			a.fault("%w", err)
@@ -74,6 +79,7 @@ func (a *auditor) update(u *logbook.Update) {
 	// Only now, because all changes of one update happened together.
 	for _, step := range a.undoes {
 		a.nothingBehind(step)
+		a.errorsHandled(step)
 	}
 	for i := range a.plan.Turns() {
 		a.inTurn(&a.plan.Turns()[i])
@@ -123,6 +129,7 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 	if c.State == logbook.AtomRetrying {
 		atom.recorded = false // the retry itself is not undone, and goes into its next round
 	}
+	atom.continues = atom.state == logbook.AtomReverting
 	for i := range c.Attempts {
 		a.attempt(number, &c.Attempts[i], token)
 	}
@@ -133,9 +140,16 @@ func (a *auditor) change(c *logbook.AtomChange, token logbook.Token) {
 		a.fault("%s: %w", c.Name, err)
 	}
 	if atom.ignored = c.State == logbook.AtomFailure && c.Intention == logbook.IntendIgnore; atom.ignored {
-		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting && !a.plan.Step(number).IsFinal() {
+		if atom.recorded = true; !a.mayIgnore(number) || a.before == logbook.FlowReverting && !a.plan.Step(number).IsLate() {
 			a.fault("the failure of %s is ignored in a flow that is %s", c.Name, a.before)
 		}
+	}
+	if c.State == logbook.AtomFailure && !atom.ignored {
+		last := c.Attempts[len(c.Attempts)-1].Failure
+		atom.failed = last != nil && last.Kind != logbook.FailureInterrupted &&
+			(!a.plan.Step(number).IgnoresFailure() || strings.Contains(last.Message, "cannot decide"))
+	} else if c.State == logbook.AtomPending || c.State == logbook.AtomReverting && a.flow == logbook.FlowRunning {
+		atom.failed = false // a retry or a takeover runs it again
 	}
 	if atom.state = c.State; c.State == logbook.AtomReverted {
 		atom.begun, atom.recorded, atom.undone = false, false, a.number
@@ -199,16 +213,20 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	}
 }
 
-// isLate reports whether a finally step is executed in an undo: the other steps of its flow are undone.
+// isLate reports whether a finally step is executed in an undo, in which the other steps of its flow are undone, or an
+// on_error step after a failure.
 func (a *auditor) isLate(number int) bool {
 	final, ok := a.plan.FinalOf(number)
 	if !ok {
 		return false
 	}
+	if a.plan.Step(number).IsOnError() {
+		return a.hasFailed(final)
+	}
 	undone := false
 	for step := a.plan.Finals()[final].Body.First; step < a.plan.Finals()[final].Body.End; step++ {
 		atom := &a.atoms[step]
-		if undone = undone || atom.undone > 0; a.plan.Step(step).IsFinal() && atom.open || !a.plan.Step(step).IsFinal() && atom.begun {
+		if undone = undone || atom.undone > 0; a.plan.Step(step).IsFinal() && atom.open || !a.plan.Step(step).IsLate() && atom.begun {
 			return false
 		}
 	}
@@ -245,6 +263,37 @@ func (a *auditor) mayUndo(number int) {
 	a.undoes = append(a.undoes, number)
 }
 
+// hasFailed reports whether a step has failed in the body of a flow with on_error steps.
+func (a *auditor) hasFailed(final int) bool {
+	part := &a.plan.Finals()[final]
+	for step := part.Body.First; step < part.Body.End; step++ {
+		element, ok := a.plan.ElementOf(step)
+		withElement := ok && a.atoms[step].ignored && !a.plan.Step(step).IgnoresFailure() && a.plan.TolerantElements()[element].Bounds.Holds(part.Errors.First)
+		if a.atoms[step].failed || withElement {
+			return true
+		}
+	}
+	return false
+}
+
+// errorsHandled reports whether the on_error steps of the failed flows around a step have ended before it is undone.
+// An update can also undo a part for a retry, and then revert the flow.
+func (a *auditor) errorsHandled(number int) {
+	if a.spares || a.atoms[number].continues || a.before != logbook.FlowReverting || a.plan.Step(number).IsLate() {
+		return
+	}
+	for i, final := range a.plan.Finals() {
+		if number < final.Body.First || number >= final.Body.End || !a.hasFailed(i) {
+			continue
+		}
+		for step := final.Errors.First; step < final.Errors.End; step++ {
+			if atom := &a.atoms[step]; atom.open || atom.state != logbook.AtomSuccess && atom.state != logbook.AtomIgnored && !atom.ignored {
+				a.fault("%s is undone before %s, an on_error step of its flow, which is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
+			}
+		}
+	}
+}
+
 // nothingBehind reports whether every begun step that follows a step was undone before
 // it or with it.
 func (a *auditor) nothingBehind(number int) {
@@ -257,9 +306,10 @@ func (a *auditor) nothingBehind(number int) {
 		}
 		seen[step] = true
 		atom := &a.atoms[step]
-		if a.plan.Step(step).IsFinal() {
-			if atom.open && atom.began != a.number {
-				a.fault("%s is undone while %s, a finally step behind it, is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
+		if a.plan.Step(step).IsLate() {
+			// An undo that a retry or a takeover has begun goes on beside on_error steps.
+			if atom.open && atom.began != a.number && !(a.plan.Step(step).IsOnError() && a.atoms[number].continues) {
+				a.fault("%s is undone while %s, a finally or on_error step behind it, is %s", a.plan.Step(number).Name(), a.plan.Step(step).Name(), atom.state)
 			}
 			behind = append(behind, a.plan.Successors(step)...)
 			continue

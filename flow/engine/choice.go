@@ -35,7 +35,7 @@ func (f *facts) chosen(gate int) bool {
 		if f.vertices[step].phase.hasBegun() {
 			return true
 		}
-		all = all && (f.vertices[step].phase == ignored || f.plan.Step(step).IsFinal())
+		all = all && (f.vertices[step].phase == ignored || f.plan.Step(step).IsLate())
 	}
 	return all
 }

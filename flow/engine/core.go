@@ -33,15 +33,14 @@ type core struct {
 	untaken  int  // of those, offered ones that no worker has
 
 	broken     bool                  // a revert has failed permanently, or the flow is held: nothing more starts
-	held       bool                  // a step has failed, and nothing is undone: see hold
 	holds      logbook.FailurePolicy // for all steps; empty: the policies of the plan
 	suspended  bool                  // nothing more starts in this run
 	interrupts []execution           // that the loop must end; see takeInterrupts
-	cause      *logbook.Failure
 	reverter   *logbook.Intervention // with which an operator has reverted the flow; nil: none
 
-	turnCounts []*turnCount // by the number of the turns; nil: not counted since released vertices were withdrawn
-	starts     []start      // result of next, reused by each call
+	delayed    map[string]bool // steps whose undo waits only for on_error steps: see awaitsErrors
+	turnCounts []*turnCount    // by the number of the turns; nil: not counted since released vertices were withdrawn
+	starts     []start         // result of next, reused by each call
 	attempts   chunks[logbook.Attempt]
 	calls      chunks[flow.Call]
 }
@@ -214,8 +213,8 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	call.Arguments = arguments
-	if call.Final = s.IsFinal(); call.Final {
-		call.Cause = c.finalCause(step)
+	if call.Final = s.IsLate(); call.Final {
+		call.Cause = c.lateCause(step)
 	}
 	if action == logbook.ActionRevert {
 		call.Failure, call.FlowFailures = v.failure, c.failuresFor(step)
@@ -283,6 +282,7 @@ func (c *core) finish(o outcome, now time.Time) {
 		v.touched = true
 		if o.failure = c.refusal(o.step, &attempt, now); o.failure == nil {
 			c.askLater(o.step, attempt, o.notYet, now)
+			c.handleErrors(now)
 			return
 		}
 	}
@@ -301,6 +301,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	default:
 		c.revertFailed(o.step, attempt, now)
 	}
+	c.handleErrors(now)
 }
 
 func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
@@ -319,8 +320,8 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		c.tryRevert(step, now)
 		return
 	}
-	if c.plan.Step(step).IsFinal() && c.isBeingUndone(step) {
-		c.finalEnded(step, now)
+	if c.plan.Step(step).IsLate() && c.isBeingUndone(step) {
+		c.lateEnded(step, now)
 		return
 	}
 	if c.plan.Step(step).IsEach() {
@@ -343,7 +344,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		again = again && (end.IsZero() || now.Add(delay).Before(end))
 	}
 	if again && !v.isToUndo() {
-		if c.held {
+		if c.held && !c.plan.Step(step).IsOnError() {
 			delay = 0 // the step waits for an operator
 		}
 		c.advance(step, onAgain, logbook.AtomChange{RetryAt: dueAt(now, delay), Attempts: attempts}, now)
@@ -360,7 +361,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 		c.noteFailure(step)
 	}
 	switch {
-	case c.broken: // nothing more is decided
+	case c.broken || c.held: // nothing more is decided
 	case v.isDropped() && !c.reverting:
 		c.tryRevert(step, now)
 	case c.reverting:
@@ -377,6 +378,9 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, undecided bool
 
 // release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
+	if c.held {
+		return // the next run of the flow counts anew
+	}
 	stack := []int{vertex}
 	var choices, turns, members, lacking []int
 	for len(stack) > 0 {
@@ -435,6 +439,20 @@ func (c *core) postpone(step int, delay time.Duration, now time.Time) {
 	}
 	c.vertices[step].retryAt = dueAt(now, delay)
 	c.enqueueAt(step, c.vertices[step].retryAt)
+}
+
+// enqueue makes a step ready to start. In a flow that will be held, only on_error steps start.
+func (c *core) enqueue(step int) {
+	if !c.held || c.plan.Step(step).IsOnError() {
+		c.agenda.enqueue(step)
+	}
+}
+
+// enqueueAt is enqueue at a time.
+func (c *core) enqueueAt(step int, at time.Time) {
+	if !c.held || c.plan.Step(step).IsOnError() {
+		c.agenda.enqueueAt(step, at)
+	}
 }
 
 // retryNow ends the wait of the named step; empty: of all steps.

@@ -81,7 +81,7 @@ func (c *core) leaveOutBehind(step int, now time.Time) {
 				continue
 			}
 			seen[next] = true
-			if stack = append(stack, int(next)); int(next) < c.plan.Len() && !c.plan.Step(int(next)).IsFinal() {
+			if stack = append(stack, int(next)); int(next) < c.plan.Len() && !c.plan.Step(int(next)).IsLate() {
 				behind = append(behind, int(next))
 			}
 		}

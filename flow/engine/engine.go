@@ -34,6 +34,8 @@
 //     that retry's flow is undone, in the same order, and begun again.
 //   - A failure that is ignored (flow.IgnoreFailure) is recorded with the steps that it makes ready. After
 //     a crash the flow continues, and the failed step is not executed again.
+//   - On_error steps (flow.Flow.OnError) of a flow that fails run once, before a step of the flow is undone, and before
+//     the flow is held.
 //   - Final steps (flow.Flow.Finally) of a flow that has started run once: after its other steps, or after their
 //     undo. Their failures are ignored, and nothing interrupts them but a suspension.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The

@@ -25,6 +25,8 @@ type facts struct {
 	absent    map[string]vertex // recorded instances that the plan lacks in this round, by step
 
 	reverting bool                        // the flow is being undone
+	held      bool                        // a step has failed, and nothing is undone: see hold
+	cause     *logbook.Failure            // why the flow is undone or held; nil: neither
 	failures  map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
 
 	lacking map[int]bool // cache of lacksValue, by step

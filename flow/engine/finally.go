@@ -13,7 +13,7 @@ import (
 //
 // An undo goes through a flow in this order:
 //
-//  1. A final step that has begun ends.
+//  1. A final step that has begun ends. If the flow has failed, its on_error steps are executed: see onerror.go.
 //  2. The body is undone.
 //  3. The final steps that have not ended are executed, in order, if a step of the body has run.
 //  4. The undo passes the gate in front of the flow.
@@ -31,7 +31,7 @@ func (f *facts) hasStarted(final int) bool {
 		if scope, ok := f.plan.ScopeOf(step); ok && (f.scopes[scope].restarting || len(f.scopes[scope].rounds) > 1) {
 			return true // a round ends with the failure of a step
 		}
-		if s.Kind() == logbook.KindTask && !s.IsFinal() && (v.phase.hasBegun() || v.intention == logbook.IntendRetry) {
+		if s.Kind() == logbook.KindTask && !s.IsLate() && (v.phase.hasBegun() || v.intention == logbook.IntendRetry) {
 			return true
 		}
 	}
@@ -48,8 +48,11 @@ func (f *facts) isFinalPending(step int) bool {
 	return phase.isUnderWay() || phase == unbegun && f.hasStarted(final)
 }
 
-// hasFinished reports whether no final step of a flow is still to run.
+// hasFinished reports whether no on_error or final step of a flow is still to run.
 func (f *facts) hasFinished(final int) bool {
+	if errors := f.plan.Finals()[final].Errors; errors.First < errors.End && !f.hasHandled(final) {
+		return false
+	}
 	steps := f.plan.Finals()[final].Steps
 	started := f.hasStarted(final)
 	for step := steps.First; step < steps.End; step++ {
@@ -63,15 +66,35 @@ func (f *facts) hasFinished(final int) bool {
 // isBeingUndone reports whether the flow of a step, or a retry around it, is undone.
 func (f *facts) isBeingUndone(step int) bool { return f.reverting || f.restartingScope(step) >= 0 }
 
-// lateFinals prepares the final steps of a scope for its undo: those under way are queued again. It returns the flows
-// whose body is undone already, as after a crash.
-func (c *core) lateFinals(bounds *flow.Scope, now time.Time) (late []int) {
+// isLatePending reports whether an on_error or final step is to run before the undo of its flow is over.
+func (f *facts) isLatePending(step int) bool {
+	if f.plan.Step(step).IsOnError() {
+		return f.isErrorPending(step)
+	}
+	return f.isFinalPending(step)
+}
+
+// lateFlows prepares the on_error and final steps of a scope for its undo. It returns the flows of which such steps are
+// next, because everything behind them is undone.
+func (c *core) lateFlows(bounds *flow.Scope, now time.Time) (late []int) {
+	c.queueLate(bounds, now)
+	for i := range c.plan.Finals() {
+		final := &c.plan.Finals()[i]
+		if place := &c.order[final.Start]; bounds.Holds(final.Start) && (place.after == 0 && !place.undone || c.isAtErrors(i)) {
+			late = append(late, i)
+		}
+	}
+	return late
+}
+
+// queueLate queues the on_error and final steps under way in a scope.
+func (c *core) queueLate(bounds *flow.Scope, now time.Time) {
 	for i := range c.plan.Finals() {
 		final := &c.plan.Finals()[i]
 		if !bounds.Holds(final.Start) {
 			continue
 		}
-		for step := final.First; step < final.End; step++ {
+		for step := final.Errors.First; step < final.End; step++ {
 			switch v := &c.vertices[step]; v.phase {
 			case waiting, left:
 				c.queueWhenDue(step, v.failedExecutions, now)
@@ -79,11 +102,16 @@ func (c *core) lateFinals(bounds *flow.Scope, now time.Time) (late []int) {
 				c.advance(step, onSuccess, logbook.AtomChange{Attempts: []logbook.Attempt{c.nothingUndone(step, now)}}, now)
 			}
 		}
-		if place := &c.order[final.Start]; place.after == 0 && !place.undone {
-			late = append(late, i)
-		}
 	}
-	return late
+}
+
+// takeLate starts the next on_error or final step of a flow in an undo that has come to these steps.
+func (c *core) takeLate(final int, now time.Time) {
+	if c.isAtErrors(final) {
+		c.takeErrors(final, now)
+		return
+	}
+	c.takeFinals(final, now)
 }
 
 // takeFinals starts the next final step of a flow whose body is undone. When all have ended, the undo continues in
@@ -93,24 +121,34 @@ func (c *core) takeFinals(final int, now time.Time) {
 	if c.broken {
 		return
 	}
+	if !c.takeNext(steps.Steps, now) {
+		c.tryRevert(steps.Start, now)
+	}
+}
+
+// takeNext queues the first of late steps that has not begun. It reports whether one of them is queued or runs. Those
+// that lack a value are left out.
+func (c *core) takeNext(steps flow.Steps, now time.Time) bool {
 	for step := steps.First; step < steps.End; step++ {
 		switch v := &c.vertices[step]; {
 		case v.phase.isUnderWay():
-			return // it is queued, or runs
+			return true // it is queued, or runs
 		case v.phase == unbegun && c.lacksValue(step):
 			c.ignore([]int{step}, now)
 		case v.phase == unbegun:
-			c.enqueue(step)
-			return
+			if !c.isQueued(step) {
+				c.enqueue(step)
+			}
+			return true
 		}
 	}
-	c.tryRevert(steps.Start, now)
+	return false
 }
 
-// finalEnded continues an undo when a final step has ended in it.
-func (c *core) finalEnded(step int, now time.Time) {
+// lateEnded continues an undo when an on_error or final step has ended in it.
+func (c *core) lateEnded(step int, now time.Time) {
 	final, _ := c.plan.FinalOf(step)
-	reached := c.order[c.plan.Finals()[final].Start].after == 0
+	reached := c.plan.Step(step).IsFinal() && c.order[c.plan.Finals()[final].Start].after == 0
 	if !c.order[step].undone {
 		c.tryRevert(step, now) // it began before the undo, which waits for its end
 	}
@@ -118,19 +156,32 @@ func (c *core) finalEnded(step int, now time.Time) {
 		c.takeFinals(final, now)
 	}
 	for number := range c.plan.Turns() {
-		if turns := c.plan.Turns()[number].Elements; len(turns) > 0 && turns[0].Steps.First <= step && step < turns[len(turns)-1].Steps.End {
+		turns, opening := c.plan.Turns()[number].Elements, c.plan.Turns()[number].Opening
+		if len(turns) > 0 && turns[0].Steps.First <= step && step < turns[len(turns)-1].Steps.End && c.isBeingUndone(opening) {
 			c.takeUndoTurns(number, now)
 		}
 	}
 }
 
-// passFinal counts a final step as undone, and reports whether it did.
-func (c *core) passFinal(step int) bool {
-	if c.vertices[step].phase.isUnderWay() || c.order[step].undone {
+// passLate counts an on_error or final step as undone, and reports whether it did.
+func (c *core) passLate(step int) bool {
+	if c.order[step].undone || !c.hasPassed(step) {
 		return false
 	}
 	c.gone++
 	return true
+}
+
+// hasPassed reports whether an undo may pass an on_error step, a final step, or the gate in front of their flow.
+func (f *facts) hasPassed(vertex int) bool {
+	final, _ := f.plan.FinalOf(vertex)
+	switch {
+	case vertex >= f.plan.Len():
+		return f.hasFinished(final)
+	case f.plan.Step(vertex).IsOnError():
+		return f.hasHandled(final)
+	}
+	return !f.vertices[vertex].phase.isUnderWay()
 }
 
 // isAllUndone reports whether a flow that reverts has ended.
@@ -146,7 +197,7 @@ func (c *core) isAllUndone() bool {
 	return true
 }
 
-// endRun records the end of a final step as an undo of nothing, so that the step can begin again.
+// endRun records the end of an on_error or final step as an undo of nothing, so that the step can begin again.
 func (c *core) endRun(step int, now time.Time) {
 	v := &c.vertices[step]
 	if v.phase == succeeded || v.phase == tolerated {
@@ -157,10 +208,13 @@ func (c *core) endRun(step int, now time.Time) {
 	}
 }
 
-// finalCause is why the flow of a final step has not succeeded; zero: it has.
-func (c *core) finalCause(step int) logbook.RevertCause {
-	if c.isBeingUndone(step) {
+// lateCause is why the flow of an on_error or final step has not succeeded; zero: it has.
+func (c *core) lateCause(step int) logbook.RevertCause {
+	switch {
+	case c.isBeingUndone(step):
 		return c.causeFor(step)
+	case c.held:
+		return logbook.CauseOf(c.cause)
 	}
 	if element, ok := c.plan.ElementOf(step); ok {
 		final, _ := c.plan.FinalOf(step)
@@ -172,7 +226,7 @@ func (c *core) finalCause(step int) logbook.RevertCause {
 	return logbook.RevertCause{}
 }
 
-// lateFailure is the failure of a step as a final step gets it, also if the step was undone; null: there is none.
+// lateFailure is the failure of a step as an on_error or final step gets it, also if the step was undone; null: there is none.
 // Without a result, another value is absent.
 func (f *facts) lateFailure(wire *flow.Wire) (json.RawMessage, bool) {
 	failure := f.vertices[wire.From].failure

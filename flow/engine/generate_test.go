@@ -114,6 +114,7 @@ func (d *drawing) node(name string, depth int) flow.Node {
 		f.WithRetry(retry)
 	}
 	if n > 0 {
+		d.handles(f)
 		d.finals(f)
 	}
 	return d.policy(f)
@@ -126,21 +127,34 @@ func (d *drawing) finals(f *flow.Flow) {
 	}
 	d.has("finally")
 	for range rapid.IntRange(1, 2).Draw(d.rt, "finally steps") {
-		f.Finally(d.final())
+		f.Finally(d.lateStep("finally"))
 	}
 }
 
-// final draws a finally step. It may have all values that are seen behind its flow.
-func (d *drawing) final() *flow.Step {
+// handles draws on_error steps of a flow. Only the late steps of the flow see their values.
+func (d *drawing) handles(f *flow.Flow) {
+	if !d.oneIn(4, "on_error") {
+		return
+	}
+	d.has("on_error")
+	seen := d.gives
+	for range rapid.IntRange(1, 2).Draw(d.rt, "on_error steps") {
+		f.OnError(d.lateStep("on_error"))
+	}
+	d.gives = seen
+}
+
+// lateStep draws a finally or on_error step. It may have all values that are seen behind its flow.
+func (d *drawing) lateStep(word string) *flow.Step {
 	d.steps++
-	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1, final: true}
+	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
 	options := []flow.StepOption{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
 	for _, retry := range d.retries {
 		a.values = append(a.values, retry.symbol)
 		options = append(options, flow.Optional(retry.symbol))
 	}
 	if len(d.gives) > 0 && d.oneIn(2, "takes a result") {
-		d.has("finally takes a result")
+		d.has(word + " takes a result")
 		a.given = []string{rapid.SampledFrom(d.gives).Draw(d.rt, "taken")}
 		options = append(options, flow.Optional(a.given...))
 	}
@@ -159,7 +173,7 @@ func (d *drawing) final() *flow.Step {
 	d.failures(a)
 	options = append(options, d.bounds(a)...)
 	d.gives = append(d.gives, "r"+a.name)
-	d.notes = append(d.notes, a.String()+", finally")
+	d.notes = append(d.notes, a.String()+", "+word)
 	return flow.NewStep(a.name, a, options...)
 }
 
@@ -229,6 +243,7 @@ func (d *drawing) each(name string, depth int) flow.Node {
 		d.has("each under a retry")
 		f.WithRetry(retry)
 	}
+	d.handles(f)
 	d.finals(f)
 	return f
 }
@@ -625,7 +640,6 @@ type actor struct {
 	attempts int
 	ends     bool // a panic is not tried again
 	once     bool
-	final    bool
 	ignored  bool // its failure
 	undo     bool
 	asks     int // so often it says "not yet", before anything else

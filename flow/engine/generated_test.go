@@ -94,6 +94,7 @@ var least = map[string]int{
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "ends held": 30, "point of no return": 60, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
 	"failure is ignored": 100, "ends with an ignored failure": 10, "elements may fail": 30,
+	"on_error": 100, "on_error step runs": 20, "on_error step runs before a hold": 5,
 	"finally": 100, "finally takes a result": 20, "finally step runs forwards": 20, "finally step runs in an undo": 20,
 	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
@@ -517,8 +518,8 @@ func (c *trial) ignored(rt *rapid.T, f finish) {
 		if atom.FailureIgnored() {
 			c.has("ends with an ignored failure")
 		}
-		if final, ok := c.grown.FinalOf(step); ok && !c.hasRun(f, c.grown.Finals()[final].Body) {
-			continue // finallyRan has checked it
+		if final, ok := c.grown.FinalOf(step); ok && (c.grown.Step(step).IsOnError() || !c.hasRun(f, c.grown.Finals()[final].Body)) {
+			continue // finallyRan and handled check it
 		}
 		lacking := ""
 		for _, wire := range c.grown.Arguments(step) {
@@ -571,19 +572,19 @@ func (c *trial) elementsFailed(rt *rapid.T, f finish) {
 			rt.Errorf("%d members of %s have failed, and %d may", len(failed[e.Group]), group.Name, group.Most)
 		}
 		for _, behind := range c.grown.Successors(step) {
-			if atom, _ := state(behind); e.Bounds.Holds(behind) && !c.grown.Step(behind).IsFinal() && atom != nil && atom.State != logbook.AtomIgnored {
+			if atom, _ := state(behind); e.Bounds.Holds(behind) && !c.grown.Step(behind).IsLate() && atom != nil && atom.State != logbook.AtomIgnored {
 				rt.Errorf("%s is %s behind a failed step", atom.Name, atom.State)
 			}
 		}
 	}
 }
 
-// hasRun reports whether a step has run since its round began, and is no finally step.
+// hasRun reports whether a step has run since its round began, and is no finally or on_error step.
 func (c *trial) hasRun(f finish, steps flow.Steps) bool {
 	for step := steps.First; step < steps.End; step++ {
 		s := c.grown.Step(step)
 		atom, ok := f.detail.Atom(s.Name())
-		if ok && !s.IsFinal() && s.Kind() == logbook.KindTask && atom.State != logbook.AtomPending && atom.State != logbook.AtomIgnored {
+		if ok && !s.IsLate() && s.Kind() == logbook.KindTask && atom.State != logbook.AtomPending && atom.State != logbook.AtomIgnored {
 			return true
 		}
 	}
@@ -600,11 +601,45 @@ func (c *trial) finallyRan(rt *rapid.T, f finish) {
 			atom, ok := f.detail.Atom(name)
 			ended := ok && (atom.State == logbook.AtomSuccess || atom.FailureIgnored() || atom.State == logbook.AtomReverted)
 			began := ok && atom.State != logbook.AtomPending && atom.State != logbook.AtomIgnored
-			if ran && !ended || !ran && began && !c.retried() {
+			if ran && !ended || !ran && began && !c.retried() && !c.undoLast {
 				rt.Errorf("finally step %s is %+v, and a step of its flow has run: %v", name, atom, ran)
 			}
 			if c.has("finally step runs forwards"); f.end.State == logbook.FlowReverted && ended {
 				c.has("finally step runs in an undo")
+			}
+		}
+	}
+}
+
+// handled holds of the on_error steps of a flow that has ended: they have run if a step of their flow has failed, and the
+// flow was not cancelled. The audit has checked that nothing was undone before.
+func (c *trial) handled(rt *rapid.T, f finish) {
+	for _, final := range c.grown.Finals() {
+		failed, tolerated := false, false
+		for step := final.Body.First; step < final.Body.End; step++ {
+			atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+			if !ok || c.grown.Step(step).IgnoresFailure() {
+				continue
+			}
+			last, ran := atom.Last(logbook.ActionExecute)
+			fails := ran && last.Failure != nil && last.Failure.Kind != logbook.FailureInterrupted && last.Failure.Kind != logbook.FailureCrash
+			failed = failed || fails && atom.State == logbook.AtomFailure && !atom.FailureIgnored()
+			element, inElement := c.grown.ElementOf(step)
+			tolerated = tolerated || atom.FailureIgnored() && inElement && c.grown.TolerantElements()[element].Bounds.Holds(final.Errors.First)
+		}
+		for step := final.Errors.First; step < final.Errors.End; step++ {
+			atom, ok := f.detail.Atom(c.grown.Step(step).Name())
+			ended := ok && (atom.State == logbook.AtomSuccess || atom.FailureIgnored())
+			ran := ended && atom.State != logbook.AtomIgnored
+			switch held := f.detail.Held(); {
+			case held && failed && !tolerated && !f.cancelled && !ended:
+				rt.Errorf("on_error step %s has not run in a flow that is held", c.grown.Step(step).Name())
+			case f.end.State == logbook.FlowSuccess && ran && !tolerated:
+				rt.Errorf("on_error step %s has run in a flow that is %s", atom.Name, f.end.State)
+			case ran && held:
+				c.has("on_error step runs before a hold")
+			case ran:
+				c.has("on_error step runs")
 			}
 		}
 	}
@@ -628,7 +663,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 		failed = failed || atom.State == logbook.AtomRevertFailure
 		f.holes = f.holes || atom.Kind == logbook.KindEach && atom.State == logbook.AtomIgnored
 		step, _ := c.grown.Find(atom.Name)
-		hasEnded := c.grown.Step(step).IsFinal() && (atom.State == logbook.AtomSuccess || atom.FailureIgnored())
+		hasEnded := c.grown.Step(step).IsLate() && (atom.State == logbook.AtomSuccess || atom.FailureIgnored())
 		if allowed != nil && !slices.Contains(allowed, atom.State) && !hasEnded && !(f.end.State == logbook.FlowSuccess && atom.FailureIgnored()) || atom.State == logbook.AtomPending && !setBack(atom) && f.end.State != logbook.FlowFailure {
 			rt.Errorf("%s is %s in a flow that is %s", atom.Name, atom.State, f.end.State)
 		}
@@ -643,6 +678,7 @@ func (c *trial) ended(rt *rapid.T, f finish) {
 	if allowed != nil {
 		c.finallyRan(rt, f)
 	}
+	c.handled(rt, f)
 	if held := f.detail.Held(); (failed || held) != (f.end.State == logbook.FlowFailure) || held && !c.holds {
 		rt.Errorf("the flow is %s; some undo has failed for good: %v", f.end.State, failed)
 	} else if held {

@@ -7,7 +7,7 @@ import (
 )
 
 // A flow with the policy logbook.HoldOnFailure, or behind a point of no return, is held when a step has failed permanently: nothing more
-// starts, running steps finish, and nothing is undone. Then the flow ends in the state failure, and waits
+// starts, running steps finish, on_error steps run, and nothing is undone. Then the flow ends in the state failure, and waits
 // for an operator, as after a failed revert.
 //
 // The cause of a held flow is recorded with the failure, while the flow is still running. So a flow that
@@ -37,7 +37,8 @@ func (c *core) intentionAfter(step int) logbook.Intention {
 
 // hold lets the flow end where it is. Offers that no worker has taken are withdrawn.
 func (c *core) hold(cause *logbook.Failure, now time.Time) {
-	c.held, c.broken, c.cause = true, true, cause
+	c.held, c.cause = true, cause
+	c.forget(c.whole())
 	c.out.flow(logbook.FlowRunning, cause, now)
 	for step := range c.vertices {
 		v := &c.vertices[step]
@@ -48,4 +49,6 @@ func (c *core) hold(cause *logbook.Failure, now time.Time) {
 			c.interrupt(step)
 		}
 	}
+	c.queueLate(c.whole(), now)
+	c.handleErrors(now)
 }

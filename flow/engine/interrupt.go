@@ -39,7 +39,7 @@ func (f *facts) isExecuting(step int) bool {
 // not be executed again.
 func (c *core) interruptRunning() {
 	for step := range c.plan.Len() {
-		goesOn := c.suspended || c.broken // in a later run
+		goesOn := c.suspended || c.broken || c.held // in a later run
 		if c.vertices[step].isToUndo() || goesOn && !c.plan.Step(step).AtMostOnce() {
 			c.interrupt(step)
 		}

@@ -394,7 +394,7 @@ func (w *correction) runAgain(completed map[string]*logbook.Intervention, rerun 
 	}
 	w.markSuccessors(again, stack)
 	for i := range w.detail.Atoms {
-		if step, ok := w.plan.Find(w.detail.Atoms[i].Name); ok && again[step] && w.detail.Atoms[i].State == logbook.AtomIgnored {
+		if step, ok := w.plan.Find(w.detail.Atoms[i].Name); ok && again[step] && w.detail.Atoms[i].State == logbook.AtomIgnored && !w.plan.Step(step).IsOnError() {
 			return again, true
 		}
 	}
@@ -411,6 +411,8 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 		return w.complete(completed[atom.Name])
 	case w.wasReset(atom):
 		return nil
+	case w.plan.Step(step).IsOnError() && (again[step] || atom.State != logbook.AtomIgnored): // they run at the next failure
+		return w.reset(atom)
 	case atom.IsDropped() && !again[step]:
 		if atom.State != logbook.AtomRevertFailure {
 			return nil

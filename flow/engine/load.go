@@ -41,10 +41,10 @@ func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 
 func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c := &core{
-		facts: facts{plan: o.Plan, store: o.Store, limits: o.Limits, vertices: newVertices(o.Plan), order: newOrder(o.Plan),
+		facts: facts{plan: o.Plan, store: o.Store, limits: o.Limits, vertices: newVertices(o.Plan), order: newOrder(o.Plan), cause: o.Detail.Cause,
 			scopes: make([]scope, len(o.Plan.Scopes()))},
 		agenda: agenda{steps: o.Plan}, found: found{intervened: pastInterventionsOf(o)},
-		revision: revision, owner: o.Owner, holds: o.Detail.OnFailure, out: newBuilder(o), cause: o.Detail.Cause, reverter: reverterOf(o.Detail.Interventions),
+		revision: revision, owner: o.Owner, holds: o.Detail.OnFailure, out: newBuilder(o), reverter: reverterOf(o.Detail.Interventions),
 		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len()),
 	}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
@@ -362,7 +362,7 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 	})
 	for step := range l.plan.Len() {
 		v := &l.vertices[step]
-		late := l.plan.Step(step).IsFinal() && l.isBeingUndone(step)
+		late := l.plan.Step(step).IsLate() && (l.held || l.isBeingUndone(step))
 		if v.phase.hasBegun() && v.phase != undone && l.order[step].before > 0 && !late && !l.found.intervened.mayPrecede(v.phase) {
 			return fmt.Errorf("step %q is %s, and a step before it has not succeeded", l.plan.Step(step).Name(), atoms[v.phase])
 		}

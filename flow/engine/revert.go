@@ -13,7 +13,7 @@ import (
 // point of no return is held.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && c.passed(c.whole()) >= 0 {
-		if !c.broken {
+		if !c.broken && !c.held {
 			c.hold(cause, now)
 		}
 		return
@@ -55,7 +55,7 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 // have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
-	if !v.phase.hasBegun() || v.isToUndo() || v.phase == tolerated || c.plan.Step(step).IsFinal() {
+	if !v.phase.hasBegun() || v.isToUndo() || v.phase == tolerated || c.plan.Step(step).IsLate() {
 		return
 	}
 	if !patient {
@@ -73,10 +73,11 @@ func (c *core) mark(step int, patient bool, now time.Time) {
 // revertLast tries to revert the steps with nothing left to undo behind them, from last to
 // first, the order in which one worker takes them. Earlier steps follow when these are undone.
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
-	late := c.lateFinals(bounds, now)
+	late := c.lateFlows(bounds, now)
 	var last []int
 	for step := bounds.End - 1; step >= bounds.Retry; step-- {
-		if c.order[step].after == 0 && c.vertices[step].phase != ignored && !c.plan.Step(step).IsFinal() {
+		delete(c.delayed, c.plan.Step(step).Name())
+		if c.order[step].after == 0 && c.vertices[step].phase.hasBegun() && !c.plan.Step(step).IsLate() {
 			last = append(last, step)
 		}
 	}
@@ -89,24 +90,24 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 		}
 	}
 	for _, final := range late {
-		c.takeFinals(final, now)
+		c.takeLate(final, now)
 	}
 }
 
 // isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
-// behind it is undone. The same applies to an ignored step, because steps behind it may have
-// run.
+// behind it is undone. The same applies to a step that was ignored or has not begun, because steps
+// behind it may have run.
 func (f *facts) isUndone(vertex int) bool {
 	if vertex >= f.plan.Len() {
 		return f.order[vertex].after == 0 && f.mayUndo(vertex)
 	}
-	if phase := f.vertices[vertex].phase; f.plan.Step(vertex).IsFinal() {
-		return phase == unbegun || f.order[vertex].after == 0 && !phase.isUnderWay()
+	if f.plan.Step(vertex).IsLate() {
+		return f.order[vertex].after == 0 && f.hasPassed(vertex)
 	}
-	if f.vertices[vertex].phase == ignored {
+	if !f.vertices[vertex].phase.hasBegun() {
 		return f.order[vertex].after == 0
 	}
-	return !f.vertices[vertex].phase.hasBegun() || f.vertices[vertex].phase == undone
+	return f.vertices[vertex].phase == undone
 }
 
 // tryRevert makes the revert of a vertex ready, unless the vertex still runs or has nothing to
@@ -121,13 +122,14 @@ func (c *core) tryRevert(step int, now time.Time) {
 		if place, ok := c.plan.TurnAt(top); ok && (len(turns) == 0 || turns[len(turns)-1] != place.Turns) {
 			turns = append(turns, place.Turns) // one may be undone now, or another has been
 		}
-		if c.broken || c.order[top].after > 0 || top < c.plan.Len() && !c.undoStep(top, now) || top >= c.plan.Len() && !c.mayUndo(top) {
-			if final, ok := c.plan.FinalOf(top); ok && top >= c.plan.Len() && c.order[top].after == 0 && !c.hasFinished(final) {
+		if c.broken || c.held || c.order[top].undone || c.order[top].after > 0 || top < c.plan.Len() && !c.undoStep(top, now) || top >= c.plan.Len() && !c.mayUndo(top) {
+			if final, ok := c.plan.FinalOf(top); ok && c.order[top].after == 0 && !c.hasPassed(top) {
 				late = append(late, final)
 			}
 			continue
 		}
 		c.order[top].undone = true
+		stack = append(stack, c.passErrors(top)...)
 		for _, previous := range c.undoneBefore(top) {
 			if c.order[previous].after--; c.order[previous].after == 0 {
 				stack = append(stack, int(previous))
@@ -141,7 +143,7 @@ func (c *core) tryRevert(step int, now time.Time) {
 		c.releaseDropped(member, now)
 	}
 	for _, final := range late {
-		c.takeFinals(final, now)
+		c.takeLate(final, now)
 	}
 }
 
@@ -153,21 +155,29 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		c.queueRound(step, now)
 		return false
 	}
-	if c.plan.Step(step).IsFinal() {
-		return c.passFinal(step)
+	if c.plan.Step(step).IsLate() {
+		return c.passLate(step)
 	}
-	if v.phase == ignored {
+	if !v.phase.hasBegun() {
 		c.gone++
 		return true
 	}
 	if v.phase.isOpen() || c.isUndone(step) {
 		return false
 	}
+	if v.phase != toUndo && c.awaitsErrors(step) {
+		if c.delayed == nil {
+			c.delayed = make(map[string]bool)
+		}
+		c.delayed[c.plan.Step(step).Name()] = true
+		return false
+	}
 	if _, ok := c.plan.Step(step).Reverter(); ok || c.isWithWorker(step) {
-		if v.phase == toUndo {
-			c.queueWhenDue(step, v.failedUndo, now)
-		} else {
+		switch {
+		case v.phase != toUndo:
 			c.enqueue(step)
+		case !c.isQueued(step): // a retry or a takeover may have begun the undo
+			c.queueWhenDue(step, v.failedUndo, now)
 		}
 		return false
 	}
@@ -277,7 +287,7 @@ func (c *core) failInterrupted(now time.Time) {
 		lost.EndedAt = now
 		lost.Failure = &logbook.Failure{Kind: logbook.FailureCrash, Message: "its conductor died, and the flow had already failed: the outcome of the step is unknown"}
 		v.attempt = nil
-		if c.plan.Step(step).IsFinal() { // it runs when an operator continues the flow
+		if c.plan.Step(step).IsLate() { // it runs when an operator continues the flow
 			c.advance(step, onAgain, logbook.AtomChange{Attempts: []logbook.Attempt{lost}}, now)
 			continue
 		}

@@ -208,6 +208,10 @@ func (s *scenario) build(properties, lines []string) string {
 			stack[len(stack)-1].flow.Finally(step)
 			continue
 		}
+		if step, isStep := node.(*flow.Step); isStep && strings.Contains(trimmed, " onerror") {
+			stack[len(stack)-1].flow.OnError(step)
+			continue
+		}
 		if root == nil {
 			root = node
 		} else {
@@ -461,6 +465,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	may=A       is given A where it is provided
 //	needs=A     requires A     gives=A  provides A
 //	finally     is a finally step of its flow, without a revert; the cause is printed with each call
+//	onerror     the same for an on_error step
 //	sees=A      may have A, and its value is printed with each call
 //	shows=A     requires A, and its value is printed with each call
 //	failon=V,V  fails for good while what it shows is one of these
@@ -486,7 +491,7 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, option(strings.Split(value, ";")...))
 		case "fault":
 			task.fault = value
-		case "noundo", "finally":
+		case "noundo", "finally", "onerror":
 			undo = false
 		case "steady", "repeatable", "noreturn", "once":
 			options = append(options, map[string]flow.StepOption{"steady": flow.Uninterruptible(), "repeatable": flow.Repeatable(),

@@ -336,7 +336,7 @@ func (c *core) reset(s int, now time.Time) {
 
 func (c *core) resetStep(step int, now time.Time) {
 	v := &c.vertices[step]
-	if c.plan.Step(step).IsFinal() {
+	if c.plan.Step(step).IsLate() {
 		c.endRun(step, now)
 	}
 	if v.phase != unbegun || v.intention != logbook.IntendExecute {

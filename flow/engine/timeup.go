@@ -18,7 +18,7 @@ func (c *core) isTimeUp(timeUp, now time.Time) bool {
 
 // ignoresTimeUp reports whether the end of its time does not change the flow. A suspended flow looks at its time
 // in the next run.
-func (c *core) ignoresTimeUp() bool { return c.reverting || c.broken || c.suspended }
+func (c *core) ignoresTimeUp() bool { return c.reverting || c.broken || c.held || c.suspended }
 
 // overtime is the cause of a flow that reverts because its time is over. A retry policy of the job can run the
 // flow again, so the failure is not permanent.

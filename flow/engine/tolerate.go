@@ -18,7 +18,7 @@ import (
 // part that a retry undoes, it is not: the step is undone with the others.
 func (c *core) tolerates(step int) bool {
 	s := c.plan.Step(step)
-	return s.IsFinal() || s.IgnoresFailure() && !c.reverting && !c.vertices[step].isToUndo() && c.restartingScope(step) < 0
+	return s.IsLate() || s.IgnoresFailure() && !c.reverting && !c.vertices[step].isToUndo() && c.restartingScope(step) < 0
 }
 
 // tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
@@ -35,8 +35,8 @@ func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 	c.advance(step, onTolerate, change, now)
 	c.leaveOutBehind(step, now)
 	switch {
-	case c.plan.Step(step).IsFinal() && c.isBeingUndone(step):
-		c.finalEnded(step, now)
+	case c.plan.Step(step).IsLate() && c.isBeingUndone(step):
+		c.lateEnded(step, now)
 	case !c.broken:
 		c.release(step, now)
 	}
@@ -97,10 +97,11 @@ func (c *core) leaveOut(step int, now time.Time) bool {
 	return true
 }
 
-// isUnneeded reports whether a step is the final step of a flow without a started step.
+// isUnneeded reports whether a step is the final step of a flow without a started step, or the on_error step of a flow
+// that has not failed.
 func (f *facts) isUnneeded(step int) bool {
 	final, ok := f.plan.FinalOf(step)
-	return ok && !f.hasStarted(final)
+	return ok && (!f.hasStarted(final) || f.plan.Step(step).IsOnError() && !f.fails(final))
 }
 
 // governed are a step, and the steps that cannot run without it.
@@ -121,8 +122,8 @@ func (f *facts) governed(step int) []int {
 	return steps
 }
 
-// lacksValue reports whether a step requires a value that is absent because a failure is ignored, or because a final
-// step has not run. All steps before it must be done.
+// lacksValue reports whether a step requires a value that is absent because a failure is ignored, or because an
+// on_error or final step has not run. All steps before it must be done.
 func (f *facts) lacksValue(step int) bool {
 	if lacks, known := f.lacking[step]; known {
 		return lacks
@@ -136,7 +137,7 @@ func (f *facts) lacksValue(step int) bool {
 				continue
 			}
 			v := &f.vertices[from]
-			lacks = lacks || v.hasNoDefault() || v.phase == ignored && (f.plan.Step(from).IsFinal() || f.lacksValue(from))
+			lacks = lacks || v.hasNoDefault() || v.phase == ignored && (f.plan.Step(from).IsLate() || f.lacksValue(from))
 		}
 	}
 	if f.lacking == nil {

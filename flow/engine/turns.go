@@ -106,8 +106,8 @@ func (f *facts) begunTurns() map[turnID]bool {
 // isToUndo reports whether something of an instance is left to undo.
 func (f *facts) isToUndo(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
-		if f.plan.Step(step).IsFinal() {
-			if f.isFinalPending(step) {
+		if f.plan.Step(step).IsLate() {
+			if f.isLatePending(step) {
 				return true
 			}
 			continue
@@ -148,7 +148,7 @@ func (f *facts) mayUndo(gate int) bool {
 // limit.
 func (f *facts) undoesByItself(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
-		if phase := f.vertices[step].phase; f.order[step].after == 0 && phase.hasBegun() && phase != undone && !f.plan.Step(step).IsFinal() {
+		if phase := f.vertices[step].phase; f.order[step].after == 0 && phase.hasBegun() && phase != undone && !f.plan.Step(step).IsLate() {
 			return true
 		}
 	}

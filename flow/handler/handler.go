@@ -14,7 +14,8 @@
 //	$failures  every failure of the flow by step
 //	$cause     why the step is reverted: see logbook.RevertCause
 //
-// A finally step (flow.Flow.Finally) has $cause, too: null if its flow has succeeded.
+// A finally step (flow.Flow.Finally) and an on_error step (flow.Flow.OnError) have $cause, too: null if the flow has
+// succeeded.
 //
 // The environment has these variables, and inherits nothing from the daemon:
 //
@@ -25,7 +26,7 @@
 //	CONDUCTORD_ATTEMPT   counts from 1, including attempts that a crash cut off
 //	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and the maximum of tries in the step's policy
 //	CONDUCTORD_LAST_FAILURE, CONDUCTORD_LAST_FAILURE_KIND   message and kind of the failure of the previous try; unset in the first one
-//	CONDUCTORD_CAUSE, CONDUCTORD_CAUSE_BY, CONDUCTORD_CAUSE_REASON   for a revert or a finally step, the fields of $cause; without a value, unset
+//	CONDUCTORD_CAUSE, CONDUCTORD_CAUSE_BY, CONDUCTORD_CAUSE_REASON   for a revert, a finally step or an on_error step, the fields of $cause; without a value, unset
 //	CONDUCTORD_ASKED     number of times that this attempt has answered "not yet"
 //	CONDUCTORD_FENCE     generation-index, the fencing token of the claim; CONDUCTORD_TOKEN is a client's access token
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key

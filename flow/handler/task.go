@@ -41,7 +41,7 @@ const (
 	busyPause = 20 * time.Millisecond
 )
 
-// The names of a revert's inputs in addition to the step's arguments. A finally step has the cause, too.
+// The names of a revert's inputs in addition to the step's arguments. A finally or on_error step has the cause, too.
 const (
 	inputResult   = "$result"
 	inputFailure  = "$failure"

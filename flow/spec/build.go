@@ -35,7 +35,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // compiled, planned and drawn.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded, d.finals).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure).Timeout(time.Duration(d.Timeout))
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded, d.late).OnTakeover(d.OnTakeover).OnFailure(d.OnFailure).Timeout(time.Duration(d.Timeout))
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
@@ -163,7 +163,7 @@ func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
 // workers.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}
-	collectHandlers(withFinals(d.expanded, d.finals), names)
+	collectHandlers(withLate(d.expanded, d.late), names)
 	return slices.Sorted(maps.Keys(names))
 }
 
@@ -174,7 +174,7 @@ func collectHandlers(steps []Step, names map[string]bool) {
 				names[name] = true
 			}
 		}
-		collectHandlers(withFinals(steps[i].Steps, steps[i].Finally), names)
+		collectHandlers(withLate(steps[i].Steps, steps[i].Late), names)
 	}
 }
 
@@ -186,8 +186,8 @@ type builder struct {
 	faults   []error
 }
 
-func (b *builder) flow(name string, pattern Pattern, rounds *Rounds, steps, finals []Step) *flow.Flow {
-	built := b.ordered(name, pattern, steps).Finally(b.finals(finals)...)
+func (b *builder) flow(name string, pattern Pattern, rounds *Rounds, steps []Step, late Late) *flow.Flow {
+	built := b.ordered(name, pattern, steps).OnError(b.late(late.OnError)...).Finally(b.late(late.Finally)...)
 	if rounds != nil {
 		built.WithRetry(rounds.retrier())
 	}
@@ -225,14 +225,14 @@ func (b *builder) ordered(name string, pattern Pattern, steps []Step) *flow.Flow
 
 func (b *builder) node(s *Step) flow.Node {
 	if s.Each != nil {
-		each := s.Each.flow(s.Name, b.flow(s.Name, s.Pattern, nil, s.Steps, s.Finally))
+		each := s.Each.flow(s.Name, b.flow(s.Name, s.Pattern, nil, s.Steps, s.Late))
 		if s.Rounds != nil {
 			each.WithRetry(s.Rounds.retrier())
 		}
 		return each.OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 	}
 	if s.Nested() {
-		inner := b.flow(s.Name, s.Pattern, s.Rounds, s.Steps, s.Finally).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
+		inner := b.flow(s.Name, s.Pattern, s.Rounds, s.Steps, s.Late).OnTakeover(s.OnTakeover).OnFailure(s.OnFailure)
 		if s.Enough > 0 {
 			inner.Enough(s.Enough)
 		}
@@ -292,7 +292,7 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Repeatable {
 		options = append(options, flow.Repeatable())
 	}
-	if s.OnFailure == ignoreFailure || s.final {
+	if s.OnFailure == ignoreFailure || s.late != "" {
 		var def []any
 		if s.Default != nil {
 			def = append(def, s.Default)

@@ -44,7 +44,7 @@
 //	requires = {price = "order.items.0.price"}
 //
 // A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
-// when, retry, on_takeover, on_failure, steps and finally, and nothing else.
+// when, retry, on_takeover, on_failure, steps, on_error and finally, and nothing else.
 //
 // The retry of a flow, or of the document, decides about the whole flow when one of its steps has
 // failed permanently. It is not the retry of a step:
@@ -140,13 +140,18 @@ type Document struct {
 
 	Flows map[string]Part `json:"flows,omitempty"` // flows that steps use by name
 	Steps []Step          `json:"steps"`
-	// Finally are the steps that run when the others have ended, in order: see flow.Flow.Finally.
-	Finally []Step `json:"finally,omitempty"`
+	Late
 
 	source   string                      // where it was read, for messages
 	expanded []Step                      // Steps, with used parts expanded
-	finals   []Step                      // Finally, in the same form
+	late     Late                        // Late, in the same form
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
+}
+
+// Late are the steps of a flow that run at its end, in order.
+type Late struct {
+	OnError []Step `json:"on_error,omitempty"` // see flow.Flow.OnError
+	Finally []Step `json:"finally,omitempty"`  // see flow.Flow.Finally
 }
 
 // Part is a flow that is written once and used by steps. Each use gives it a name and values. The
@@ -158,7 +163,7 @@ type Part struct {
 	Retry       *Rounds `json:"retry,omitempty"`
 	Enough      int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps       []Step  `json:"steps"`
-	Finally     []Step  `json:"finally,omitempty"`
+	Late
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"`
@@ -227,12 +232,12 @@ type Step struct {
 	Rounds  *Rounds `json:"-"`
 	Enough  int     `json:"enough,omitempty"` // see flow.Flow.Enough; 0: all steps must succeed
 	Steps   []Step  `json:"steps,omitempty"`
-	Finally []Step  `json:"finally,omitempty"`
+	Late
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 	OnFailure  flow.FailurePolicy  `json:"on_failure,omitempty"` // of a nested flow; of a step: ignoreFailure
 
-	final bool // it is a step of Finally
+	late string // the key of the list in Late that holds it; empty: none
 }
 
 // ignoreFailure is the policy of a step whose failure is ignored. A flow cannot have it.

@@ -49,7 +49,7 @@ func (c *scale) weigh(steps []Step) weight {
 			inner.depth++
 			one.add(inner)
 		case s.Nested():
-			inner := c.weigh(withFinals(s.Steps, s.Finally))
+			inner := c.weigh(withLate(s.Steps, s.Late))
 			inner.depth++
 			one.add(inner)
 		}
@@ -63,7 +63,7 @@ func (c *scale) part(name string) weight {
 		return known
 	}
 	part := c.flows[name]
-	found := c.weigh(withFinals(part.Steps, part.Finally))
+	found := c.weigh(withLate(part.Steps, part.Late))
 	c.parts[name] = found
 	return found
 }
@@ -71,7 +71,7 @@ func (c *scale) part(name string) weight {
 // expand replaces the uses of parts by the parts. The document has been checked: every used part
 // exists, and none uses itself.
 func (d *Document) expand(f *faults) error {
-	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(withFinals(d.Steps, d.Finally))
+	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(withLate(d.Steps, d.Late))
 	for _, bound := range []struct {
 		size, limit int
 		unit        string
@@ -87,7 +87,7 @@ func (d *Document) expand(f *faults) error {
 		}
 	}
 	x := &expander{document: d, faults: f, provided: map[string]map[string]bool{}, told: map[withFault]bool{}}
-	d.expanded, d.finals = x.steps(d.Steps, scope{places: d.places}), x.steps(d.Finally, scope{places: d.places})
+	d.expanded, d.late = x.steps(d.Steps, scope{places: d.places}), x.late(d.Late, scope{places: d.places})
 	x.check()
 	return f.err()
 }
@@ -178,17 +178,22 @@ func (x *expander) step(s *Step, in scope) Step {
 		made.Flow, made.With = "", nil
 		made.Pattern, made.Rounds = part.Pattern, x.rounds(part.Retry, inner)
 		made.OnTakeover, made.OnFailure, made.Enough = part.OnTakeover, part.OnFailure, part.Enough
-		made.Steps, made.Finally = x.steps(part.Steps, inner), x.steps(part.Finally, inner)
+		made.Steps, made.Late = x.steps(part.Steps, inner), x.late(part.Late, inner)
 		if made.Each != nil {
 			// The part's own retry is one for each instance.
-			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Enough: made.Enough, Steps: made.Steps, Finally: made.Finally}
-			made.Pattern, made.Rounds, made.Enough, made.Steps, made.Finally = Linear, nil, 0, []Step{body}, nil
+			body := Step{Name: made.Name, Pattern: made.Pattern, Rounds: made.Rounds, Enough: made.Enough, Steps: made.Steps, Late: made.Late}
+			made.Pattern, made.Rounds, made.Enough, made.Steps, made.Late = Linear, nil, 0, []Step{body}, Late{}
 		}
 		x.checkWith(s, in, spoken)
 	case s.Nested():
-		made.Steps, made.Finally = x.steps(s.Steps, in), x.steps(s.Finally, in)
+		made.Steps, made.Late = x.steps(s.Steps, in), x.late(s.Late, in)
 	}
 	return made
+}
+
+// late expands the on_error and finally steps of a flow.
+func (x *expander) late(late Late, in scope) Late {
+	return Late{OnError: x.steps(late.OnError, in), Finally: x.steps(late.Finally, in)}
 }
 
 // inside is the scope of a part where a step uses it. The step's name precedes the names of
@@ -257,11 +262,11 @@ func (x *expander) providedBy(name string) map[string]bool {
 	if part.Retry != nil && part.Retry.Provides != "" {
 		own[part.Retry.Provides] = true
 	}
-	eachStep(withFinals(part.Steps, part.Finally), func(s *Step) {
+	eachStep(withLate(part.Steps, part.Late), func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			own[symbol] = true
 		}
-		if s.OnFailure == ignoreFailure || s.final {
+		if s.OnFailure == ignoreFailure || s.late != "" {
 			own[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil && s.Rounds.Provides != "" {
@@ -364,11 +369,11 @@ func (x *expander) checkUnnamed() {
 	if retry := x.document.Retry; retry != nil {
 		known[retry.Provides] = true
 	}
-	eachStep(withFinals(x.document.expanded, x.document.finals), func(s *Step) {
+	eachStep(withLate(x.document.expanded, x.document.late), func(s *Step) {
 		for _, symbol := range slices.Concat(s.Provides.symbols(), s.Each.provided()) {
 			known[symbol] = true
 		}
-		if s.OnFailure == ignoreFailure || s.final {
+		if s.OnFailure == ignoreFailure || s.late != "" {
 			known[flow.FailureName(s.Name)] = true
 		}
 		if s.Rounds != nil {

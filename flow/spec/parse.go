@@ -86,7 +86,7 @@ func (r *reader) document(t *table) *Document {
 	r.inputs = d.Symbols()
 	r.flows = r.parts(t)
 	d.Flows = r.flows
-	d.Steps, d.Finally = r.stepsOf(t, d.Pattern), r.finallyOf(t)
+	d.Steps, d.Late = r.stepsOf(t, d.Pattern), r.lateOf(t)
 	t.rest()
 	for _, check := range r.later {
 		check()
@@ -152,7 +152,7 @@ func (r *reader) step(t *table) Step {
 			t.fault("enough", "the step has each: write each = {…, enough = %d}, or put a flow with enough inside", s.Enough)
 		}
 		s.OnTakeover, s.OnFailure = takeover(t), onFailure(t)
-		s.Steps, s.Finally = r.stepsOf(t, s.Pattern), r.finallyOf(t)
+		s.Steps, s.Late = r.stepsOf(t, s.Pattern), r.lateOf(t)
 	case t.has("wait"), t.has("sleep"), t.has("approve"):
 		r.waiting(t, &s)
 	case t.has("again"):
@@ -173,7 +173,7 @@ func elsewhere(t *table) map[string]string {
 	case t.has("flow"):
 		shape = "the use of a part, since it has flow; the steps of the part"
 		keys["enough"] = "it belongs to the part, or to each"
-		keys["finally"] = "it belongs to the part"
+		keys["finally"], keys["on_error"] = "it belongs to the part", "it belongs to the part"
 	case t.has("steps"):
 		shape = "a flow within the flow, since it has steps; its steps"
 	case t.has("wait"), t.has("sleep"), t.has("approve"):
@@ -188,7 +188,7 @@ func elsewhere(t *table) map[string]string {
 		return keys
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+		return map[string]string{"pattern": here, "on_takeover": here, "finally": here + ", or to the document", "on_error": here + ", or to the document", "enough": here + ", or to each", "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	for _, key := range []string{
 		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "point_of_no_return", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "send", "priority", "version", "default",
@@ -214,8 +214,8 @@ func (r *reader) claim(t *table, key, name string) {
 // work reads the keys that only steps have, and not nested flows.
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
-	if !s.final {
-		r.nonFinal(t, s)
+	if s.late == "" {
+		r.notLate(t, s)
 	}
 	r.worker(t, s)
 	s.Requires = r.arguments(t, "requires")
@@ -250,8 +250,8 @@ func (r *reader) work(t *table, s *Step) {
 	}
 }
 
-// nonFinal reads the keys that finally steps cannot have.
-func (r *reader) nonFinal(t *table, s *Step) {
+// notLate reads the keys that on_error and finally steps cannot have.
+func (r *reader) notLate(t *table, s *Step) {
 	s.Revert = r.handler(t, "revert", "")
 	s.AtMostOnce = t.truth("at_most_once")
 	s.PointOfNoReturn = t.truth("point_of_no_return")

@@ -42,7 +42,7 @@ func (r *reader) part(t *table, name string) Part {
 	p.Retry = r.rounds(t, name)
 	p.OnTakeover, p.OnFailure = takeover(t), onFailure(t)
 	p.Enough = t.integer("enough", 1, flow.MaxElements)
-	p.Steps, p.Finally = r.stepsOf(t, p.Pattern), r.finallyOf(t)
+	p.Steps, p.Late = r.stepsOf(t, p.Pattern), r.lateOf(t)
 	p.places = r.named
 	t.rest()
 	return p
@@ -65,11 +65,11 @@ func (r *reader) use(t *table, s *Step) {
 	})
 }
 
-// eachStep visits steps, including the steps and finally steps of nested flows.
+// eachStep visits steps, including the steps, on_error and finally steps of nested flows.
 func eachStep(steps []Step, visit func(s *Step)) {
 	for i := range steps {
 		visit(&steps[i])
-		eachStep(withFinals(steps[i].Steps, steps[i].Finally), visit)
+		eachStep(withLate(steps[i].Steps, steps[i].Late), visit)
 	}
 }
 

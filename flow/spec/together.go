@@ -35,7 +35,7 @@ func Together(order Pattern, documents ...*Document) (*Document, error) {
 		whole.OnChange = d.OnChange
 		maps.Copy(whole.Store, d.Store)
 		whole.Steps = append(whole.Steps, Step{Name: d.Name, Description: d.Description, Flow: d.Name})
-		whole.Flows[d.Name] = Part{Description: d.Description, Pattern: d.Pattern, Retry: d.Retry, OnTakeover: d.OnTakeover, OnFailure: d.OnFailure, Steps: usesOf(d.Steps, d.Name), Finally: d.Finally}
+		whole.Flows[d.Name] = Part{Description: d.Description, Pattern: d.Pattern, Retry: d.Retry, OnTakeover: d.OnTakeover, OnFailure: d.OnFailure, Steps: usesOf(d.Steps, d.Name), Late: d.Late}
 		for name, part := range d.Flows {
 			part.Steps = usesOf(part.Steps, d.Name)
 			whole.Flows[d.Name+"."+name] = part

@@ -112,6 +112,7 @@ type PlanStep struct {
 	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
 	Holds     bool              `json:"hold,omitempty"`      // its failure holds the flow
 	NoReturn  bool              `json:"point_of_no_return,omitempty"`
+	OnError   bool              `json:"on_error,omitempty"`
 	Finally   bool              `json:"finally,omitempty"`
 	Arguments map[string]string `json:"arguments"` // where each comes from
 	Provides  []string          `json:"provides"`
@@ -200,8 +201,8 @@ func describePlan(plan *flow.Plan, store logbook.Values) Plan {
 
 func describeStep(plan *flow.Plan, number int) PlanStep {
 	step := plan.Step(number)
-	planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), Finally: step.IsFinal(),
-		Ignored: step.IgnoresFailure() && !step.IsFinal(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
+	planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Holds: plan.Holds(number), NoReturn: step.PointOfNoReturn(), OnError: step.IsOnError(), Finally: step.IsFinal(),
+		Ignored: step.IgnoresFailure() && !step.IsLate(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
 	for _, wire := range plan.Arguments(number) {
 		planned.Arguments[wire.Name] = plan.Source(wire)
 	}

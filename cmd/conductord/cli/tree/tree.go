@@ -34,7 +34,7 @@ type treeRow struct {
 	list   bool            // of an each
 	only   string          // the conditions under which it is run; empty if there are none
 	work   flow.WorkerStep // zero: none for a worker, or not known
-	mark   string          // "point of no return", "finally" or empty
+	mark   string          // "point of no return", "on_error", "finally" or empty
 	enough *selection      // of a flow; nil: all members must succeed
 	plan   *flow.Plan      // nil: not known
 
@@ -54,20 +54,22 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 		}
 		return rows
 	}
-	rows, points, finals := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points(), detail.Definition.Finals()
+	rows, points, errors, finals := make([]treeRow, 0, len(detail.Atoms)), detail.Definition.Points(), detail.Definition.ErrorSteps(), detail.Definition.Finals()
 	for i := range detail.Atoms {
 		atom := &detail.Atoms[i]
 		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry, list: atom.Kind == logbook.KindEach,
-			mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(finals, atom.Name))})
+			mark: markOf(logbook.IsPoint(points, atom.Name), logbook.IsPoint(errors, atom.Name), logbook.IsPoint(finals, atom.Name))})
 	}
 	return rows
 }
 
 // markOf is the mark of a step that has a special place in its flow.
-func markOf(noReturn, finally bool) string {
+func markOf(noReturn, onError, finally bool) string {
 	switch {
 	case noReturn:
 		return "point of no return"
+	case onError:
+		return "on_error"
 	case finally:
 		return "finally"
 	}
@@ -85,7 +87,7 @@ func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
 		}
 		row.retry, row.list = part.Step.IsRetry(), part.Step.IsEach()
 		row.work, _ = part.Step.WorkerStep()
-		row.mark = markOf(part.Step.PointOfNoReturn(), part.Step.IsFinal())
+		row.mark = markOf(part.Step.PointOfNoReturn(), part.Step.IsOnError(), part.Step.IsFinal())
 		rows = append(rows, row)
 	}
 	return rows

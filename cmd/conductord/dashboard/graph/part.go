@@ -39,6 +39,7 @@ type Part struct {
 	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
 	Parts    []*Part
 	NoReturn bool // it is a point of no return
+	OnError  bool // it is an on_error step
 	Finally  bool // it is a finally step
 	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
 	// closes one is not drawn.
@@ -186,10 +187,10 @@ func (b *builder) leaf(name string) *Part {
 }
 
 func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
-	points, finals := detail.Definition.Points(), detail.Definition.Finals()
+	points, errors, finals := detail.Definition.Points(), detail.Definition.ErrorSteps(), detail.Definition.Finals()
 	add := func(name string, kind logbook.AtomKind) {
 		if b.leaf(name) == nil {
-			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name), Finally: logbook.IsPoint(finals, name)}
+			leaf := &Part{Name: name, Kind: kinds[kind], NoReturn: logbook.IsPoint(points, name), OnError: logbook.IsPoint(errors, name), Finally: logbook.IsPoint(finals, name)}
 			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
 		}
 	}
@@ -219,7 +220,7 @@ func (b *builder) parts(p *Part, t *flow.Tree) {
 		p.Parts = append(p.Parts, part)
 		if inner.Step != nil {
 			part.Kind, b.leaves[part.Name] = kinds[inner.Step.Kind()], part
-			part.NoReturn, part.Finally = inner.Step.PointOfNoReturn(), inner.Step.IsFinal()
+			part.NoReturn, part.OnError, part.Finally = inner.Step.PointOfNoReturn(), inner.Step.IsOnError(), inner.Step.IsFinal()
 			continue
 		}
 		if inner.Flow.Pattern() == flow.PatternEach {

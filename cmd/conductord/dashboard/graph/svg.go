@@ -245,6 +245,8 @@ func (p *Part) Marked() string {
 	switch {
 	case p.NoReturn:
 		return ", point of no return"
+	case p.OnError:
+		return ", on_error"
 	case p.Finally:
 		return ", finally"
 	}
