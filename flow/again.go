@@ -127,8 +127,8 @@ func (c *compiler) surveyAgain(step *Step, path []Node) {
 	switch {
 	case root == nil:
 		c.fault(ErrInvalid, "step %q continues the job, and is the only step: put it into a flow with another step", step.name)
-	case step.final:
-		c.fault(ErrInvalid, "step %q continues the job, and cannot be a finally step: make it a step of the flow", step.name)
+	case step.IsLate():
+		c.fault(ErrInvalid, "step %q continues the job, and cannot be %s step: make it a step of the flow", step.name, map[bool]string{true: "an on_error", false: "a finally"}[step.onError])
 	case len(path) > 1:
 		c.fault(ErrInvalid, "step %q continues the job, and is in %s: only the whole flow can continue, so move the step to %s", step.name, quoted(path[len(path)-1]), quoted(root))
 	case root.each != nil || root.selects:

@@ -150,7 +150,12 @@ var approvals = rapid.Custom(func(t *rapid.T) logbook.Approval {
 		Fields:     rawValues.Draw(t, "fields"),
 		AtDeadline: logbook.AtDeadline(rapid.String().Draw(t, "at deadline")),
 		Decisions:  list(decisions).Draw(t, "decisions"),
+		Remind:     list(reminders).Draw(t, "remind"),
 	}
+})
+
+var reminders = rapid.Custom(func(t *rapid.T) logbook.Reminder {
+	return logbook.Reminder{At: times.Draw(t, "at")}
 })
 
 var needs = rapid.Custom(func(t *rapid.T) logbook.Need {
