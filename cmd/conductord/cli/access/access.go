@@ -57,7 +57,7 @@ func saveCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all (default: as before)")
+	cmd.Flags().StringSliceVar(&approves, "approves", nil, "roles that the principal fills in approvals, such as dba; repeatable or comma-separated; --approves= removes all; without the flag, the roles stay")
 	return cmd
 }
 
