@@ -60,7 +60,7 @@ func againOption(set func(*again)) StepOption {
 // Continues reports whether the step was made with Again.
 func (s *Step) Continues() bool { return s.again != nil }
 
-// NextIteration is the delay of the iteration after one that ends now.
+// NextIteration returns the delay until the next iteration, if the present iteration ends now.
 func (s *Step) NextIteration(now time.Time) time.Duration {
 	if s.again.at != nil {
 		return s.again.at.next(now).Sub(now)

@@ -74,8 +74,8 @@ func (f *facts) isLatePending(step int) bool {
 	return f.isFinalPending(step)
 }
 
-// lateFlows prepares the on_error and final steps of a scope for its undo. It returns the flows of which such steps are
-// next, because everything behind them is undone.
+// lateFlows prepares the on_error and final steps of a scope for its undo. It returns the flows whose on_error or final
+// steps are next: everything behind these steps is undone.
 func (c *core) lateFlows(bounds *flow.Scope, now time.Time) (late []int) {
 	c.queueLate(bounds, now)
 	for i := range c.plan.Finals() {
@@ -105,7 +105,7 @@ func (c *core) queueLate(bounds *flow.Scope, now time.Time) {
 	}
 }
 
-// takeLate starts the next on_error or final step of a flow in an undo that has come to these steps.
+// takeLate starts the next on_error or final step of a flow, when the undo has reached these steps.
 func (c *core) takeLate(final int, now time.Time) {
 	if c.isAtErrors(final) {
 		c.takeErrors(final, now)

@@ -373,8 +373,8 @@ func (l *loader) checkOrder(state logbook.FlowState) error {
 	return nil
 }
 
-// queueReady queues the steps that may be executed: first those that were running,
-// then those that are ready. It returns the steps that lack a value of a step outside their member.
+// queueReady queues the steps that can be executed: first the interrupted steps,
+// then the ready steps. It returns the steps that lack a value from outside their member.
 func (c *core) queueReady(now time.Time) (outside []int) {
 	for step := range c.plan.Len() {
 		if v := &c.vertices[step]; v.phase != left || v.isDropped() || c.repeats(step) || c.restartingScope(step) >= 0 {

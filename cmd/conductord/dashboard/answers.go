@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// property is a property of the JSON schema of an approval's answers, as far as a form can show it.
+// property is one property in the JSON schema of an approval's answers, with the keywords that a form can show.
 type property struct {
 	Type        any               `json:"type"` // a word, or a list of words
 	Title       string            `json:"title"`

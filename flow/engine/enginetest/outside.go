@@ -257,7 +257,7 @@ func (m *message) String() string {
 	return fmt.Sprintf("the decision %s by %s of step %q", m.decision.Kind, m.decision.By, m.step)
 }
 
-// faults reports the messages that were refused, and those that no step took.
+// faults returns an error for each refused message and each message that no step took.
 func (o *outside) faults() []error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
