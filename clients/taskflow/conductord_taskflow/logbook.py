@@ -162,7 +162,8 @@ class Connection(base.Connection):
         """Write rows, in as few calls as the limit of one write allows. The row of the logbook comes first."""
         claim = held.of_book(book)
         if claim is not None and claim.ended():
-            raise exc.StorageFailure("cannot write to logbook %s: the claim of %s on job %s is lost, and another owner can have the job"
+            # TaskFlow repeats a write for 10 s after a StorageFailure, and a lost claim does not come back.
+            raise exc.JobFailure("cannot write to logbook %s: the claim of %s on job %s is lost, and another owner can have the job"
                                      % (book, claim.who, claim.job))
         for part in _parts(rows):
             for row in part:
