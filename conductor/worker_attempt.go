@@ -87,6 +87,14 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	outcome := steps.Outcome{ID: given.ID, Done: true, Result: result}
 	outcome.Output, outcome.Progress = h.takeNews()
 	outcome.Stderr, _ = call.Stderr()
+	if err == nil && given.Action == logbook.ActionExecute {
+		outcome.Sends = call.Sent()
+		logbook.NameSends(given.Flow, given.SendPlace(), outcome.Sends)
+		if tooMuch := w.options.Limits.CheckSends(outcome.Sends); tooMuch != nil {
+			outcome.Sends, outcome.Result = nil, nil
+			err = flow.Fail(logbook.FailureResult, fmt.Errorf("cannot send its signals: %w", tooMuch))
+		}
+	}
 	if err != nil && h.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = flow.Fail(logbook.FailureTimeout, err) // the conductor's own limit may end a little later
 	}

@@ -216,6 +216,7 @@ func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	}
 	if outcome.Done {
 		o.call.KeepStderr(outcome.Stderr, false)
+		o.call.KeepSent(outcome.Sends)
 	}
 }
 

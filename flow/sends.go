@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -40,6 +38,13 @@ func (c *Call) SignalKey(board, key string, signal logbook.Signal) {
 	c.sends = append(c.sends, logbook.Sending{Board: board, Key: key, Signal: &signal})
 }
 
+// Sent returns the signals that the call sends by Signal and SignalKey. Like KeepSent, it is for code that runs steps in
+// another process than their flow.
+func (c *Call) Sent() []logbook.Sending { return c.sends }
+
+// KeepSent sets the signals that the execution has sent in another process.
+func (c *Call) KeepSent(sends []logbook.Sending) { c.sends = sends }
+
 // TakeSends returns the signals of an execution that has succeeded: of the step's Sends, and of the call. A signal
 // without an id gets a unique id for each attempt. TakeSends is for code that runs steps.
 func (s *Step) TakeSends(call *Call) ([]logbook.Sending, error) {
@@ -52,11 +57,8 @@ func (s *Step) TakeSends(call *Call) ([]logbook.Sending, error) {
 		sends = append(sends, sent)
 	}
 	sends = append(sends, call.sends...)
+	logbook.NameSends(call.Flow, fmt.Sprintf("%s/%d", call.Step, call.Attempt), sends)
 	for i := range sends {
-		if sends[i].Signal.ID == "" {
-			place := fmt.Sprintf("%s/%d/%d", call.Step, call.Attempt, i)
-			sends[i].Signal.ID = uuid.NewSHA1(call.Flow.UUID, []byte(place)).String()
-		}
 		if sends[i].Signal.By == "" && call.Job != "" {
 			sends[i].Signal.By = "job " + call.Job
 		}

@@ -1,6 +1,10 @@
 package logbook
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+)
 
 const (
 	// MaxSends limits the signals that one execution of a step sends.
@@ -21,6 +25,16 @@ type Sending struct {
 	Signal *Signal `json:"signal,omitempty"`
 	// Answer is set by the cluster: an answer to a signal, or the code of the error.
 	Answer string `json:"answer,omitempty"`
+}
+
+// NameSends sets the missing ids of signals that one place of a flow sends: an attempt of a step. The ids are always the same
+// for the same place.
+func NameSends(flow FlowID, place string, sends []Sending) {
+	for i := range sends {
+		if s := sends[i].Signal; s != nil && s.ID == "" {
+			s.ID = uuid.NewSHA1(flow.UUID, fmt.Appendf(nil, "%s/%d", place, i)).String()
+		}
+	}
 }
 
 // CheckSends checks the signals of one execution.

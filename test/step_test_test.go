@@ -26,7 +26,7 @@ func TestStepTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const several = "--rule=text,failure,logs,checkpoint,once,slots,sigterm,promised" // the other rules take longer
+	const several = "--rule=text,failure,logs,checkpoint,signal,once,slots,sigterm,promised" // the other rules take longer
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -41,6 +41,7 @@ func TestStepTest(t *testing.T) {
 		{"exits with 3", []string{several, "--", worker, "exit"}, "sigterm"},
 		{"leaves what it was promised", []string{several, "--", worker, "promised"}, "promised"},
 		{"keeps checkpoints for itself", []string{several, "--", worker, "checkpoints"}, "checkpoint"},
+		{"sends no signals", []string{several, "--", worker, "signals"}, "signal"},
 		{"keeps lines for itself", []string{several, "--", worker, "logs"}, "logs"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

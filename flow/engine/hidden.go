@@ -268,7 +268,7 @@ func (h *hidden) partAt(text string, at int) (end int, found part) {
 
 // value is a JSON value without secrets.
 func (h *hidden) value(value json.RawMessage) (json.RawMessage, error) {
-	if len(value) == 0 {
+	if h == nil || len(value) == 0 {
 		return value, nil
 	}
 	tree, err := logbook.DecodeJSON(value)

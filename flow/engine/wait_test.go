@@ -174,3 +174,18 @@ func TestSignalWhileRunning(t *testing.T) {
 		}
 	})
 }
+
+// TestSentData: an attempt records the signals that its execution sends. Data without secrets stay unchanged.
+func TestSentData(t *testing.T) {
+	const data = `{"amount":7,"of":"alice"}`
+	j := newJournal(newDetail())
+	tell := flow.NewStep("tell", task(func(_ context.Context, call *flow.Call) (any, error) {
+		call.SignalKey("mail", "k", logbook.Signal{Name: "paid", Data: json.RawMessage(data)})
+		return nil, nil
+	}))
+	end, _ := live(t, compiled(t, flow.Linear("order", tell)), j, nil, -1)
+	sends := j.snapshot().Atoms[j.index["tell"]].Attempts[0].Sends
+	if end.State != logbook.FlowSuccess || len(sends) != 1 || sends[0].Key != "k" || string(sends[0].Signal.Data) != data || sends[0].Signal.ID == "" {
+		t.Errorf("%s, and the attempt sends %+v", end.State, sends)
+	}
+}

@@ -93,6 +93,7 @@ func StepOutcomeToProto(o *steps.Outcome) *v1.StepOutcome {
 	message := &v1.StepOutcome{
 		Id: StepIDToProto(&o.ID), Done: o.Done, Result: ValueToProto(o.Result), Failure: FailureToProto(o.Failure),
 		Progress: progressToProto(o.Progress), Output: text(o.Output), Stderr: text(o.Stderr),
+		Sends: sendsToProto(o.Sends),
 	}
 	if o.NotYet > 0 {
 		message.NotYet = DurationToProto(o.NotYet)
@@ -119,6 +120,10 @@ func StepOutcomeFromProto(message *v1.StepOutcome) (steps.Outcome, error) {
 			o.Checkpoint.Value = []byte("null")
 		}
 		keep(&r, checkpoint, err)
+	}
+	for _, message := range message.GetSends() {
+		sent, err := SendingFromProto(message)
+		o.Sends = append(o.Sends, keep(&r, sent, err))
 	}
 	return o, r.err
 }

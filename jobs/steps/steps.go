@@ -49,6 +49,9 @@ func (id ID) String() string {
 	return text
 }
 
+// SendPlace is the place of the worker's signals in their ids: see logbook.NameSends. The step's own signals have another one.
+func (id ID) SendPlace() string { return fmt.Sprintf("%s/%d/worker", id.Step, id.Attempt) }
+
 // Work is the input of an attempt by a worker. The fields have the same meaning as in flow.Call.
 type Work struct {
 	ID
@@ -123,6 +126,8 @@ type Outcome struct {
 	// Checkpoint must be recorded before the answer. Its Number is above the numbers of all earlier checkpoints of the
 	// attempt, and a repeat of the report has the same number.
 	Checkpoint *logbook.Checkpoint
+	// Sends are signals of a successful execution. The cluster sends them with the record of the success.
+	Sends []logbook.Sending
 }
 
 // Pull requests work.

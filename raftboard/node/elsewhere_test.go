@@ -55,6 +55,7 @@ var answeredElsewhere = map[string]string{
 	"BoardService/ClaimNext":   "a conductor waits on several boards",
 	"BoardService/CreateBoard": "a board that changes clusters is made before the topology says so",
 	"SessionService/Register":  "a conductor tells of all boards from which it claims",
+	"WorkerService/Report":     "the record has an answer to each signal of a step",
 	"WorkerService/Offer":      "the leader takes the board of the work from its job",
 }
 

@@ -31,6 +31,7 @@ func TestStepsSignalTheirOwnBoards(t *testing.T) {
 	ended := begun
 	ended.EndedAt, ended.Sends = begun.StartedAt, []logbook.Sending{
 		{Job: other.job.String(), Signal: paid}, {Board: other.board, Key: "k", Signal: paid}, {Job: mine.claimed.String(), Signal: paid}, {Key: "k", Signal: paid},
+		{Job: mine.claimed.String(), Signal: &logbook.Signal{Name: "paid", ID: "two"}, Answer: logbook.SendRefused}, // of the worker's report
 	}
 	update := logbook.Update{Flow: mine.flow, Token: claimed.Job.Token, Sequence: 1, State: logbook.FlowRunning, Atoms: []logbook.AtomChange{
 		{Name: "tell", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{begun}},
@@ -47,7 +48,7 @@ func TestStepsSignalTheirOwnBoards(t *testing.T) {
 	for _, sent := range detail.Atoms[0].Attempts[0].Sends {
 		answers = append(answers, sent.Answer)
 	}
-	if want := []string{"not_found", "not_found", "kept", "not_found"}; !slices.Equal(answers, want) {
+	if want := []string{"not_found", "not_found", "kept", "not_found", "not_found"}; !slices.Equal(answers, want) {
 		t.Errorf("the answers are %v, want %v", answers, want)
 	}
 	if job, err := c.operator.Job(t.Context(), other.job); err != nil || job.UnreadSignals != 0 {

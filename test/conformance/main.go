@@ -71,6 +71,9 @@ func (f faulty) ReportStep(ctx context.Context, worker jobs.SessionID, outcome s
 	if f.fault == "checkpoints" && outcome.Checkpoint != nil {
 		return true, nil
 	}
+	if f.fault == "signals" {
+		outcome.Sends = nil
+	}
 	recorded, err := f.Client.ReportStep(ctx, worker, outcome, wait)
 	if f.fault == "twice" && recorded {
 		_, _ = f.Client.ReportStep(ctx, worker, outcome, wait) // its answer changes nothing
@@ -138,6 +141,14 @@ func tasks(fault string) map[string]flow.Task {
 				return nil, fmt.Errorf("row %d of %d", row, rows)
 			}
 			return map[string]int{"row": row}, nil
+		}),
+		"test.signal": task(func(_ context.Context, call *flow.Call) (any, error) {
+			var name string
+			if err := call.Arguments.Decode("name", &name); err != nil {
+				return nil, err
+			}
+			call.Signal(call.Job, logbook.Signal{Name: name})
+			return map[string]string{"sent": name}, nil
 		}),
 		"test.keep": keep{}, "test.unkeep": keep{},
 		"test.big": task(func(_ context.Context, call *flow.Call) (any, error) {

@@ -3017,6 +3017,7 @@ type StepOutcome struct {
 	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"`         // lines for people, since the last report
 	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"`         // with done: the end of stderr
 	Checkpoint    *Checkpoint            `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // without done: record this checkpoint before the answer
+	Sends         []*Sending             `protobuf:"bytes,10,rep,name=sends,proto3" json:"sends,omitempty"`          // with the result of an execution: signals to send with its record
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3110,6 +3111,13 @@ func (x *StepOutcome) GetStderr() string {
 func (x *StepOutcome) GetCheckpoint() *Checkpoint {
 	if x != nil {
 		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetSends() []*Sending {
+	if x != nil {
+		return x.Sends
 	}
 	return nil
 }
@@ -7117,7 +7125,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vRevertCause\x12\x18\n" +
 	"\x04kind\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04kind\x12\x14\n" +
 	"\x02by\x18\x02 \x01(\tB\x04\xe8\x9d&\x01R\x02by\x12\x1c\n" +
-	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\xbc\x03\n" +
+	"\x06reason\x18\x03 \x01(\tB\x04\xe8\x9d&\x02R\x06reason\"\xea\x03\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
@@ -7129,7 +7137,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06stderr\x18\b \x01(\tB\x04\xe8\x9d&\x02R\x06stderr\x129\n" +
 	"\n" +
 	"checkpoint\x18\t \x01(\v2\x19.conductord.v1.CheckpointR\n" +
-	"checkpoint:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
+	"checkpoint\x12,\n" +
+	"\x05sends\x18\n" +
+	" \x03(\v2\x16.conductord.v1.SendingR\x05sends:-\x92\x9e&)\x12\aid.flow\x1a\aid.step\"\tid.action\"\n" +
 	"id.attempt\"\xe3\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\x04flow\x18\x01 \x01(\tB\x04\xe8\x9d&\x01R\x04flow\x12*\n" +
@@ -7689,118 +7699,119 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	71,  // 84: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
 	20,  // 85: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
 	18,  // 86: conductord.v1.StepOutcome.checkpoint:type_name -> conductord.v1.Checkpoint
-	2,   // 87: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 88: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	35,  // 89: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 90: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	70,  // 91: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	21,  // 92: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	20,  // 93: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	18,  // 94: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
-	4,   // 95: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 96: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 97: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	70,  // 98: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	70,  // 99: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	71,  // 100: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
-	37,  // 101: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	71,  // 102: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	23,  // 103: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
-	71,  // 104: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	71,  // 105: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 106: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 107: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	70,  // 108: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	70,  // 109: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	70,  // 110: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	70,  // 111: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	70,  // 112: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	43,  // 113: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 114: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 115: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	41,  // 116: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	70,  // 117: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	71,  // 118: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
-	70,  // 119: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	70,  // 120: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	70,  // 121: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
-	37,  // 122: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	71,  // 123: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	42,  // 124: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	52,  // 125: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	70,  // 126: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 127: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 128: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	70,  // 129: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	70,  // 130: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	70,  // 131: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	71,  // 132: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	71,  // 133: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	70,  // 134: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 135: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	70,  // 136: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	71,  // 137: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	43,  // 138: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	71,  // 139: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	71,  // 140: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	38,  // 141: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 142: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 143: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 144: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	34,  // 145: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 146: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	71,  // 147: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	47,  // 148: conductord.v1.Ending.again:type_name -> conductord.v1.Continuation
-	1,   // 149: conductord.v1.Continuation.store:type_name -> conductord.v1.NamedValue
-	71,  // 150: conductord.v1.Continuation.delay:type_name -> google.protobuf.Duration
-	71,  // 151: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	71,  // 152: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	70,  // 153: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 154: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	70,  // 155: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	70,  // 156: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	52,  // 157: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	70,  // 158: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 159: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	54,  // 160: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	41,  // 161: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	36,  // 162: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	71,  // 163: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	70,  // 164: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	70,  // 165: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	70,  // 166: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	70,  // 167: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	70,  // 168: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	70,  // 169: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	56,  // 170: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	70,  // 171: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	70,  // 172: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	70,  // 173: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	70,  // 174: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	70,  // 175: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	70,  // 176: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	52,  // 177: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	70,  // 178: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	62,  // 179: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	63,  // 180: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	64,  // 181: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	61,  // 182: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	71,  // 183: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	70,  // 184: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	70,  // 185: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	68,  // 186: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	70,  // 187: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	70,  // 188: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	65,  // 189: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	65,  // 190: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	66,  // 191: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	67,  // 192: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	69,  // 193: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	194, // [194:194] is the sub-list for method output_type
-	194, // [194:194] is the sub-list for method input_type
-	194, // [194:194] is the sub-list for extension type_name
-	194, // [194:194] is the sub-list for extension extendee
-	0,   // [0:194] is the sub-list for field type_name
+	22,  // 87: conductord.v1.StepOutcome.sends:type_name -> conductord.v1.Sending
+	2,   // 88: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 89: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	35,  // 90: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 91: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	70,  // 92: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 93: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	20,  // 94: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	18,  // 95: conductord.v1.AtomChange.checkpoints:type_name -> conductord.v1.Checkpoint
+	4,   // 96: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 97: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 98: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	70,  // 99: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 100: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	71,  // 101: conductord.v1.Posting.deadline_after:type_name -> google.protobuf.Duration
+	37,  // 102: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	71,  // 103: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	23,  // 104: conductord.v1.Posting.signal:type_name -> conductord.v1.Signal
+	71,  // 105: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	71,  // 106: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 107: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 108: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	70,  // 109: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 110: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	70,  // 111: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	70,  // 112: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	70,  // 113: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	43,  // 114: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 115: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 116: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	41,  // 117: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	70,  // 118: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	71,  // 119: conductord.v1.Job.deadline_after:type_name -> google.protobuf.Duration
+	70,  // 120: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 121: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	70,  // 122: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	37,  // 123: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	71,  // 124: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	42,  // 125: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	52,  // 126: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	70,  // 127: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 128: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 129: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	70,  // 130: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	70,  // 131: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 132: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	71,  // 133: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	71,  // 134: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	70,  // 135: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 136: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	70,  // 137: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	71,  // 138: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	43,  // 139: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	71,  // 140: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	71,  // 141: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	38,  // 142: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 143: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 144: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 145: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	34,  // 146: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 147: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	71,  // 148: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	47,  // 149: conductord.v1.Ending.again:type_name -> conductord.v1.Continuation
+	1,   // 150: conductord.v1.Continuation.store:type_name -> conductord.v1.NamedValue
+	71,  // 151: conductord.v1.Continuation.delay:type_name -> google.protobuf.Duration
+	71,  // 152: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	71,  // 153: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	70,  // 154: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 155: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	70,  // 156: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	70,  // 157: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	52,  // 158: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	70,  // 159: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 160: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	54,  // 161: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	41,  // 162: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	36,  // 163: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	71,  // 164: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	70,  // 165: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	70,  // 166: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	70,  // 167: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 168: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 169: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	70,  // 170: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	56,  // 171: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	70,  // 172: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	70,  // 173: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	70,  // 174: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	70,  // 175: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	70,  // 176: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	70,  // 177: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	52,  // 178: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	70,  // 179: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	62,  // 180: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	63,  // 181: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	64,  // 182: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	61,  // 183: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	71,  // 184: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	70,  // 185: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	70,  // 186: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	68,  // 187: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	70,  // 188: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	70,  // 189: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	65,  // 190: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	65,  // 191: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	66,  // 192: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	67,  // 193: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	69,  // 194: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	195, // [195:195] is the sub-list for method output_type
+	195, // [195:195] is the sub-list for method input_type
+	195, // [195:195] is the sub-list for extension type_name
+	195, // [195:195] is the sub-list for extension extendee
+	0,   // [0:195] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

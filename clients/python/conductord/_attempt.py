@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
@@ -59,6 +59,7 @@ class Context:
         self._record = record
         self._recording = threading.Lock()  # before _lock: one checkpoint at a time, in the order of their numbers
         self._number = 0  # of the latest checkpoint
+        self._sends: List[Dict[str, Any]] = []
         self._checkpoints: Dict[str, Any] = {c["name"]: c.get("value") for c in work.get("checkpoints", [])}
 
     @property
@@ -85,6 +86,25 @@ class Context:
         if name not in self.checkpoints:
             self.checkpoint(name, function())
         return self.checkpoints[name]
+
+    def signal(self, job: str, name: str, data: Any = None) -> None:
+        """Send a signal to a job when this execution succeeds. The cluster sends it once, in the log entry that records
+        the success. An execution that fails sends nothing."""
+        self._send({"job": job}, name, data)
+
+    def signal_key(self, key: str, name: str, data: Any = None, board: str = "") -> None:
+        """Send a signal to the unfinished job with a key, like ``signal``. Without ``board``: the board of this job."""
+        self._send({"key": key, "board": board}, name, data)
+
+    def _send(self, to: Dict[str, Any], name: str, data: Any) -> None:
+        sent = dict(to, signal={"name": name, "data": kept(data)})
+        with self._lock:
+            self._sends.append(sent)
+
+    def sends(self) -> List[Dict[str, Any]]:
+        """The signals of this execution, in the form of the protocol."""
+        with self._lock:
+            return list(self._sends)
 
     def time_left(self) -> Optional[float]:
         """Seconds until the deadline; None: no deadline."""
@@ -200,7 +220,9 @@ class Attempt:
             if given is not None and (work.get("failure") or {}).get("kind") == error.kind:
                 return of_result(None)  # with these arguments the step never executed: nothing to undo
             raise
-        return of_result(function(**arguments))
+        outcome = of_result(function(**arguments))
+        sends = self._context.sends()
+        return dict(outcome, sends=sends) if sends and "result" in outcome and self.id["action"] == "execute" else outcome
 
     def _watch(self) -> None:
         try:

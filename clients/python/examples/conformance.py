@@ -55,6 +55,12 @@ def checkpoint(rows: int, context: Context) -> Dict[str, Any]:
     return {"row": row}
 
 
+@worker.step("test.signal")
+def signal(name: str, context: Context) -> Dict[str, Any]:
+    context.signal(context.job, name)
+    return {"sent": name}
+
+
 @worker.step("test.keep")
 def keep(value: Any = None) -> Dict[str, Any]:
     return {"kept": value}

@@ -53,6 +53,13 @@ worker.step<{ rows: number }>("test.checkpoint", {
 	},
 });
 
+worker.step<{ name: string }>("test.signal", {
+	execute({ name }, ctx) {
+		ctx.sendSignal(ctx.job, name);
+		return { sent: name };
+	},
+});
+
 worker.step<{ value: unknown }>("test.keep", {
 	execute: ({ value }) => ({ kept: value }),
 	revert: {

@@ -4,7 +4,7 @@ import { RefusedError } from "./errors.js";
 import { linked } from "./http.js";
 import { encode, clip, type Json, milliseconds, plain, seconds } from "./json.js";
 import type { Session } from "./session.js";
-import { endOf, Failure, messageOf, nameOf, type Report, type StepContext, type StepType, type Work } from "./steps.js";
+import { endOf, Failure, messageOf, nameOf, type Report, type Sending, type StepContext, type StepType, type Work } from "./steps.js";
 import type { Failure as WireFailure } from "./types.js";
 
 /** How often progress and lines are reported, and how long such a report waits for a conductor. */
@@ -55,6 +55,7 @@ export class Attempt {
 	#over = false; // the step has returned
 	#number = 0; // of the latest checkpoint
 	#recording: Promise<void> = Promise.resolve();
+	readonly #sends: Sending[] = [];
 	readonly #checkpoints: Map<string, Json>;
 
 	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly slots: Slots, readonly warn: (message: string) => void) {
@@ -112,8 +113,9 @@ export class Attempt {
 				return { id, done: true, result: null };
 			}
 			const result = (await step.execute(args, ctx)) ?? null;
+			const sends = this.#sends;
 			try {
-				return { id, done: true, result: plain(result) };
+				return { id, done: true, result: plain(result), ...(sends.length === 0 ? {} : { sends }) };
 			} catch (problem) {
 				throw new Failure(`cannot report the result: ${messageOf(problem)}`, { permanent: true });
 			}
@@ -141,6 +143,8 @@ export class Attempt {
 				return Object.fromEntries(checkpoints);
 			},
 			checkpoint,
+			sendSignal: (to: string, name: string, data: Json = null) => void this.#sends.push({ job: to, signal: { name, data: plain(data) } }),
+			sendSignalKey: (to: string, name: string, data: Json = null, board = "") => void this.#sends.push({ key: to, board, signal: { name, data: plain(data) } }),
 			once: async <T extends Json>(name: string, run: () => T | Promise<T>) => {
 				if (!checkpoints.has(name)) {
 					await checkpoint(name, await run());

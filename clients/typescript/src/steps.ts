@@ -59,6 +59,15 @@ export interface Report {
 	output?: string;
 	stderr?: string;
 	checkpoint?: { name: string; value: Json; number: number };
+	sends?: Sending[];
+}
+
+/** A signal that a step sends. */
+export interface Sending {
+	job?: string;
+	key?: string;
+	board?: string;
+	signal: { name: string; data: Json };
 }
 
 /** A step's view of its attempt. */
@@ -107,6 +116,13 @@ export interface StepContext {
 	 * exception is not recorded. A crash between the function and the record runs the function again.
 	 */
 	once<T extends Json>(name: string, run: () => T | Promise<T>): Promise<T>;
+	/**
+	 * Sends a signal to a job when this execution succeeds. The cluster sends it once, in the log entry that records the success. An
+	 * execution that fails sends nothing.
+	 */
+	sendSignal(job: string, name: string, data?: Json): void;
+	/** Sends a signal to the unfinished job with a key, like `sendSignal`. Default board: the board of this job. */
+	sendSignalKey(key: string, name: string, data?: Json, board?: string): void;
 	/** Writes a line for `conductord job logs`. */
 	log(line: string): void;
 	/** For a revert: the result of the execution, its failure, and the failures of all steps. */

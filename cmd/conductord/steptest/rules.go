@@ -18,6 +18,7 @@ const (
 	typeProgress = "test.progress"
 	typeLater    = "test.later"
 	typeSave     = "test.checkpoint"
+	typeSignal   = "test.signal"
 	typeKeep     = "test.keep"
 	typeUnkeep   = "test.unkeep"
 	typeBig      = "test.big"
@@ -26,7 +27,7 @@ const (
 )
 
 func types() []string {
-	return []string{typeEcho, typeFail, typeSleep, typeProgress, typeLater, typeSave, typeKeep, typeUnkeep, typeBig, typeGarbage, typeCrash}
+	return []string{typeEcho, typeFail, typeSleep, typeProgress, typeLater, typeSave, typeSignal, typeKeep, typeUnkeep, typeBig, typeGarbage, typeCrash}
 }
 
 // rule is one requirement for a worker.
@@ -123,6 +124,7 @@ func rules() []rule {
 				"1 attempt that reports \"not yet\" 3 times", "%d attempts, and the last reports \"not yet\" %d times", len(atom.Attempts), asked)
 		}},
 		{"checkpoint", true, "The next attempt gets the checkpoints of the attempt before.", testCheckpoint},
+		{"signal", false, "The cluster sends the signals of an execution with the record of its success.", testSignal},
 		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
 		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again.", testOnce},
 		{"slots", false, "A worker uses all its slots, and never runs more attempts in parallel.", testSlots},
@@ -178,6 +180,16 @@ func testCheckpoint(t *trial) {
 	atom := t.do(typeSave, 3, `{"rows": 3}`)
 	t.result(atom, `{"row": 3}`)
 	t.holds(len(atom.Attempts) == 3, "3 attempts, each with a checkpoint", "%d attempts", len(atom.Attempts))
+}
+
+func testSignal(t *trial) {
+	atom := t.do(typeSignal, 1, `{"name": "ready"}`)
+	t.result(atom, `{"sent": "ready"}`)
+	got := "none"
+	for _, sent := range executed(atom).Sends {
+		got = sent.Signal.Name + " with the answer " + sent.Answer
+	}
+	t.holds(got == "ready with the answer kept", "one signal: ready with the answer kept", "%s", got)
 }
 
 func testRevert(t *trial) {

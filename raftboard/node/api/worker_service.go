@@ -402,6 +402,12 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	if err != nil {
 		return nil, 0, err
 	}
+	for _, sent := range message.Outcome.GetSends() {
+		if sent.Signal != nil {
+			sent.Signal.By = "" // the conductor names the job
+		}
+	}
+	s.router.Guard.MarkSends(ctx, message.Outcome.GetId().GetFlow(), message.Outcome.GetSends())
 	outcome, err := command.StepOutcomeFromProto(message.Outcome)
 	if err != nil {
 		return nil, 0, err
@@ -484,6 +490,13 @@ func (s *workerService) checkOutcome(o *steps.Outcome) error {
 		return err
 	}
 	if err := s.checkCheckpoint(o); err != nil {
+		return err
+	}
+	if len(o.Sends) > 0 && (o.Result == nil || o.Action != logbook.ActionExecute) {
+		return &logbook.InvalidError{Field: "sends", Reason: "set in a report that is not the result of an execution"}
+	}
+	logbook.NameSends(o.Flow, o.SendPlace(), o.Sends)
+	if err := s.limits.CheckSends(o.Sends); err != nil {
 		return err
 	}
 	return s.limits.CheckValue("result", o.Result)

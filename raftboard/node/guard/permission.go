@@ -165,7 +165,12 @@ func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	if err := g.Allow(ctx, verb.Name, verb.Permission, message); err != nil {
 		return err
 	}
-	g.markSends(ctx, updateOf(message))
+	update := updateOf(message)
+	for _, atom := range update.GetAtoms() {
+		for _, attempt := range atom.GetAttempts() {
+			g.MarkSends(ctx, update.GetFlow(), attempt.GetSends())
+		}
+	}
 	return nil
 }
 
@@ -180,21 +185,21 @@ func updateOf(message proto.Message) *conductordv1.Update {
 	return nil
 }
 
-// markSends marks the signals of steps that the caller may not send. A step can signal jobs of its own board; for other
-// boards, the owner of its job needs the permission. The mark does not refuse the update: the work is done.
-func (g *Guard) markSends(ctx context.Context, update *conductordv1.Update) {
-	for _, atom := range update.GetAtoms() {
-		for _, attempt := range atom.GetAttempts() {
-			for _, sent := range attempt.GetSends() {
-				if sent.Answer = ""; !g.maySend(ctx, update, sent) {
-					sent.Answer = logbook.SendRefused
-				}
-			}
+// MarkSends marks the signals of a flow's step that the caller may not send. A step can signal jobs of its own board; for
+// other boards, its worker and the owner of its job need the permission. The mark does not refuse the call: the work is
+// done. A mark of the worker's report stays in the owner's update.
+func (g *Guard) MarkSends(ctx context.Context, flow string, sends []*conductordv1.Sending) {
+	for _, sent := range sends {
+		if sent.Answer != logbook.SendRefused {
+			sent.Answer = ""
+		}
+		if !g.maySend(ctx, flow, sent) {
+			sent.Answer = logbook.SendRefused
 		}
 	}
 }
 
-func (g *Guard) maySend(ctx context.Context, update *conductordv1.Update, sent *conductordv1.Sending) bool {
+func (g *Guard) maySend(ctx context.Context, flow string, sent *conductordv1.Sending) bool {
 	board := sent.GetBoard()
 	if sent.GetJob() != "" {
 		s, err := inState("job", sent.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
@@ -206,7 +211,7 @@ func (g *Guard) maySend(ctx context.Context, update *conductordv1.Update, sent *
 	if board == "" {
 		return true
 	}
-	own, err := inState("flow", update.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfWork)
+	own, err := inState("flow", flow, logbook.ParseFlowID, g.Machine.BoardOfWork)
 	return err == nil && !own.missing && own.boards[0] == board || g.MayOn(ctx, command.Signal, board)
 }
 
