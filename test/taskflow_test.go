@@ -7,17 +7,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	accesscmd "github.com/conductord/conductord/cmd/conductord/cli/access"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/internal/longtest"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 // noTaskFlow is the exit status of the tests' runner without TaskFlow.
 const noTaskFlow = 75
 
-// taskFlowTime limits one run of TaskFlow's tests; the tests of faults take five minutes on a busy machine with two cores.
+// taskFlowTime limits one run of TaskFlow's tests.
 const taskFlowTime = 8 * time.Minute
 
 // ranTests is the number of tests in the output of Python's unittest.
@@ -37,18 +41,87 @@ func TestTaskFlowPrograms(t *testing.T) {
 }
 
 // TestTaskFlowFaults checks the faults that TaskFlow's boards have had in production: lost claims, long
-// steps, logbooks that cannot be written, bad postings, killed conductors. It also moves jobs from Redis
-// and back.
+// steps, logbooks that cannot be written, bad postings, killed conductors. It also moves jobs between
+// Redis and conductord. The tests mostly wait, so they run in parallel, each with its own node.
 func TestTaskFlowFaults(t *testing.T) {
 	longtest.Skip(t)
 	t.Parallel()
-	runTaskFlow(t, "test_faults", "test_chaos", "test_move")
+	for _, tests := range []string{"test_faults.FaultTest", "test_faults.LongStepTest", "test_faults.TakeoverTest", "test_chaos.CutTest",
+		"test_chaos.ChaosTest", "test_move"} {
+		t.Run(tests, func(t *testing.T) {
+			t.Parallel()
+			runTaskFlow(t, tests)
+		})
+	}
+}
+
+// TestTaskFlowCluster runs TaskFlow programs with access tokens on three nodes with TLS, and kills the
+// leader while a conductor works.
+func TestTaskFlowCluster(t *testing.T) {
+	longtest.Skip(t)
+	t.Parallel()
+	python := taskFlowPython(t)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	var made accesscmd.MadeFiles
+	printed(t, &made, "cert", "init", "--dir", dir)
+	printed(t, &made, "cert", "issue", "client", "ann", "--dir", dir)
+	cluster := newCluster(t, func(c *config.Config) {
+		printed(t, &made, "cert", "issue", "node", c.Node, "--cluster", "local", "--host", "127.0.0.1,localhost", "--dir", dir)
+		c.TLS = config.TLS{CA: file("ca.pem"), Cert: made.Cert, Key: made.Key}
+	})
+	if err := errors.Join(cluster.Start(), cluster.WaitReady(within(t))); err != nil {
+		t.Fatal(err)
+	}
+	servers := strings.Join(cluster.Endpoints(), ",")
+	ran(t, "access", "save", "ann", "--grant", "administrator", "--server", "unix://"+filepath.Join(cluster.Nodes[0].DataDir, "api.sock"))
+	for name, board := range map[string]string{"orders": "orders", "other": "elsewhere"} {
+		ran(t, "token", "create", name, "--grant", "poster="+board+",worker="+board, "--out", file(name), "--server="+servers,
+			"--ca-file="+file("ca.pem"), "--cert-file="+file("ann.pem"), "--key-file="+file("ann.key"))
+	}
+	store, err := credentials.Open(credentials.Files{CA: file("ca.pem"), Cert: file("ann.pem"), Key: file("ann.key")}, func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := raftboard.Open(within(t), raftboard.Options{Endpoints: cluster.Endpoints(), Credentials: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	leader, killed := leaderOf(t, cluster, client), make(chan struct{})
+	go func() { // ends with the test, or when the leader is dead
+		defer close(killed)
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(file("kill")); err == nil {
+				leader.Kill()
+				_ = os.Remove(file("kill"))
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	runPython(t, python, servers, []string{"CONDUCTORD_CA=" + file("ca.pem"), "CONDUCTORD_TOKENS=" + dir, "CONDUCTORD_KILL=" + file("kill")}, "test_cluster")
+	select {
+	case <-killed:
+	default:
+		t.Error("no leader was killed")
+	}
 }
 
 // runTaskFlow runs modules of clients/taskflow/tests on a node of their own.
 func runTaskFlow(t *testing.T, modules ...string) {
 	t.Helper()
-	needPython(t)
+	python := taskFlowPython(t)
+	cluster := newClusterOf(t, 1, func(*config.Config) {})
+	if err := errors.Join(cluster.Start(), cluster.WaitReady(within(t))); err != nil {
+		t.Fatal(err)
+	}
+	runPython(t, python, cluster.Nodes[0].API, nil, modules...)
+}
+
+// runPython runs modules of clients/taskflow/tests on given nodes.
+func runPython(t *testing.T, python, servers string, environ []string, modules ...string) {
+	t.Helper()
 	folder, err := filepath.Abs("../clients/taskflow")
 	if err != nil {
 		t.Fatal(err)
@@ -62,19 +135,11 @@ func runTaskFlow(t *testing.T, modules ...string) {
 			t.Fatal(err)
 		}
 	}
-	python := taskFlowPython(t)
-	cluster := newClusterOf(t, 1, func(*config.Config) {})
-	if err := cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.WaitReady(within(t)); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), taskFlowTime)
 	defer cancel()
 	run := exec.CommandContext(ctx, python, append([]string{"-B", "run.py"}, modules...)...)
 	run.Dir = filepath.Join(folder, "tests")
-	run.Env = append(os.Environ(), "CONDUCTORD_SERVER="+cluster.Nodes[0].API)
+	run.Env = append(append(os.Environ(), "CONDUCTORD_SERVER="+servers), environ...)
 	if longtest.All() {
 		run.Env = append(run.Env, longtest.Variable+"=all")
 	}
@@ -93,6 +158,7 @@ func runTaskFlow(t *testing.T, modules ...string) {
 // Python, which need not be the first one.
 func taskFlowPython(t *testing.T) string {
 	t.Helper()
+	needPython(t)
 	said := "needs TaskFlow: apt-get install python3-taskflow python3-oslotest python3-testscenarios"
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		err := exec.Command(python, "-c", "import sys\ntry: import taskflow.test, testscenarios\nexcept ImportError: sys.exit(75)").Run()

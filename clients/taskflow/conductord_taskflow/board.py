@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 
 from conductord import Client, ConductordError, Conflict, Fenced, Invalid, NotFound, OverLimit, SessionExpired, Unclaimable, new_id
 from conductord.client import duration
+from conductord.errors import of_detail
 from taskflow import exceptions as exc
 from taskflow import logging, states
 from taskflow.jobs import base
@@ -132,7 +133,7 @@ class Board(base.NotifyingJobBoard):
         with translated(exc.JobFailure, "post job %s" % name):
             verdict = self.call("BoardService/Post", {"postings": [request], "brief": True})["posted"][0]
             if "error" in verdict:
-                raise exc.JobFailure("cannot post job %s: %s" % (name, verdict["error"].get("message")))
+                raise of_detail(verdict["error"])
         return self.job(dict(verdict["job"], details=request["details"]), book=book)
 
     @base.check_who

@@ -18,13 +18,13 @@ from conductord_taskflow import Backend, Board
 class Noted(task.Task):
     """Writes its start and its end to the ledger."""
 
-    def execute(self, order, ledger):
+    def execute(self, order, ledger, seconds):
         for word in ("start", "end"):
             line = "%s %s %s %d %.6f\n" % (word, order, self.name, os.getpid(), time.monotonic())
             with open(ledger, "a") as file:
                 file.write(line)
             if word == "start":
-                time.sleep(1)
+                time.sleep(seconds)
 
 
 def noted_flow():

@@ -13,7 +13,7 @@ except ImportError as error:
     print("needs TaskFlow with its tests (apt-get install python3-taskflow python3-oslotest python3-testscenarios): %s" % error)
     sys.exit(75)
 
-NAMES = ["test_board", "test_logbook", "test_conductors", "test_engines", "test_faults", "test_chaos", "test_move"]
+NAMES = ["test_board", "test_logbook", "test_conductors", "test_engines", "test_faults", "test_chaos", "test_move", "test_cluster"]
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)

@@ -1,4 +1,7 @@
-"""Conductors that are killed at random, and connections that are cut."""
+"""Conductors that are killed at random, and connections that are cut.
+
+    TASKFLOW_CHAOS_MINUTES=10 TASKFLOW_CHAOS_JOBS=500 CONDUCTORD_TEST=all python3 run.py test_chaos.ChaosTest
+"""
 
 import contextlib
 import os
@@ -23,7 +26,9 @@ from taskflow.utils import persistence_utils
 from conductord_taskflow import Backend, Board
 
 JOBS = int(os.environ.get("TASKFLOW_CHAOS_JOBS", "100"))
-SECONDS = float(os.environ.get("TASKFLOW_CHAOS_SECONDS", "45"))
+SECONDS = 60 * float(os.environ.get("TASKFLOW_CHAOS_MINUTES", "0.75"))
+# The time of a task. Three conductors with four jobs each then work for about six tenths of the time.
+TASK_TIME = 2.4 * SECONDS / JOBS
 
 
 @unittest.skipUnless(test_faults.LONG, "a long test")
@@ -58,7 +63,7 @@ class CutTest(test_faults.FaultCase):
         self.assertEqual(1, int(self.run_with_a_cut(2.0)["claims"]))
 
     def test_a_long_cut_loses_the_claim_and_no_job(self):
-        row = self.run_with_a_cut(15.0)
+        row = self.run_with_a_cut(30.0)
         self.assertTrue(int(row["claims"]) >= 2)
         self.assertEqual("success", row.outcome)
 
@@ -77,7 +82,8 @@ class ChaosTest(test_faults.FaultCase):
         jobs = []
         for i in range(JOBS):
             book = models.LogBook("book")
-            detail = persistence_utils.create_flow_detail(ledger.noted_flow(), book, self.logbook, meta={"store": {"order": str(i), "ledger": self.ledger}})
+            store = {"order": str(i), "ledger": self.ledger, "seconds": TASK_TIME}
+            detail = persistence_utils.create_flow_detail(ledger.noted_flow(), book, self.logbook, meta={"store": store})
             engines.save_factory_details(detail, ledger.noted_flow, [], {}, backend=self.logbook)
             jobs.append(self.board.post("order-%d" % i, book, details={"flow_uuid": detail.uuid}))
         conductors = [self.start("c%d" % i) for i in range(3)]
