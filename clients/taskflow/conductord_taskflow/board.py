@@ -129,7 +129,8 @@ class Board(base.NotifyingJobBoard):
         if book is not None:
             posting["book"] = {"name": book.name, "uuid": book.uuid}
         # A repeat after a lost answer has the same id, and creates no second job.
-        request = {"id": uuid or new_id(), "board": self.board, "kind": self.kind, "name": name, "priority": number, "details": as_json(posting)}
+        request = {"id": uuid or new_id(), "board": self.board, "kind": self.kind, "name": name, "priority": number, "details": as_json(posting),
+                   "max_crashes": self._settings.max_crashes}
         with translated(exc.JobFailure, "post job %s" % name):
             verdict = self.call("BoardService/Post", {"postings": [request], "brief": True})["posted"][0]
             if "error" in verdict:
@@ -142,6 +143,11 @@ class Board(base.NotifyingJobBoard):
         ``job.extend_expiry`` is called; otherwise it ends with the session that the board keeps alive."""
         if expiry is not None and expiry <= 0:
             raise ValueError("the expiry is %s: it must be above zero" % expiry)
+        before = held.of_job(job.uuid)
+        if before is not None and before.ended() and not before.ending:
+            # The engine of the lost claim can still run. Its writes and its end would count for the new claim.
+            raise exc.UnclaimableJob("cannot claim job %s: this process lost its claim, and its work on the job has not ended; "
+                                     "end it with consume, abandon or trash" % job.uuid)
         claimed, owner = self._grant(job, who)
         row = claimed["job"]
         try:
@@ -191,7 +197,7 @@ class Board(base.NotifyingJobBoard):
                 self.call("BoardService/Extend", {"job": claim.job, "token": claim.token, "expiry": duration(expiry)})
                 claim.expires = sent + expiry
             except Fenced:
-                held.remove(claim, lost=True)
+                claim.lost = True
 
     def register_entity(self, entity: Any) -> None:
         if entity.kind != "conductor":
@@ -238,6 +244,7 @@ class Board(base.NotifyingJobBoard):
             held.remove(claim, lost=True)
             raise exc.JobFailure("cannot %s job %s: the session of %s is lost" % (action, job.uuid, who))
         else:
+            claim.ending = True
             try:
                 self._end(verb, {"id": job.uuid, "token": claim.token}, fields)
             except Fenced as error:

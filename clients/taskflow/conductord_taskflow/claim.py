@@ -18,6 +18,7 @@ class Claim:
         self.job, self.who, self.token, self.owner, self.book = job, who, token, owner, book
         self.expires: Optional[float] = None  # by the clock of the owner; None: the claim ends with the session
         self.lost = False
+        self.ending = False  # whether its owner has asked for the end: its work on the job is over
         self.flow_state: Optional[str] = None  # TaskFlow's state of the flow, as last written
         # Details of the logbook whose write failed and was not repeated, by row, each with the error.
         self.unsaved: Dict[str, Tuple[Any, ConductordError]] = {}

@@ -15,7 +15,7 @@ DEFAULT_KIND = "taskflow"
 DEFAULT_TTL = 4.0  # seconds; the default of the cluster
 DEFAULT_PORT = DEFAULT_SERVER.rpartition(":")[2]
 
-_KEYS = ("servers", "board_name", "kind", "ttl", "timeout", "token_file", "ca_file", "cert_file", "key_file")
+_KEYS = ("servers", "board_name", "kind", "ttl", "timeout", "max_crashes", "token_file", "ca_file", "cert_file", "key_file")
 # Keys that TaskFlow adds when it parses the URI.
 _TASKFLOW_KEYS = ("board", "connection", "hostname", "port", "username", "password")
 
@@ -39,6 +39,7 @@ class Settings:
         self.kind = str(found.get("kind") or DEFAULT_KIND)
         self.ttl = float(found.get("ttl") or DEFAULT_TTL)
         self.timeout = float(found.get("timeout") or 30.0)
+        self.max_crashes = int(found.get("max_crashes") or 0)  # 0: the default of the cluster
         self._files = {key: found.get(key) for key in ("token_file", "ca_file", "cert_file", "key_file")}
 
     def client(self) -> Client:

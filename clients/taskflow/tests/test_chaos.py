@@ -80,12 +80,15 @@ class ChaosTest(test_faults.FaultCase):
         seed = random.randrange(1 << 32)
         chance, killed = random.Random(seed), {}
         jobs = []
+        poster = self.new_board(max_crashes=1000)  # by chance, one job can lose many owners
+        self.addCleanup(poster.close)
+        poster.connect()
         for i in range(JOBS):
             book = models.LogBook("book")
             store = {"order": str(i), "ledger": self.ledger, "seconds": TASK_TIME}
             detail = persistence_utils.create_flow_detail(ledger.noted_flow(), book, self.logbook, meta={"store": store})
             engines.save_factory_details(detail, ledger.noted_flow, [], {}, backend=self.logbook)
-            jobs.append(self.board.post("order-%d" % i, book, details={"flow_uuid": detail.uuid}))
+            jobs.append(poster.post("order-%d" % i, book, details={"flow_uuid": detail.uuid}))
         conductors = [self.start("c%d" % i) for i in range(3)]
         try:
             until = time.monotonic() + SECONDS

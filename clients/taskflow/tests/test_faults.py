@@ -21,6 +21,8 @@ from taskflow.persistence import models
 from taskflow.utils import persistence_utils
 
 from conductord_taskflow import Backend, Board
+from conductord_taskflow.claim import held
+from conductord_taskflow.settings import Settings
 
 LONG = bool(os.environ.get("CONDUCTORD_TEST"))
 EXAMPLES = node.ROOT / "examples"
@@ -99,6 +101,10 @@ class FaultCase(test.TestCase):
         with contextlib.closing(self.logbook.get_connection()) as conn:
             return next(iter(conn.get_logbook(job.book_uuid)))
 
+    def claim_of(self, job):
+        """The claim that this process has noted for a job."""
+        return held.of_job(job.uuid)
+
     def lose(self, who):
         """End the session of an owner at the cluster; the owner does not know."""
         for session in self.client.call("SessionService/ListSessions", {})["sessions"]:
@@ -141,6 +147,32 @@ class FaultTest(FaultCase):
         conn.update_flow_details(flow)  # the process owns the job again
         self.assertRaises(exc.JobFailure, self.board.abandon, job, "w")
         self.assertEqual("v", other.find_owner(job))
+
+    def test_a_process_claims_its_lost_job_after_its_work(self):
+        job = self.post()
+        self.board.claim(job, "w")
+        self.lose("w")
+        until = time.monotonic() + 10
+        while not self.claim_of(job).ended():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+        other = self.new_board()
+        self.addCleanup(other.close)
+        other.connect()
+        # The end of the old work must not end the claim for new work.
+        for board in (self.board, other):
+            self.assertRaises(exc.UnclaimableJob, board.claim, job, "w")
+        self.assertRaises(exc.JobFailure, self.board.consume, job, "w")
+        self.assertEqual(states.UNCLAIMED, job.state)
+        other.claim(job, "w")
+        other.consume(job, "w")
+
+    def test_a_board_sets_the_limit_of_lost_owners(self):
+        board = self.new_board(max_crashes=7)
+        self.addCleanup(board.close)
+        board.connect()
+        self.assertEqual(7, self.client.get(board.post("job").uuid)["max_crashes"])
+        self.assertEqual(7, Settings({"board": "conductord://node1/?max_crashes=7"}, "board").max_crashes)
 
     def test_an_engine_stops_when_its_claim_is_lost(self):
         job = self.post()
