@@ -65,8 +65,8 @@ func (f *facts) wasCutOff() bool {
 	for step := range f.plan.Len() {
 		v := &f.vertices[step]
 		switch {
-		case !v.retryAt.IsZero():
-			waits = true
+		case !v.retryAt.IsZero(), v.phase == waiting && v.isAsked(logbook.ActionExecute):
+			waits = true // without a time if a signal, a decision or an operator has ended the wait
 		case v.phase == left, v.phase == toUndo,
 			(v.phase == unbegun || v.phase == waiting) && f.order[step].before == 0 && f.restartingScope(step) < 0:
 			return true

@@ -189,3 +189,49 @@ func TestSentData(t *testing.T) {
 		t.Errorf("%s, and the attempt sends %+v", end.State, sends)
 	}
 }
+
+// TestEndOfWaitIsNoTakeover: a released flow that continues, because a signal has come or an operator has ended the
+// wait, was not cut off. So flow.UndoLast undoes nothing.
+func TestEndOfWaitIsNoTakeover(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		wait flow.Node
+		end  func(j *journal) bool
+	}{
+		{"a signal", flow.Signal[any]("paid"), func(j *journal) bool { return j.give(logbook.Signal{Name: "paid", ID: "1"}) }},
+		{"retry-now", flow.Sleep("rest", time.Hour), func(j *journal) bool {
+			atom := &j.detail.Atoms[j.index["rest"]]
+			atom.RetryAt = time.Time{}
+			return atom.OpenWait() != nil
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			reserved := &reservation{}
+			plan := compiled(t, flow.Unordered("order", flow.NewStep("reserve", reserved), row.wait).OnTakeover(flow.UndoLast))
+			j := newJournal(newDetail())
+			run := func(claim uint64) engine.End {
+				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Token: logbook.Token{Index: claim}, MaxIdle: time.Second})
+				if err == nil && end.Update != nil {
+					err = j.apply(*end.Update)
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", row.name, err)
+				}
+				return end
+			}
+			if end := run(1); end.WaitUntil.IsZero() || !row.end(j) {
+				t.Fatalf("%s: the flow does not wait: %+v", row.name, end)
+			}
+			run(2)
+			if reserved.done != 1 || reserved.undone != 0 {
+				t.Errorf("%s: the step ran %d times and was undone %d times; want once and never", row.name, reserved.done, reserved.undone)
+			}
+		})
+	}
+}
+
+// reservation counts its calls.
+type reservation struct{ done, undone int }
+
+func (r *reservation) Execute(context.Context, *flow.Call) (any, error) { r.done++; return nil, nil }
+func (r *reservation) Revert(context.Context, *flow.Call) error         { r.undone++; return nil }
