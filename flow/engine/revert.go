@@ -181,6 +181,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		}
 		return false
 	}
+	v.retryAt = time.Time{} // of a step that waited for its next try
 	if v.phase != toUndo {
 		c.advance(step, onRevert, logbook.AtomChange{Intention: v.undoIntention()}, now)
 	}
