@@ -94,11 +94,10 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //
-// In every case the board learns whether everything that was begun of the flow is recorded: see
-// jobs.Ending.
+// Every ending tells the board whether all started steps are recorded: see jobs.Ending.
 //
-// A flow's failure is never a reason to try the job again: the steps have their own retries, and
-// everything else has been undone.
+// The conductor consumes a job even if its flow failed. The board then applies the retry policy of
+// the job.
 func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	ending := jobs.Ending{Job: job.ID, Token: token, Recorded: !r.end.Unrecorded}
 	switch {

@@ -22,8 +22,9 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-const grantHelp = "Roles: viewer reads; poster posts jobs; worker claims jobs and records their progress; operator posts jobs and\n" +
-	"controls jobs, schedules and conductors; administrator does everything. BOARDS is the name of a board or a\n" +
+const grantHelp = "Roles: viewer reads; signaller sends signals; approver decides approvals; poster posts jobs; worker claims jobs\n" +
+	"and records their progress; operator posts jobs and controls jobs, schedules and conductors; administrator does\n" +
+	"everything. BOARDS is the name of a board or a\n" +
 	"prefix with \"*\". \"*\" alone covers all boards, nodes, sessions and conductors."
 
 func Command(p *cli.Program) *cobra.Command {
@@ -37,8 +38,8 @@ func saveCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
 		Short: "Create a principal, or replace its grants",
-		Long: "Create a principal, or replace all its grants. Its tokens stay valid, and so do its roles in approvals without\n" +
-			"--approves. A client authenticates with a certificate whose common name is the principal, or with a token from\n" +
+		Long: "Create a principal, or replace all its grants. Its tokens stay valid. Without --approves, its approval roles\n" +
+			"do not change. A client authenticates with a certificate whose common name is the principal, or with a token from\n" +
 			"\"token create\".\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -198,7 +199,7 @@ func tokenCreateCommand(p *cli.Program) *cobra.Command {
 		Use:   "create PRINCIPAL",
 		Short: "Create a token of a principal, and show it once",
 		Long: "Create a token. The command shows it once, or writes it to a file of mode 600; the cluster stores only its hash.\n" +
-			"With --grant, create the principal or replace its grants, like \"access save\". Its roles in approvals stay. A\n" +
+			"With --grant, create the principal or replace its grants, like \"access save\". The principal keeps its approval roles. A\n" +
 			"principal can have several tokens. To rotate a token without a pause, create a new token, deploy it, and revoke the old token.\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
