@@ -69,7 +69,7 @@ type Decision struct {
 	Delay time.Duration
 }
 
-// Verdict is what happens to a flow after a failure.
+// Verdict is a controller's decision about a failed flow.
 type Verdict int
 
 // The zero Verdict is invalid and counts as a failure of the controller: a controller that
@@ -81,7 +81,7 @@ const (
 	// VerdictRevert leaves the decision to the retry around this one, as if this retry itself had
 	// failed. If there is none, everything is reverted.
 	VerdictRevert
-	// VerdictRevertAll reverts everything, without asking the retries around this one.
+	// VerdictRevertAll reverts the whole flow; outer retries do not run.
 	VerdictRevertAll
 )
 

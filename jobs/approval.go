@@ -41,7 +41,7 @@ type Approver interface {
 type DecisionCommand struct {
 	Job  JobID
 	Step string // empty: the one step of the job that waits for an approval
-	// Wait is the number of the wait that the person has seen: see logbook.Wait. 0: the present one.
+	// Wait is the number of the wait that the person has seen: see logbook.Wait. 0: the current wait.
 	Wait     uint64
 	Decision logbook.Decision
 }

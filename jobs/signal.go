@@ -42,7 +42,7 @@ type SignalReceipt struct {
 // Signaller sends signals to jobs.
 type Signaller interface {
 	// Signal sends a signal to a job, in any state of the job before its end. If a step of the job's flow
-	// waits for a signal of this name, the wait that began first takes the signal in the same log entry, and
+	// waits for a signal of this name, the oldest wait takes the signal in the same log entry, and
 	// the job continues. Otherwise the job keeps the signal until a wait takes it. Waits take the signals of
 	// one name in the order of the log.
 	//
