@@ -123,7 +123,7 @@ func rules() []rule {
 			t.holds(len(atom.Attempts) == 1 && asked == 3,
 				"1 attempt that reports \"not yet\" 3 times", "%d attempts, and the last reports \"not yet\" %d times", len(atom.Attempts), asked)
 		}},
-		{"checkpoint", true, "The next attempt gets the checkpoints of the attempt before.", testCheckpoint},
+		{"checkpoint", true, "The next attempt gets the checkpoints of the previous attempt.", testCheckpoint},
 		{"signal", false, "The cluster sends the signals of an execution with the record of its success.", testSignal},
 		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
 		{"once", false, "A worker runs an attempt once. After the answer `recorded`, it does not report the attempt again.", testOnce},
