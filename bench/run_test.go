@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,24 +40,15 @@ func TestRun(t *testing.T) {
 	if err := local.Build(ctx, binary); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	args := "-pairs 1 -warm 100ms -window 600ms -fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -waits 300 -log-store bolt,wal -only *,fill/claim-16,fill/read-64 -o json -dir " + dir + " -binary " + binary
-	o, err := parseOptions(strings.Fields(args))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.settle, o.snapshotDue = 100*time.Millisecond, 500*time.Millisecond
-	if err := measureAll(ctx, o, &out); err != nil {
-		t.Error(err)
-	}
-	var r report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
-	}
+	r := measured(ctx, t, binary, "-fill 2000 -fill-pairs 1 -idle 1s -restarts 1 -waits 300 -window 600ms -log-store bolt,wal -only *,fill/claim-16,fill/read-64")
 	if len(r.Works) != 2*len(works())+2 {
 		t.Errorf("%d works", len(r.Works))
 	}
 	for _, w := range r.Works {
+		if len(w.Pairs) == 1 && (w.Pairs[0].Ours.Operations == 0 || w.Against != "" && w.Pairs[0].Other.Operations == 0) && slices.Contains(names(), w.Name) {
+			// A busy machine can end no operation in a short window.
+			w = measured(ctx, t, binary, "-window 10s -log-store "+w.LogStore+" -only "+w.Name).Works[0]
+		}
 		if len(w.Pairs) != 1 {
 			t.Errorf("%s: %d pairs", w.Name, len(w.Pairs))
 			continue
@@ -80,6 +72,24 @@ func TestRun(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("it has left %v behind (%v)", left, err)
 	}
+}
+
+// measured does works with one pair each, and returns the report.
+func measured(ctx context.Context, t *testing.T, binary, args string) (r report) {
+	t.Helper()
+	o, err := parseOptions(strings.Fields("-pairs 1 -warm 100ms -o json -dir " + filepath.Dir(binary) + " -binary " + binary + " " + args))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.settle, o.snapshotDue = 100*time.Millisecond, 500*time.Millisecond
+	var out bytes.Buffer
+	if err := measureAll(ctx, o, &out); err != nil {
+		t.Error(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Works) == 0 {
+		t.Fatalf("the report has %d works: %v", len(r.Works), err)
+	}
+	return r
 }
 
 // TestRunGoesOn checks that a work that cannot be measured is reported, and that the run still
