@@ -41,7 +41,8 @@ def counted_flow():
 class ClusterTest(test.TestCase):
     def address(self, token):
         files = "token_file=%s&ca_file=%s" % (pathlib.Path(os.environ["CONDUCTORD_TOKENS"]) / token, os.environ["CONDUCTORD_CA"])
-        return "conductord:///?servers=%s&board=orders&%s" % (node.SERVER, files)
+        # On a busy machine, an election can take longer than the default TTL.
+        return "conductord:///?servers=%s&board=orders&ttl=20&%s" % (node.SERVER, files)
 
     def connect(self, token):
         """A board and a logbook with a token."""
