@@ -31,12 +31,13 @@ type Approval struct {
 // approved. One rejection fails it permanently, with the kind logbook.FailureApproval. The result has the fields
 // outcome, answers and decisions. The answers are those of the latest approval that has some.
 //
-// While only such steps are left, the flow runs nowhere: see Signal. When its flow begins again, the step asks again.
+// While only such steps are left, no conductor runs the flow: see Signal. In a new round of its flow, the step
+// asks again.
 func Approve(name string, approval Approval, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
 }
 
-// Ask makes the approval of one wait that begins now, with the arguments of its step.
+// Ask returns the approval of a wait that starts at now, with the arguments of its step.
 func (a *Approval) Ask(s *Step, arguments logbook.Values, now time.Time) (*logbook.Approval, error) {
 	text, err := fillTemplate(a.Text, s.hasArgument, func(argument string) (json.RawMessage, bool) {
 		value, ok := arguments[argument]

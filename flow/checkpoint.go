@@ -15,7 +15,7 @@ import (
 // later attempt of the round finds it in Checkpoints, in any conductor or worker. A later value of the same name
 // replaces it. The value is a JSON value or marshals to one.
 //
-// A round ends when the step succeeds or is undone: the next round begins without checkpoints. An execution that
+// A round ends when the step succeeds or is undone. The next round starts without checkpoints. An execution that
 // fails leaves its checkpoints to its revert. A secret in the value is recorded as its mark, as in a result.
 //
 // The errors: logbook.ErrLimit over logbook.MaxCheckpoint, MaxCheckpoints or MaxCheckpointBytes;

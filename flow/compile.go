@@ -274,8 +274,7 @@ func quoted(node Node) string {
 	return fmt.Sprintf("flow %q", node.Name())
 }
 
-// place adds a node's vertices behind the vertices that the node waits for, and returns the
-// vertices at its end.
+// place adds a node's vertices after the vertices in before, and returns the node's last vertices.
 func (c *compiler) place(node Node, before []int32) []int32 {
 	number := len(c.nodes)
 	c.nodes, c.node = append(c.nodes, span{from: len(c.vertices), parent: c.node}), number
@@ -385,8 +384,8 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 	return c.placeGroup(flow, places, union(last))
 }
 
-// gate puts one vertex behind several, so that many can wait for many with
-// few edges.
+// gate adds one vertex after all vertices of before. With a gate, n steps can wait for m steps
+// with n+m edges instead of n×m.
 func (c *compiler) gate(before []int32) []int32 {
 	if len(before) < 2 {
 		return before
@@ -435,7 +434,7 @@ func union(sets [][]int32) []int32 {
 }
 
 // number gives steps their numbers. Each vertex is made after the vertices that it waits for,
-// so the order is topological already. number only moves the gates behind the steps.
+// so the order is topological already. number only moves the gates after the steps.
 func (c *compiler) number() {
 	steps := 0
 	for _, step := range c.vertices {

@@ -178,7 +178,7 @@ func (f forEach) OnFailure(h *History) Decision {
 }
 
 // untried returns the values without the tried ones; each try removes one equal value. It
-// compares JSON texts without spaces, not positions: if the list changed after the flow began,
+// compares JSON texts without spaces, not positions: if the list changed after the flow started,
 // its untried values are still found.
 func untried(values []json.RawMessage, h *History) []json.RawMessage {
 	tried := make(map[string]int, len(h.Rounds))

@@ -50,9 +50,9 @@ type Decider func(results logbook.Values) (bool, error)
 type LinkOption func(*link)
 
 // Decide puts a decider on a link, under a name for display. If the answer is no, the node is
-// ignored: it never runs, is never reverted, and counts as done for the steps behind it. Those
-// steps get its values from another provider, or find them absent: an optional argument is left
-// out, and a missing required argument is a failure. A decider is not called and does not count if all its steps were ignored.
+// ignored: it never runs, is never reverted, and counts as done for the steps downstream of it. Those
+// steps get its values from another provider. Without another provider, an optional argument is
+// absent, and a required argument fails the step. A decider is not called if all its steps were ignored.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
@@ -81,7 +81,7 @@ func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
 
 // Choice is a gate before a node that has deciders.
 type Choice struct {
-	// Gate is the vertex before the node. No step of the node begins before the decision.
+	// Gate is the vertex before the node. No step of the node starts before the decision.
 	Gate   int
 	Target Steps
 	// Deciders are the deciders of the links into the node, in the order of the links.
@@ -116,7 +116,7 @@ type choiceGraph struct {
 	places []Steps
 }
 
-// behind returns the children that wait for one, directly or not.
+// behind returns the children that wait for a child, directly or indirectly.
 func (g *choiceGraph) behind(child int) []int {
 	seen := map[int]bool{child: true}
 	stack, found := []int{child}, []int(nil)
@@ -213,8 +213,8 @@ func (c *Choice) reached(depth Depth) []int {
 	return nil
 }
 
-// behind returns all vertices after a choice, in its scope or its instance of an each,
-// whichever is smaller, by number and in a list of ascending numbers.
+// behind returns the vertices downstream of a choice, within its scope or its instance of an each,
+// whichever is smaller: as flags by number, and as an ascending list.
 func (p *Plan) behind(c *Choice) (seen []bool, vertices []int) {
 	within := &Scope{End: p.Len(), GateFrom: p.Len(), GateEnd: len(p.next)}
 	for i := range p.scopes {
@@ -392,7 +392,7 @@ func decidersOf(links []link, graph *choiceGraph, index map[string]int) []LinkDe
 	return deciders
 }
 
-// leaves returns the deciders to evaluate: the choice's own deciders, and the deciders behind its
+// leaves returns the deciders to evaluate: the choice's own deciders, and those of its
 // alternatives.
 func (c *Choice) leaves() []*LinkDecider {
 	var leaves []*LinkDecider
@@ -402,7 +402,7 @@ func (c *Choice) leaves() []*LinkDecider {
 	return leaves
 }
 
-// Leaves are the deciders that are asked for the answer: the decider itself, or those in Of.
+// Leaves are the deciders that are evaluated: the deciders in Of, or without Of the decider itself.
 func (v *LinkDecider) Leaves() []*LinkDecider {
 	if len(v.Of) == 0 {
 		return []*LinkDecider{v}

@@ -14,13 +14,13 @@ const failureSuffix = ".failure"
 
 // IgnoreFailure lets the flow continue after the step has failed permanently: after all its tries, or
 // after a permanent failure. The step ends in the state failure, with its failure in the record, and
-// counts as done for the steps behind it. No retry around the step is asked.
+// counts as done for the steps downstream of it. No retry around the step is asked.
 //
 // The result of a failed step is the value def, a JSON value or a value that marshals to one. Without
 // def, the step has no result: optional arguments are absent, and steps that require a value from it
 // are left out, with the steps that require a value from those.
 //
-// Steps behind it can require its failure under the symbol STEP.failure: an object with the fields kind,
+// Steps downstream of it can require its failure under the symbol STEP.failure: an object with the fields kind,
 // message, code and details of a logbook.Failure, or null if the step has not failed. Deciders get the
 // failure under the same name.
 //

@@ -41,7 +41,7 @@ type spread struct {
 	now    []bool              // by step: this no ignores it
 }
 
-// vertices spreads to everything behind the choice.
+// vertices spreads to everything downstream of the choice.
 func (s *spread) vertices(c *Choice) {
 	p := s.plan
 	_, reached := p.behind(c)

@@ -14,7 +14,7 @@ import "slices"
 //
 // The failure of such a step is ignored, as with IgnoreFailure, and the step is not undone. The cause is in
 // Call.Cause. Values of steps of the flow must be optional, or have a default in the store: a step may not have run.
-// Only the steps behind, of OnError and Finally, can take values of a step of OnError.
+// Only later steps of OnError and Finally can take values of a step of OnError.
 //
 // A step of OnError cannot be a Reverter, a PointOfNoReturn, AtMostOnce or Repeatable.
 func (f *Flow) OnError(steps ...*Step) *Flow {
@@ -55,8 +55,8 @@ func (s *Step) lateMark() string {
 	return ""
 }
 
-// checkErrorSources reports a value of an on_error step that another step than the late steps behind it requires: the
-// on_error step runs only when its flow fails.
+// checkErrorSources reports a value of an on_error step that is required by a step other than a later on_error or
+// final step. Other steps cannot have the value: the on_error step runs only when its flow fails.
 func (r *resolver) checkErrorSources(step int, argument Argument, found []*provider) {
 	p := r.compiler.plan
 	for _, provider := range found {

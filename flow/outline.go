@@ -203,8 +203,8 @@ func (o *outliner) onlyIf(t *Tree) string {
 	return ""
 }
 
-// described are the deciders of a choice about a node, and the consequence of a no if there are
-// steps behind the node. Deciders of one depth share the consequence.
+// described lists the deciders of a choice about a node. If steps follow the node, it adds the
+// consequence of a no. Deciders of one depth share the consequence.
 func (c *Choice) described(node string, behind bool) string {
 	depth := c.Deciders[0].Depth
 	same := !behind || !slices.ContainsFunc(c.Deciders, func(d LinkDecider) bool { return d.Depth != depth })

@@ -31,7 +31,7 @@ func (p *Plan) SameWorkerAs(step int) (earlier int, bound bool) {
 }
 
 // bindWorker finds the earlier step whose worker also gets this step. It gives the earlier step a
-// column, so that checkWorkers can look up the vertices behind it.
+// column, so that checkWorkers can look up the vertices after it.
 func (r *resolver) bindWorker(number int, instance int32) {
 	p := r.compiler.plan
 	step := p.steps[number]

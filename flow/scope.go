@@ -2,7 +2,7 @@ package flow
 
 // Scope is the part of a plan that a retry governs: the retry's own step, and the steps and gates
 // of its flow. Both have consecutive numbers. A step outside waits for the whole scope, never for
-// a part of it. So nothing behind a scope has begun while a step of the scope can still fail.
+// a part of it. So no step downstream of a scope has started while a step of the scope can still fail.
 type Scope struct {
 	// Retry is the number of the retry's own step, the first of the scope. End is one more
 	// than the number of its last step.
@@ -26,13 +26,13 @@ func (p *Plan) Scopes() []Scope { return p.scopes }
 // the step; -1: none. A retry's own governor is the scope around its scope.
 func (p *Plan) Governor(step int) int { return int(p.governors[step]) }
 
-// ScopeOf is the index of the scope that a retry begins, by the number of its step.
+// ScopeOf is the index of a retry's scope, by the number of the retry's step.
 func (p *Plan) ScopeOf(retry int) (int, bool) {
 	scope, ok := p.scopeOf[retry]
 	return scope, ok
 }
 
-// enter begins the scope of a flow's retry, if it has one, and returns the vertices that
+// enter opens the scope of a flow's retry, if the flow has one, and returns the vertices that
 // the children wait for.
 func (c *compiler) enter(flow *Flow, before []int32) []int32 {
 	if len(flow.retries) == 0 || !c.keeps(flow.retries[0].step) {
@@ -49,7 +49,7 @@ func (c *compiler) enter(flow *Flow, before []int32) []int32 {
 	return before
 }
 
-// leave ends the scope that enter began.
+// leave closes the scope that enter opened.
 func (c *compiler) leave(flow *Flow) {
 	if len(flow.retries) == 0 || !c.keeps(flow.retries[0].step) {
 		return

@@ -160,7 +160,7 @@ func Optional(names ...string) Option {
 //
 // A symbol can lead to a value inside another one, by the fields of objects and the indexes of
 // lists: order.items.0.price. If the flow or its store has a value with exactly this name, that
-// value counts; else the longest name of a value at the beginning of the symbol does. A step fails
+// value counts; else the longest name of a value at the start of the symbol does. A step fails
 // with the kind logbook.FailureArgument if a required argument has no such inner value; an
 // optional argument is then absent.
 func Rebind(symbols map[string]string) Option {

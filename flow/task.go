@@ -89,9 +89,9 @@ type Call struct {
 // Key is an idempotency key for outside systems. All attempts at the same action of the same step
 // of the same flow have the same key, also after a crash. Every other call has a different one.
 //
-// When a step is done again, a new round begins, with new keys for both actions. A round begins
-// after the step was undone and a retry, the job's policy or an operator runs its flow again. It
-// also begins after an operator has rerun or completed the step. With the same key, a payment
+// When a step is done again, a new round starts, with new keys for both actions. A round starts
+// when a retry, the job's policy or an operator runs the flow again after the step was undone. It
+// also starts after an operator has rerun or completed the step. With the same key, a payment
 // made after a refund would look like a repeat of the first payment.
 func (c *Call) Key() string {
 	key := c.Flow.String() + "/" + c.Step + "/" + string(c.Action)

@@ -25,7 +25,7 @@ func DeadlineAt(text string) StepOption {
 	})
 }
 
-// DeadlineFrom is when the executions of a step must end that began at a time; zero: never.
+// DeadlineFrom is the time at which the executions of a step that started at a time must have ended; zero: no limit.
 func (s *Step) DeadlineFrom(began time.Time) time.Time {
 	var end time.Time
 	if s.deadline > 0 {
@@ -83,7 +83,7 @@ func parseTimeOfDay(text string) (timeOfDay, error) {
 // next is the first such time after a moment.
 func (d *timeOfDay) next(after time.Time) time.Time {
 	year, month, day := after.In(d.zone).Date()
-	// A day that a zone has left out can put the time of the day before behind the moment.
+	// If a zone skipped a day, the time of the day before can be later than the moment.
 	for day--; ; day++ {
 		if at := d.on(year, month, day); at.After(after) {
 			return at

@@ -1,7 +1,7 @@
 package flow
 
 // Turns are the instances of an each of which only some run in parallel: see AtOnce. The engine
-// releases the gates at which they begin.
+// releases the gates at which they start.
 type Turns struct {
 	Opening int // the number of the opening
 	AtOnce  int
@@ -9,7 +9,7 @@ type Turns struct {
 	Elements []Turn
 }
 
-// Turn is one instance: the gates before and behind it, and its steps.
+// Turn is one instance: the gates before and after it, and its steps.
 type Turn struct {
 	Begin, End int
 	Steps      Steps
@@ -25,7 +25,7 @@ type TurnPlace struct {
 // not write to it.
 func (p *Plan) Turns() []Turns { return p.turns }
 
-// TurnAt returns the turn that begins or ends at a gate.
+// TurnAt returns the turn that starts or ends at a gate.
 func (p *Plan) TurnAt(gate int) (TurnPlace, bool) {
 	place, ok := p.turnAt[gate]
 	return place, ok

@@ -163,7 +163,7 @@ func (c *Call) Bound(ctx context.Context) context.Context {
 	return c.bound()
 }
 
-// TakenBy sets the functions behind Taken and Bound. It is for code that makes calls.
+// TakenBy sets the functions that Taken and Bound call. Only code that makes calls needs TakenBy.
 func (c *Call) TakenBy(record func(ctx context.Context, worker WorkerID) error, bound func() context.Context) {
 	c.taken, c.bound = record, bound
 }

@@ -7,7 +7,7 @@
 // # Input
 //
 // Stdin has one JSON object in one line: the step's arguments by name. A revert gets the same
-// object with four more fields. Their names begin with a dollar sign, so no argument has them:
+// object with four more fields. Their names start with a dollar sign, so they differ from all arguments:
 //
 //	$result    the result of the execution, null if it failed or is unknown
 //	$failure   the step's own failure, null if it did not fail

@@ -33,9 +33,8 @@ func (s *Set) ReapOrphans(ctx context.Context) error {
 	}
 }
 
-// reapOrphan waits for one orphan that has ended, if there is one. One of our own ended
-// processes can hide orphans behind it; the search after the removal of that process finds
-// them.
+// reapOrphan waits for one orphan that has ended, if there is one. A child of our own that has
+// ended can hide orphans. The search after the removal of that child finds them.
 func (c *children) reapOrphan() bool {
 	c.starting.Lock()
 	defer c.starting.Unlock()

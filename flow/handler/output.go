@@ -65,7 +65,7 @@ func (o *stderr) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// text returns the end of the output as UTF-8, and whether its beginning is missing. Replacing
+// text returns the end of the output as UTF-8, and whether its start is missing. Replacing
 // broken bytes makes the text longer, so it is cut once more: the limit applies to the stored
 // text.
 func (o *stderr) text() (string, bool) {
@@ -83,7 +83,7 @@ func (o *stderr) text() (string, bool) {
 	return whole, truncated
 }
 
-// cutToRune drops the rest of a character whose beginning has been cut off.
+// cutToRune drops the rest of a character whose first bytes were cut off.
 func cutToRune(text string) string {
 	for i := 0; i < utf8.UTFMax && i < len(text); i++ {
 		if utf8.RuneStart(text[i]) {

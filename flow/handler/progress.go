@@ -41,7 +41,7 @@ func newProgress(call *flow.Call) (*progress, error) {
 	return &progress{call: call, read: read, write: write, answers: answers}, nil
 }
 
-// begin starts to read when the handler has its ends of the pipes. The goroutine ends with the
+// begin starts reading, once the handler has its ends of the pipes. The goroutine ends with the
 // handler's group, or at close.
 func (p *progress) begin(ctx context.Context) {
 	p.closeOwn()

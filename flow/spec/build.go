@@ -20,7 +20,7 @@ import (
 
 // Factory builds flows from documents, with the handlers of one daemon. Its arguments are the
 // result of JSON. If the set lacks a handler, Factory returns an error with the handler's name
-// and the searched directories: a conductor that cannot run a step must not begin the flow.
+// and the searched directories: a conductor that cannot run a step must not start the flow.
 func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 	return func(args json.RawMessage) (*flow.Flow, error) {
 		document, err := Parse(args, "flow document.json")
@@ -133,7 +133,7 @@ func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values
 	return store, nil
 }
 
-// Detail is the flow as recorded in a logbook before it begins. The store is the result of Fill.
+// Detail is the flow as recorded in a logbook before it starts. The store is the result of Fill.
 func (d *Document) Detail(id logbook.FlowID, book logbook.BookID, store logbook.Values) logbook.FlowDetail {
 	return logbook.FlowDetail{
 		ID: id, Book: book, Name: d.Name, Factory: logbook.Factory{Name: Kind, Args: d.JSON()}, Store: store,

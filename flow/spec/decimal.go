@@ -10,7 +10,7 @@ import (
 // than 15 digits must not become floating-point numbers.
 type decimal struct {
 	sign   int    // 0 for zero, which has no digits
-	digits string // neither begins nor ends with 0
+	digits string // neither starts nor ends with 0
 	point  int
 }
 

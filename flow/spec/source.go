@@ -32,8 +32,8 @@ func decode(data []byte, f *faults) (map[string]any, error) {
 	return values, f.err()
 }
 
-// isJSON goes by the extension, and without one by the first character: a
-// TOML document cannot begin with a brace.
+// isJSON decides by the extension, and without an extension by the first character: a
+// TOML document cannot start with a brace.
 func isJSON(data []byte, name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".json":
@@ -188,7 +188,7 @@ func (w *jsonWalk) faultPlace() tomlpos.Position {
 	var raw json.RawMessage
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(w.data, &raw); errors.As(err, &syntax) {
-		// The offset is behind the byte that should not be there.
+		// The offset points after the unexpected byte.
 		return w.at(max(0, min(int(syntax.Offset), len(w.data))-1))
 	}
 	return tomlpos.Position{}

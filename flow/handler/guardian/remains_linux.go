@@ -41,7 +41,7 @@ func KillCgroup(path string) {
 	}
 }
 
-// KillAtHome kills all processes whose HOME begins with one of the prefixes.
+// KillAtHome kills all processes whose HOME starts with one of the prefixes.
 func KillAtHome(prefixes ...string) {
 	KillUntilGone(func() (found bool) {
 		processes, _ := os.ReadDir("/proc")
@@ -66,8 +66,8 @@ func KillUntilGone(kill func() (found bool)) {
 	}
 }
 
-// KillIfAtHome kills a process whose environment has a HOME that begins with one of the prefixes.
-// An ended process has no environment.
+// KillIfAtHome kills a process whose HOME starts with one of the prefixes. An ended process has
+// no environment, so it is left alone.
 func KillIfAtHome(pid int, prefixes ...string) bool {
 	environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	atHome := func(variable []byte) bool {

@@ -34,7 +34,7 @@ type Dir struct {
 }
 
 // Make makes a directory in parent (os.TempDir if empty), with a name that
-// begins with prefix, and holds it.
+// starts with prefix, and holds it.
 func Make(parent, prefix string) (d *Dir, err error) {
 	for range makeTries {
 		path, fault := os.MkdirTemp(parent, prefix)
