@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxAhead bounds the age of the changes that steps run ahead of. It is several rounds
-	// of a healthy cluster; behind a slower one, steps wait as they do without Repeatable.
+	// maxAhead bounds the age of the changes that steps run ahead of. It is several round trips of a
+	// healthy cluster. In a slower cluster, steps wait as they do without Repeatable.
 	maxAhead = 50 * time.Millisecond
 	// linger is how long the mark of a step that starts early waits for the step's end, so
 	// that one update holds both. After that time, the step is recorded as running.
@@ -42,8 +42,8 @@ func newAhead(o *Options, corrected bool) ahead {
 	return ahead{waiting: corrected || strict && o.Detail.Sequence == 0}
 }
 
-// mayRunAhead reports whether a step may start before its own mark, and everything that led to
-// it, is durable. After a crash the record may not show that such a step has begun. The step must
+// mayRunAhead reports whether a step may start before its own mark and all earlier changes are
+// durable. After a crash, the record may not show that such a step has started. The step must
 // therefore be Repeatable, and this must be its first attempt in its first round: a lost attempt
 // or round would give the step another try after each crash. A step with a version or on a worker
 // never runs ahead, because the next owner must know both.

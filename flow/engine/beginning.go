@@ -7,18 +7,18 @@ import (
 )
 
 // maxUnmarked limits the steps that may start unmarked. After a crash the next owner marks all
-// steps that could have started. If a flow begins with many steps, the next owner would mark,
-// and perhaps revert, many steps that never ran.
+// steps that could have started. Without a limit, the next owner could mark, and perhaps revert,
+// many steps that never ran.
 const maxUnmarked = DefaultWorkers
 
 // unmarkedSteps returns the steps that may start before their marks are durable: the steps with
-// no step or decision before them. The run that begins a flow calls it, and so does the next
+// no step or decision before them. The first run of a flow calls it, and so does the next
 // owner if nothing was recorded. Both get the same steps for the same flow.
 //
 // It leaves out steps that need a mark after a crash: at-most-once steps, steps of workers, and
 // steps with a version. It returns none
 //   - if the flow is pinned or refuses changes: the first update records how the flow was built;
-//   - if the flow begins with more than maxUnmarked steps, or with more marks than one update
+//   - if the flow starts with more than maxUnmarked steps, or with more marks than one update
 //     holds.
 func unmarkedSteps(o *Options) []int {
 	if o.Detail.OnChange != "" && o.Detail.OnChange != logbook.ChangeAdopt {

@@ -22,8 +22,8 @@ func (c *core) decide(gates []int, now time.Time) {
 }
 
 // chosen reports whether the record already has the choice of a gate: steps of its node have
-// begun, or all are ignored. A yes is recorded only when a step begins; until then the decider is
-// asked again and may say no.
+// started, or all are ignored. A yes is recorded only when a step starts. Until then the decider
+// is evaluated again, and may answer no.
 func (f *facts) chosen(gate int) bool {
 	choice, ok := f.plan.ChoiceAt(gate)
 	if !ok {
@@ -186,7 +186,7 @@ func (c *core) ignore(steps []int, now time.Time) {
 	}
 }
 
-// decisionFailed fails the step behind a decider that has failed, like a step without
+// decisionFailed fails the step after a decider that has failed, like a step without
 // its arguments, in one update with the mark of its attempt. The failure is
 // permanent, because a retry would repeat the step and not the decider.
 func (c *core) decisionFailed(step int, decider string, err error, now time.Time) {

@@ -20,14 +20,14 @@ type core struct {
 	agenda
 	out      *builder
 	found    found
-	revision *revision // how the flow's definition has changed since it began
+	revision *revision // how the flow's definition has changed since the flow started
 	call     flow.Call // the fields that all calls share
 	owner    string
 
 	done     int  // steps that nothing waits for: see isDone
 	leaving  int  // steps that are dropped and not undone yet
-	gone     int  // while reverting: steps that are undone or never began
-	running  int  // attempts that this run has begun and not ended
+	gone     int  // while reverting: steps that are undone or never started
+	running  int  // open attempts that this run has started
 	heldKeys int  // steps that wait with the permit of their key
 	holding  bool // those of earlier runs have it again
 	untaken  int  // of those, offered ones that no worker has
@@ -116,7 +116,7 @@ func (c *core) begin(now time.Time) {
 	}
 }
 
-// next begins attempts at ready steps until the limit of parallel steps is reached or no
+// next starts attempts at ready steps until the limit of parallel steps is reached or no
 // permit is left. The slice is valid until the next call.
 func (c *core) next(now time.Time, workers int, p permitSource) []start {
 	c.holdKeys(p)
@@ -201,7 +201,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.LastProgress = v.lastProgress(continues)
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.isToUndo() {
-		c.interrupt(step) // the worker got it before the flow began to revert
+		c.interrupt(step) // the worker got it before the flow started to revert
 	}
 	if action == logbook.ActionRevert && !v.touched {
 		c.finish(outcome{step: step, ended: now}, now)
@@ -227,8 +227,8 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	return start{plan: c.plan, step: step, call: call, stored: c.storedInstead(step, action), saved: v.saved, deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
-// deadline is when the executions of a step that has begun must end; zero: never. A start in
-// the future comes from a clock ahead of ours. The deadline then counts from the start of this
+// deadline is the time at which the executions of a started step must have ended; zero: no limit. A start
+// in the future comes from a clock ahead of ours. The deadline then counts from the start of this
 // run.
 func (f *facts) deadline(step int, now time.Time) time.Time {
 	since := f.vertices[step].since
@@ -248,7 +248,7 @@ func (c *core) move(now time.Time) {
 	}
 }
 
-// executeHere begins an execution that calls no task.
+// executeHere starts an execution that calls no task.
 func (c *core) executeHere(step int, now time.Time) {
 	v := &c.vertices[step]
 	c.move(now)
@@ -259,7 +259,7 @@ func (c *core) executeHere(step int, now time.Time) {
 	c.opened(v)
 }
 
-// opened counts an attempt that this run has begun.
+// opened counts an attempt that this run has started.
 func (c *core) opened(v *vertex) {
 	c.running++
 	if v.isUntaken() {
@@ -267,7 +267,7 @@ func (c *core) opened(v *vertex) {
 	}
 }
 
-// finish applies the outcome of an attempt that next or begin has begun.
+// finish applies the outcome of an attempt that next or begin has started.
 func (c *core) finish(o outcome, now time.Time) {
 	v := &c.vertices[o.step]
 	c.running--

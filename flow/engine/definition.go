@@ -14,15 +14,15 @@ import (
 // differences it is another flow.
 const maxNamed = 100
 
-// revision is how the flow's definition has changed since the flow began.
+// revision is the change of the flow's definition since the flow started.
 type revision struct {
 	definition  *logbook.Definition // to be recorded; nil: recorded already
 	differences []flow.Difference
 	unknown     bool // something is different, and the record does not hold enough to tell what
 }
 
-// revise compares the flow's present definition with the recorded one, and applies the flow's
-// policy for changes. load and checkOrder check that each begun step is still at the same
+// revise compares the flow's current definition with the recorded one, and applies the flow's
+// policy for changes. load and checkOrder check that each started step is still at the same
 // point of the flow.
 func revise(o *Options) (*revision, error) {
 	current := o.Plan.Definition()
@@ -104,7 +104,7 @@ func (c *core) adopt(o *Options, now time.Time) {
 }
 
 // forgets reports whether a recorded step that the flow lacks may be ignored: it never
-// began, and a change of the flow has removed it. An earlier run may have adopted that
+// started, and a change of the flow has removed it. An earlier run may have adopted that
 // change, so it need not be among the differences seen now.
 func (f *facts) forgets(atom *logbook.AtomDetail) bool {
 	_, found := f.plan.Find(atom.Name)

@@ -9,9 +9,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A member of a flow.Group, such as an element of an each with flow.MaxFailures, fails with a step that is tolerated and has no
-// flow.IgnoreFailure. A retry around that step is not asked about other steps any more, because the steps
-// behind the failed one are left out already.
+// A member of a flow.Group, such as an element of an each with flow.MaxFailures, fails with a step that is
+// tolerated and has no flow.IgnoreFailure. A retry around that step is not asked about other steps any more,
+// because the steps after the failed step are left out already.
 
 // toleratesElement reports whether the element of a step may fail. In a flow that is undone, or in a part
 // that a retry undoes, it may not.
@@ -65,7 +65,7 @@ func (f *facts) failedElements(group int) (failed []int) {
 	return failed
 }
 
-// leaveOutBehind leaves out the steps of a failed element behind the step that has failed.
+// leaveOutBehind leaves out the steps of a failed element that follow the failed step.
 func (c *core) leaveOutBehind(step int, now time.Time) {
 	element, ok := c.plan.ElementOf(step)
 	if !ok || c.plan.Step(step).IgnoresFailure() {
@@ -90,7 +90,7 @@ func (c *core) leaveOutBehind(step int, now time.Time) {
 	c.ignore(behind, now)
 }
 
-// failElements leaves out the steps behind failures again: a crash can have lost that.
+// failElements again leaves out the steps that follow failures, because a crash can have lost this change.
 func (c *core) failElements(now time.Time) {
 	for step := range c.plan.Len() {
 		if c.vertices[step].phase == tolerated && c.restartingScope(step) < 0 {

@@ -5,7 +5,7 @@
 // It has two halves. The *core* decides: from the plan and the atom details it derives which
 // steps may start, and what one outcome changes. It does no I/O, starts no goroutine and reads no
 // clock. The *loop* around it starts steps, gathers outcomes and passes the core's updates to a
-// Journal. A fresh run is a resume from an empty flow detail, so a flow begins in one way only.
+// Journal. A fresh run is a resume from an empty flow detail, so a flow starts in one way only.
 //
 // # Guarantees
 //
@@ -14,7 +14,7 @@
 //     share an update.
 //   - A step whose result was recorded is never executed again. A step whose outcome was not
 //     recorded is executed again: side effects happen at least once.
-//   - An attempt begins only after its mark, and the outcomes that led to it, are durable: no
+//   - An attempt starts only after its mark, and the outcomes that led to it, are durable: no
 //     effect exists that the engine forgets in a crash. A flow.Repeatable step is an exception:
 //     see mayRunAhead. The first steps of a flow can be an exception: see Options.Begins. If
 //     such a flow has Begun and nothing of it is recorded, the next run first records these
@@ -26,12 +26,12 @@
 //   - A resume adopts a running step that was offered to workers (flow.OnWorker): the same
 //     attempt continues, with the worker that has it. Without a report, it ends only
 //     when Options.Offer reports that the worker is lost.
-//   - A revert is called only if an execution of its round has begun, or may have begun. An
-//     execution without a recorded end, and folded executions, count as begun.
+//   - A revert is called only if an execution of its round has started, or may have started. An
+//     execution without a recorded end, and folded executions, count as started.
 //   - Steps revert in the reverse of the order in which they had to run, each when all steps
 //     that follow it are undone. The failed step reverts too.
 //   - A failure reverts the flow unless a retry around the step decides to try again. Then only
-//     that retry's flow is undone, in the same order, and begun again.
+//     that retry's flow is undone, in the same order, and started again.
 //   - A failure that is ignored (flow.IgnoreFailure) is recorded with the steps that it makes ready. After
 //     a crash the flow continues, and the failed step is not executed again.
 //   - On_error steps (flow.Flow.OnError) of a flow that fails run once, before a step of the flow is undone, and before
@@ -40,10 +40,10 @@
 //     undo. Their failures are ignored, and nothing interrupts them but a suspension.
 //   - With the policy flow.HoldOnFailure, such a failure holds the flow instead: see hold. The
 //     decision is recorded with the failure. Only a request to revert is stronger.
-//   - Behind a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
-//     request to revert holds the flow, and no retry around that step begins again.
+//   - After a flow.PointOfNoReturn that has succeeded, runs, or has an unknown outcome, a failure or a
+//     request to revert holds the flow, and no retry around that step starts another round.
 //   - A retry's decision and the time of the next round are recorded with the failure, and the
-//     retry is not asked again. Every round that has begun counts, so a crash gives a retry no
+//     retry is not asked again. Every started round counts, so a crash gives a retry no
 //     more rounds.
 //   - While a retry's flow is undone, a later failure or a cancellation can still revert
 //     everything. A revert of everything is never taken back.
@@ -137,7 +137,7 @@ type Options struct {
 	// find it running, and an at-most-once step would have failed without a start. nil: never.
 	Suspend <-chan struct{}
 	// Revert, when closed, reverts the flow as a failure does: no step is executed, running steps
-	// are awaited, and everything done is undone. A flow that has not begun ends reverted. The
+	// are awaited, and everything done is undone. A flow that has not started ends reverted. The
 	// revert is recorded, so the next owner continues it without Revert. It changes nothing in a
 	// flow that already reverts or has ended. nil: never.
 	Revert <-chan struct{}
@@ -166,7 +166,7 @@ type Options struct {
 	// Gate is called before each step starts, by the goroutine of the step, and blocks while the
 	// claim is in doubt. An error or a panic ends the run. A step is usually marked running
 	// before the call (exceptions: Begins, flow.Repeatable). An at-most-once step that is refused
-	// here therefore counts as begun. nil: open.
+	// here therefore counts as started. nil: open.
 	Gate func(ctx context.Context) error
 	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an argument that
 	// comes from the flow's definition or from the Store. The goroutine of the step calls it
@@ -174,14 +174,14 @@ type Options struct {
 	// "[secret NAME]" in its place. nil: there are no secrets, and such a step fails.
 	Secrets func(ctx context.Context, name string) (string, error)
 	// Checkpoints reads the recorded checkpoints of a step. The goroutine of the step calls it before an attempt
-	// whose round has checkpoints. An error fails the attempt before the step is called. nil: each attempt begins
-	// without the checkpoints of earlier ones.
+	// whose round has checkpoints. An error fails the attempt before the step is called. nil: each attempt starts
+	// without the checkpoints of earlier attempts.
 	Checkpoints func(ctx context.Context, step string) (logbook.Values, error)
 	// Output is called with each line that a step writes to flow.Output or flow.Logger, without
 	// its end and without secrets. The goroutines of steps call it, so it must not block. nil:
 	// the lines are dropped.
 	Output func(call *flow.Call, line string)
-	// Attempt is called when an attempt begins, by its goroutine. The task gets the returned
+	// Attempt is called when an attempt starts, by the attempt's goroutine. The task gets the returned
 	// context. end is called when the attempt ends: with its failure, without secrets, or nil.
 	// again reports that the step runs again later, as it requested. Neither may block. nil:
 	// none.
@@ -245,7 +245,7 @@ type Event struct {
 	Step  string
 	State logbook.AtomState // of the step; empty: unchanged
 	Flow  logbook.FlowState // of the flow; changed if the event has neither Step nor Difference
-	// Attempt is the attempt that began or ended; nil: none did.
+	// Attempt is the attempt that started or ended; nil: none.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
 	// Difference is one difference between the recorded definition of the flow and the present

@@ -10,9 +10,9 @@ import (
 )
 
 // A group with flow.Enough is decided when enough members are complete. The other members are dropped: their
-// steps that have begun get the intention drop and are undone, as in a revert of these members alone, and the
-// others are ignored. The gate of the group is released when nothing of them is left, so nothing behind the group
-// runs beside an undo.
+// started steps get the intention drop and are undone, as in a revert of these members alone. Their other steps
+// are ignored. The gate of the group is released when the undo has ended, so no step after the group runs in
+// parallel with the undo.
 //
 // The decision follows from the record alone: a step of a dropped member is recorded with the intention drop, or
 // not as a success, before any later result. So a resumed run finds the same complete members and decides alike,
@@ -121,7 +121,7 @@ func (c *core) dropOthers(number int, again bool, now time.Time) {
 	c.passGroup(number, now)
 }
 
-// lacksOutside reports whether a step that has not begun lacks a value of a step outside its member. Then the
+// lacksOutside reports whether a step that has not started lacks a value of a step outside its member. Then the
 // member has failed: it must not count as a success without its steps.
 func (f *facts) lacksOutside(step int) bool {
 	member, ok := f.plan.Member(step)

@@ -21,7 +21,7 @@ type facts struct {
 	vertices  []vertex          // the steps of the plan
 	order     order             // of the steps and the gates
 	scopes    []scope           // one for each scope of the plan
-	undoTurns map[turnID]bool   // the instances that an undo has begun to undo: see takeUndoTurns
+	undoTurns map[turnID]bool   // the instances whose undo has started: see takeUndoTurns
 	absent    map[string]vertex // recorded instances that the plan lacks in this round, by step
 
 	reverting bool                        // the flow is being undone

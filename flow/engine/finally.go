@@ -8,22 +8,23 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The final steps of a flow (flow.Finally) run once for each run of the flow. Forwards, they are steps behind a gate
-// that waits for the other steps of the flow, the *body*. Their failures are ignored.
+// The final steps of a flow (flow.Finally) run once for each run of the flow. In forward execution, they are steps
+// after a gate that waits for the other steps of the flow, the *body*. Their failures are ignored.
 //
 // An undo goes through a flow in this order:
 //
-//  1. A final step that has begun ends. If the flow has failed, its on_error steps are executed: see onerror.go.
+//  1. A started final step ends. If the flow has failed, its on_error steps are executed: see onerror.go.
 //  2. The body is undone.
 //  3. The final steps that have not ended are executed, in order, if a step of the body has run.
 //  4. The undo passes the gate in front of the flow.
 //
 // Final steps are not undone. In a flow that reverts, they keep the state success or failure. When a retry around the
-// flow begins another round, their end is recorded as an undo of nothing, as for a step without a revert.
+// flow starts another round, the final steps are recorded as reverted, like steps without a revert. No revert
+// is called.
 //
 // The record alone decides: a final step runs in an undo if the body is undone and the step has not ended.
 
-// hasStarted reports whether a step of the body of a flow has run since the flow began.
+// hasStarted reports whether a step of the body of a flow has run since the flow started.
 func (f *facts) hasStarted(final int) bool {
 	body := f.plan.Finals()[final].Body
 	for step := body.First; step < body.End; step++ {
@@ -38,7 +39,7 @@ func (f *facts) hasStarted(final int) bool {
 	return false
 }
 
-// isUnderWay reports whether an execution of a final step has begun, and the step has not ended.
+// isUnderWay reports whether an execution of a final step has started, and the step has not ended.
 func (p phase) isUnderWay() bool { return p == executing || p == left || p == waiting }
 
 // isFinalPending reports whether a final step is to run before the undo of its flow is over.
@@ -74,8 +75,8 @@ func (f *facts) isLatePending(step int) bool {
 	return f.isFinalPending(step)
 }
 
-// lateFlows prepares the on_error and final steps of a scope for its undo. It returns the flows whose on_error or final
-// steps are next: everything behind these steps is undone.
+// lateFlows prepares the on_error and final steps of a scope for its undo. It returns the flows whose on_error or
+// final steps are next, because everything after these steps is undone.
 func (c *core) lateFlows(bounds *flow.Scope, now time.Time) (late []int) {
 	c.queueLate(bounds, now)
 	for i := range c.plan.Finals() {
@@ -126,7 +127,7 @@ func (c *core) takeFinals(final int, now time.Time) {
 	}
 }
 
-// takeNext queues the first of late steps that has not begun. It reports whether one of them is queued or runs. Those
+// takeNext queues the first late step that has not started. It reports whether a late step is queued or runs. Steps
 // that lack a value are left out.
 func (c *core) takeNext(steps flow.Steps, now time.Time) bool {
 	for step := steps.First; step < steps.End; step++ {
@@ -150,7 +151,7 @@ func (c *core) lateEnded(step int, now time.Time) {
 	final, _ := c.plan.FinalOf(step)
 	reached := c.plan.Step(step).IsFinal() && c.order[c.plan.Finals()[final].Start].after == 0
 	if !c.order[step].undone {
-		c.tryRevert(step, now) // it began before the undo, which waits for its end
+		c.tryRevert(step, now) // it started before the undo, which waits for its end
 	}
 	if reached {
 		c.takeFinals(final, now)
@@ -197,7 +198,7 @@ func (c *core) isAllUndone() bool {
 	return true
 }
 
-// endRun records the end of an on_error or final step as an undo of nothing, so that the step can begin again.
+// endRun records an on_error or final step as reverted without calling a revert, so that the step can start again.
 func (c *core) endRun(step int, now time.Time) {
 	v := &c.vertices[step]
 	if v.phase == succeeded || v.phase == tolerated {

@@ -103,7 +103,7 @@ func (c *core) keepAbsent(name string, v vertex) {
 	c.absent[name] = v
 }
 
-// open takes the lists of all ready openings, and releases the vertices behind them. All
+// open takes the lists of all ready openings, and releases the vertices after them. All
 // openings grow the plan in one pass, because each growth costs time in proportion to the
 // flow's size.
 func (c *core) open(first int, now time.Time) {
@@ -201,8 +201,8 @@ func (f *facts) elements(step int) []json.RawMessage {
 }
 
 // grow replaces the plan by a plan for other numbers of elements. It works like a resume: the
-// state of each step moves by name, and everything else is derived again. A step behind an
-// opening begins only after its release, so the steps that leave the plan have not begun.
+// state of each step moves by name, and everything else is derived again. A step after an
+// opening starts only after its release, so the steps that leave the plan have not started.
 func (c *core) grow(elements map[string]int, now time.Time) {
 	old := c.plan
 	plan, err := old.Grown(elements)

@@ -245,11 +245,11 @@ func (h *hidden) text(text string, ofValue bool) string {
 		copied = end
 	}
 	shown.WriteString(text[copied:])
-	return strings.ToValidUTF8(shown.String(), "") // a part can begin or end within a character
+	return strings.ToValidUTF8(shown.String(), "") // a part can start or end within a character
 }
 
-// partAt returns the end of a secret's part, plain or quoted, that begins at a position of a
-// text; 0: no part begins there.
+// partAt returns the end of a secret's part, plain or quoted, that starts at a position of a
+// text; 0: no part starts there.
 func (h *hidden) partAt(text string, at int) (end int, found part) {
 	for _, size := range h.sizes {
 		for depth := 0; depth <= maxNested; depth++ {

@@ -6,9 +6,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A flow with the policy logbook.HoldOnFailure, or behind a point of no return, is held when a step has failed permanently: nothing more
-// starts, running steps finish, on_error steps run, and nothing is undone. Then the flow ends in the state failure, and waits
-// for an operator, as after a failed revert.
+// A flow with the policy logbook.HoldOnFailure, or after a point of no return, is held when a step has failed
+// permanently: no other step starts, running steps finish, on_error steps run, and nothing is undone. Then the flow
+// ends in the state failure, and waits for an operator, as after a failed revert.
 //
 // The cause of a held flow is recorded with the failure, while the flow is still running. So a flow that
 // is running with a cause is held: the next owner asks no retry again, and starts nothing.

@@ -29,7 +29,7 @@ func (c *core) interrupt(step int) {
 	}
 }
 
-// isExecuting reports whether an execution of a step that this run has begun is still open.
+// isExecuting reports whether an execution that this run has started is still open.
 func (f *facts) isExecuting(step int) bool {
 	return f.vertices[step].phase == executing
 }

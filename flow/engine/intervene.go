@@ -88,7 +88,7 @@ func intervene(o *Options, now time.Time) (*correction, *refusalError, error) {
 }
 
 // batchOf returns the interventions to carry out together. In a flow that has not ended, these
-// are the interventions after which no step has begun. Only such interventions may have been
+// are the interventions after which no step has started. Only such interventions may have been
 // carried out in part.
 func batchOf(detail *logbook.FlowDetail) []logbook.Intervention {
 	if len(detail.Interventions) == 0 {

@@ -24,7 +24,7 @@ import (
 //	reverted        kept
 //	revert_failure  the flow is failure
 //	ignore          kept; its decider is not asked again
-//	retrying        its flow begins again. So does that of a retry in success with
+//	retrying        its flow starts again. So does the flow of a retry in success with
 //	                the intention retry, when all of it is undone, not before RetryAt
 //
 // A step with the intention retry is undone because of a takeover: see undoLast.
@@ -33,7 +33,7 @@ import (
 // under a retry has no recorded decision, the retry decides now.
 //
 // A state that no engine records is refused, except after a change of the flow: steps that never
-// began may have another version, or be gone.
+// started may have another version, or be gone.
 func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c, err := loadCore(o, revision, work)
 	return c, revision.explain(err)
@@ -131,7 +131,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	}
 	last, _ := atom.Last(logbook.ActionExecute)
 	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
-		last = nil // a retry has begun its flow again since
+		last = nil // a retry has restarted its flow since
 		v.failedExecutions, v.failedUndo = 0, 0
 	}
 	if v.phase, err = l.replay(step, atom.State, last, past); err != nil {
@@ -157,7 +157,7 @@ func (l *loader) load(atom *logbook.AtomDetail) error {
 	return nil
 }
 
-// checkVersion refuses an atom that was begun with another version of the step.
+// checkVersion refuses an atom that was started with another version of the step.
 func (v *vertex) checkVersion(atom *logbook.AtomDetail, step *flow.Step, past attemptSummary) error {
 	if atom.Version != step.Version() {
 		if v.record = outdated; past.runs > 0 {
@@ -217,7 +217,7 @@ func (h *history) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, co
 		return nil
 	}
 	if revert := attempt.Action == logbook.ActionRevert; revert != past.undone {
-		// Earlier attempts at this action belong to an earlier round. When a round begins,
+		// Earlier attempts at this action belong to an earlier round. At the start of a round,
 		// this is true for both actions.
 		*failed, past.undone = 0, revert
 		if !revert {
@@ -280,7 +280,7 @@ func (l *loader) replay(step int, state logbook.AtomState, last *logbook.Attempt
 // endOf is the event that has ended the last execution of a step whose recorded state is state.
 func endOf(execution *logbook.Attempt, state logbook.AtomState) event {
 	switch {
-	case execution.Ended() && execution.Failure == nil, state == logbook.AtomRetrying: // the next round can have begun
+	case execution.Ended() && execution.Failure == nil, state == logbook.AtomRetrying: // the next round can have started
 		return onSuccess
 	case execution.Ended() && state == logbook.AtomFailure:
 		return onFailure
@@ -307,7 +307,7 @@ func (l *loader) deriveState(state logbook.FlowState) {
 		switch {
 		case v.phase == stuck:
 			l.reverting = true
-		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to begin again
+		case l.restartingScope(step) >= 0, l.repeats(step): // it is undone only to start again
 		case v.isDropped(): // its flow continues
 		case v.phase == failed && v.intention == logbook.IntendExecute && (l.cause != nil || l.holdsAt(step)):
 			l.held = true
@@ -341,7 +341,7 @@ func (l *loader) resumeBroken(detail *logbook.FlowDetail) {
 	}
 }
 
-// checkOrder counts the predecessors that each vertex waits for, and refuses a step that began
+// checkOrder counts the predecessors that each vertex waits for, and refuses a step that started
 // before its predecessors were done.
 func (l *loader) checkOrder(state logbook.FlowState) error {
 	l.order.count(l.plan, func(vertex int) bool {

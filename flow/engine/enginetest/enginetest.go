@@ -70,7 +70,7 @@ func Targets(steps ...string) Option { return func(s *settings) { s.targets = st
 // documentation.
 func CallersClock() Option { return func(s *settings) { s.callersClock = true } }
 
-// Before is called before each flow begins, to reset the outside world. It is not called when
+// Before is called before each start of a flow, to reset the outside world. It is not called when
 // a flow continues after a crash. CrashEverywhere needs it if steps change something outside
 // that other steps or Check read.
 func Before(reset func()) Option { return func(s *settings) { s.before = reset } }
@@ -133,7 +133,7 @@ func (s *settings) judge(trace *Trace) []error {
 // noCrash is the crash point of a run without a crash.
 const noCrash = -1
 
-// series begins a flow, crashes before a write, and continues from the record. Each start
+// series starts a flow, crashes before a write, and continues from the record. Each start
 // builds the flow anew, as a new process would.
 func (s *settings) series(ctx context.Context, build func() flow.Node, store logbook.Values, crash int) *Trace {
 	s.before()

@@ -96,8 +96,8 @@ func (w *openWait) takes(m *message) bool {
 	return w.wait.Approval != nil && w.step == m.step
 }
 
-// newOutside sends messages to a run. began is the start of the first run of the test: all runs have the same times of
-// messages, because results contain them.
+// newOutside sends messages to a run. began is the start of the first run of the test. All runs get messages with
+// the same times, because results contain the times.
 func newOutside(flow logbook.FlowID, record *memory.Connection, messages []message, began time.Time) *outside {
 	o := &outside{flow: flow, record: record, taken: make(chan engine.TakenSignal, len(messages)), seen: make(map[string]bool)}
 	for i, m := range messages {
@@ -123,7 +123,7 @@ func (o *outside) close() {
 	}
 }
 
-// follow sends the messages for the waits that an update has begun.
+// follow sends the messages for the waits that an update has started.
 func (o *outside) follow(update *logbook.Update) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

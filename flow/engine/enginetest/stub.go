@@ -62,7 +62,7 @@ func (s *Stub) UndoFails(n int, err error) *Stub {
 	return s
 }
 
-// Calls are the executions and reverts that were begun, in order.
+// Calls are the started executions and reverts, in order.
 func (s *Stub) Calls() []flow.Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

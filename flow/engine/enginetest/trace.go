@@ -38,7 +38,7 @@ type Trace struct {
 //	took: 10s
 //	end: reverted (b: error)
 //
-// E1 is the first execution of a step and R1 its first revert: ? means begun, + succeeded, -
+// E1 is the first execution of a step and R1 its first revert: ? means started, + succeeded, -
 // failed. The kind of a failure follows in brackets unless it is "error". One event can cause
 // several updates, and one update can contain several steps. The line "took" is left out if no
 // time has passed.

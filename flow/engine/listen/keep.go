@@ -89,7 +89,7 @@ func (s *StepTime) add(attempt *logbook.Attempt) {
 // Miss does nothing: a missing time stays missing.
 func (d *Durations) Miss(int) {}
 
-// Steps are the steps in the order in which they began.
+// Steps are the steps in the order of their starts.
 func (d *Durations) Steps() []StepTime {
 	d.mu.Lock()
 	defer d.mu.Unlock()

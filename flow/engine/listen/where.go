@@ -10,8 +10,8 @@ import (
 type Filter func(event engine.Event) bool
 
 // Where passes a listener only the events that all filters accept. The listener gets every count
-// of dropped events, because their content is unknown. If one listener is behind several Where
-// filters, it gets an event once for each filter that accepts the event. A panic of a filter
+// of dropped events, because their content is unknown. A listener of several Where
+// filters gets an event once for each filter that accepts the event. A panic of a filter
 // counts as a panic of its listener.
 func Where(listener Listener, filters ...Filter) Listener {
 	return &filtered{listener: listener, filters: slices.Clone(filters)}
