@@ -233,8 +233,8 @@ func (l *loop) record(updates []logbook.Update) {
 }
 
 // launch starts an attempt, or holds it until all updates up to its own mark are durable; only
-// startEarly makes exceptions. An effect without a mark would never be undone. If a revert began
-// before the failure behind it is durable, a crash could lose the failure: the flow would then
+// startEarly makes exceptions. An effect without a mark would never be undone. If a revert started
+// before its cause, a failure, is durable, a crash could lose the failure: the flow would then
 // succeed with work undone.
 func (l *loop) launch(s start) {
 	ctx := l.ready(s)
@@ -302,7 +302,7 @@ func (l *loop) requestInterrupt(grace time.Duration) {
 	}
 }
 
-// takeProgress records progress that is due, unless the logbook is behind.
+// takeProgress records progress that is due, unless too many updates are unacknowledged.
 func (l *loop) takeProgress() {
 	l.progressDue = time.Time{}
 	if l.unacknowledged.len() >= maxUnacknowledged {
@@ -330,8 +330,7 @@ func (l *loop) nextDue() (time.Time, bool) {
 	return at, ok
 }
 
-// takeReports takes a report and all reports that wait behind it: their changes share one
-// update.
+// takeReports takes a report and all reports queued after it. Their changes share one update.
 func (l *loop) takeReports(r report) error {
 	for {
 		l.inFlight--

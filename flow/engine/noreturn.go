@@ -9,7 +9,7 @@ import (
 
 // A flow does not go back over a point of no return (flow.PointOfNoReturn) that has succeeded, runs, or has
 // an unknown outcome. A failure, or a request to revert, then holds the flow: see hold. A retry around such a
-// step is not asked; a retry beside or behind it still starts its own flow again.
+// step is not asked. A retry in parallel with the step, or after it, still starts its own flow again.
 //
 // The decision follows from the record alone: each state that counts is recorded before the failure.
 

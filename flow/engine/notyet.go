@@ -9,7 +9,7 @@ import (
 )
 
 // isAsked reports whether the open attempt belongs to this action and has returned NotYet. That
-// attempt then continues, and no new attempt begins.
+// attempt then continues, and no new attempt starts.
 func (v *vertex) isAsked(action logbook.Action) bool {
 	return v.attempt != nil && v.attempt.Asked > 0 && v.attempt.Action == action
 }

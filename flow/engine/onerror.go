@@ -8,12 +8,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The on_error steps of a flow (flow.OnError) run when the flow fails, in order, before an undo passes the gate behind
-// the body of the flow, or before the flow is held. Forwards, they are left out when the body has ended. In an element
-// that may fail (flow.MaxFailures), they run forwards when the element has failed.
+// The on_error steps of a flow (flow.OnError) run when the flow fails, in order, before an undo passes the gate after
+// the body of the flow, or before the flow is held. In forward execution, they are left out when the body has ended.
+// Exception: if an element that may fail (flow.MaxFailures) has failed, its on_error steps run in forward execution.
 //
 // They wait for the running steps of the body. The record then alone decides: they run if a step of the body has
-// failed. If the time of the flow is over, they run if a step of the body has begun. No step of the body begins or
+// failed. If the time of the flow is over, they run if a step of the body has started. No step of the body starts or
 // fails after that.
 //
 // When several flows fail, an outer flow runs the on_error steps of the failed flows in its body first.
@@ -72,8 +72,9 @@ func (f *facts) hasHandled(final int) bool {
 	return true
 }
 
-// awaitsErrors reports whether an undo that has not begun waits for the on_error steps of a flow around the step. The
-// order alone does not hold the step: a retry inside the flow, or a takeover, can have undone the steps behind it.
+// awaitsErrors reports whether an undo that has not started waits for the on_error steps of a flow around the step.
+// The order alone does not hold the step: a retry inside the flow, or a takeover, can have undone the steps after
+// it.
 func (f *facts) awaitsErrors(step int) bool {
 	for _, final := range f.plan.Finals() {
 		errors := final.Errors

@@ -41,7 +41,7 @@ func (o order) count(plan *flow.Plan, passes func(vertex int) bool) {
 }
 
 // countUndone sets place.after for the vertices of a scope, from back to front, and returns how
-// many steps are undone. Nothing behind the scope has begun, so only its own vertices count.
+// many steps are undone. Nothing downstream of the scope has started, so only its own vertices count.
 // isUndone may use place.after of its vertex.
 func (o order) countUndone(plan *flow.Plan, bounds *flow.Scope, isUndone func(vertex int) bool) int {
 	var last []int
@@ -81,7 +81,7 @@ func (o order) countUndone(plan *flow.Plan, bounds *flow.Scope, isUndone func(ve
 }
 
 // withdraw makes all successors of a vertex wait for that vertex again. None of the successors
-// has begun.
+// has started.
 func (o order) withdraw(plan *flow.Plan, vertex int) {
 	stack := []int{vertex}
 	for len(stack) > 0 {
@@ -98,8 +98,8 @@ func (o order) withdraw(plan *flow.Plan, vertex int) {
 	}
 }
 
-// reset restores the counts of a scope's vertices from before its retry began: everything
-// behind the scope waits for them again.
+// reset restores the counts of a scope's vertices to their values before the start of its retry.
+// Everything downstream of the scope waits for these vertices again.
 func (o order) reset(plan *flow.Plan, bounds *flow.Scope) {
 	eachVertex(bounds, func(v int) {
 		if o[v].released {

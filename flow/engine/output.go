@@ -50,8 +50,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// close passes on the remaining output. Later writes, of a goroutine that the task has left
-// behind, are dropped.
+// close passes on the remaining output. Later writes are dropped: a goroutine that outlives its
+// task can still write.
 func (o *output) close() {
 	if o == nil {
 		return
@@ -73,7 +73,7 @@ func (o *output) flushLocked() {
 	}
 }
 
-// goesOn reports whether a secret of several lines that begins in a text may continue after the
+// goesOn reports whether a secret of several lines that starts in a text may continue after the
 // text.
 func (h *hidden) goesOn(text []byte) bool {
 	if h == nil {

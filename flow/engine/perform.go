@@ -70,7 +70,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		})
 	}
 	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
-		err = context.Cause(ctx) // before it began; a worker that has begun must get a stop request
+		err = context.Cause(ctx) // not started; a worker that has started must get a stop request
 	}
 	if err == nil {
 		err = l.checkpoints(ctx, s, hidden)

@@ -81,7 +81,7 @@ func (c *core) dropKey(step int) {
 	}
 }
 
-// holdKeys takes the keys of the steps that waited when this run began. What they have begun goes on
+// holdKeys takes the keys of the steps that waited when this run started. Their work outside continues
 // meanwhile, so the limits may be exceeded.
 func (c *core) holdKeys(p permitSource) {
 	if c.holding {

@@ -22,7 +22,7 @@ type Undo struct {
 	// AwaitsWorker: no worker has taken the step. Its offer is withdrawn first.
 	AwaitsWorker bool
 	// Reverts is true if the revert of the step is called. Otherwise the step counts as undone
-	// at once, because it has no revert or no execution has begun.
+	// at once, because it has no revert or no execution has started.
 	Reverts bool
 	// Finally: the step is a finally step, which is executed and not undone.
 	Finally bool

@@ -7,11 +7,11 @@ import (
 
 // Pool limits the parallel steps of all runs that share it, and the steps under each concurrency
 // key (flow.Concurrency). A step needs a free worker and, if it has a key, one of the key's
-// permits. A step that is offered to step workers returns its worker when it begins, and keeps
+// permits. A step that is offered to step workers releases its pool worker when it starts, and keeps
 // the permit of its key.
 //
 // Runs queue for workers and for each key, and are served in turn: a flow of a thousand steps
-// does not keep a later flow of one step waiting behind all of them. A step that waits for its
+// does not delay a later flow of one step until all of them have run. A step that waits for its
 // key takes no worker meanwhile.
 //
 // No goroutine waits in a pool. The pool reserves a worker or a key permit for a queued run, and
@@ -93,7 +93,7 @@ func (s *poolRun) obtain(key string, limit int) permission {
 	return noWorker
 }
 
-// hold takes a permit of a key without a worker, whatever the limit: the step has begun before.
+// hold takes a permit of a key without a worker, even over the limit: the step has already started.
 func (s *poolRun) hold(key string) *permit {
 	p := s.pool
 	p.mu.Lock()

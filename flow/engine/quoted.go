@@ -49,7 +49,7 @@ func unquote(to []byte, text string, at, size, depth int) (end int, quoted bool)
 }
 
 // character reads one character of a text that is unquoted depth times, and returns the position
-// behind it. The character is a byte, or a wide character that an escape gives by number.
+// after it. The character is a byte, or a wide character that an escape gives by number.
 func character(text string, at, depth int) (value rune, wide bool, end int) {
 	if depth == 0 {
 		return rune(text[at]), false, at + 1

@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// requestRevert reverts a flow for a reason from outside, also a held one. One that reverts already
-// keeps its cause. Running executions end by themselves, unless interruptRunning follows. A flow behind a
+// requestRevert reverts a flow, also a held flow, for a reason from outside. A flow that already reverts
+// keeps its cause. Running executions end by themselves, unless interruptRunning follows. A flow after a
 // point of no return is held.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && c.passed(c.whole()) >= 0 {
@@ -49,10 +49,9 @@ func (c *core) beginRevert(cause *logbook.Failure, patient bool, now time.Time) 
 	c.revertLast(c.whole(), now)
 }
 
-// mark gives a started step the intention revert. A retry's next round will not
-// begin, so its time is cleared. A running execution is interrupted, unless the flow is patient. A step whose
-// failure is ignored keeps its intention until its revert begins, so that the record shows why steps behind it
-// have run.
+// mark gives a started step the intention revert. The time of a retry's next round is cleared, because the
+// round will not start. A running execution is interrupted, unless the flow is patient. A step whose failure
+// is ignored keeps its intention until its revert starts, so that the record shows why later steps have run.
 func (c *core) mark(step int, patient bool, now time.Time) {
 	v := &c.vertices[step]
 	if !v.phase.hasBegun() || v.isToUndo() || v.phase == tolerated || c.plan.Step(step).IsLate() {
@@ -70,7 +69,7 @@ func (c *core) mark(step int, patient bool, now time.Time) {
 	c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
 }
 
-// revertLast tries to revert the steps with nothing left to undo behind them, from last to
+// revertLast tries to revert the steps with nothing left to undo after them, from last to
 // first, the order in which one worker takes them. Earlier steps follow when these are undone.
 func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 	late := c.lateFlows(bounds, now)
@@ -95,8 +94,8 @@ func (c *core) revertLast(bounds *flow.Scope, now time.Time) {
 }
 
 // isUndone reports whether a vertex has nothing left to undo. A gate is undone when everything
-// behind it is undone. The same applies to a step that was ignored or has not begun, because steps
-// behind it may have run.
+// after it is undone. The same applies to a step that was ignored or has not started, because
+// steps after it may have run.
 func (f *facts) isUndone(vertex int) bool {
 	if vertex >= f.plan.Len() {
 		return f.order[vertex].after == 0 && f.mayUndo(vertex)
@@ -111,7 +110,7 @@ func (f *facts) isUndone(vertex int) bool {
 }
 
 // tryRevert makes the revert of a vertex ready, unless the vertex still runs or has nothing to
-// undo. Everything behind it must be undone. A step without a revert is undone at once, and
+// undo. Everything after it must be undone. A step without a revert is undone at once, and
 // its predecessors may follow.
 func (c *core) tryRevert(step int, now time.Time) {
 	stack := []int{step}
@@ -147,8 +146,8 @@ func (c *core) tryRevert(step int, now time.Time) {
 	}
 }
 
-// undoStep begins to undo a step whose successors are undone. It reports whether the
-// step is undone now and was not before.
+// undoStep starts the undo of a step whose successors are undone. It reports whether this call
+// has completed the undo.
 func (c *core) undoStep(step int, now time.Time) bool {
 	v := &c.vertices[step]
 	if c.isRestarting(step) {
@@ -176,7 +175,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		switch {
 		case v.phase != toUndo:
 			c.enqueue(step)
-		case !c.isQueued(step): // a retry or a takeover may have begun the undo
+		case !c.isQueued(step): // a retry or a takeover may have started the undo
 			c.queueWhenDue(step, v.failedUndo, now)
 		}
 		return false

@@ -21,11 +21,11 @@ const (
 )
 
 // scope is the state of a retry and its flow in this run. A scope that is restarting
-// is being undone to begin again; until it begins, its retry has the intention
+// is being undone to start again. Until it starts, its retry has the intention
 // retry. Scopes inside it are undone with it, and are not restarting themselves.
 type scope struct {
 	restarting bool
-	rounds     []flow.Round                // since the retry last began: see loadRounds
+	rounds     []flow.Round                // since the last start of the retry: see loadRounds
 	failed     []int                       // steps that have failed in this round, and were not tried again
 	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
@@ -85,8 +85,8 @@ func (c *core) resolve(step int, undecided bool, now time.Time) bool {
 	return true
 }
 
-// exhausted returns the reason why a scope cannot begin again: its retry, or a retry inside
-// it, has begun flow.MaxRounds times. nil: the scope can begin again.
+// exhausted returns the reason why a scope cannot start again: its retry, or a retry inside
+// it, has started flow.MaxRounds rounds. nil: the scope can start again.
 func (f *facts) exhausted(s int) *logbook.Failure {
 	scopes := f.plan.Scopes()
 	for inner := s; inner < len(scopes) && scopes[inner].Retry < scopes[s].End; inner++ {
@@ -182,7 +182,7 @@ func (c *core) dropFailure(step int) {
 	}
 }
 
-// restart records that a scope will be undone and begin again, and the time of the next round.
+// restart records that a scope will be undone and start again, and the time of the next round.
 // That time is final. No scope around it may be restarting.
 func (c *core) restart(s int, delay time.Duration, now time.Time) {
 	retry := c.plan.Scopes()[s].Retry
@@ -192,7 +192,7 @@ func (c *core) restart(s int, delay time.Duration, now time.Time) {
 }
 
 // undoScope is beginRevert for one scope: none of its steps is executed any more, and its
-// started steps are undone. Its retry comes last, and begins the scope again.
+// started steps are undone. Its retry comes last, and starts the scope again.
 func (c *core) undoScope(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
@@ -268,14 +268,14 @@ func (c *core) queueRound(retry int, now time.Time) {
 	c.queueWithin(retry, c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds)), now)
 }
 
-// round begins a retry's flow, for the first time or again. The controller has no
+// round starts a retry's flow, for the first time or again. The controller has no
 // effects outside, so it is asked before the attempt is durable.
 func (c *core) round(retry int, now time.Time) {
 	s, _ := c.plan.ScopeOf(retry)
 	v := &c.vertices[retry]
 	again := c.scopes[s].restarting
 	c.move(now)
-	if v.attempt == nil { // else one had begun when its conductor died
+	if v.attempt == nil { // else an attempt was open when its conductor died
 		v.executions++
 		v.begun++
 		v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
@@ -315,7 +315,7 @@ func (f *facts) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 	return result, flow.FailureOf(err)
 }
 
-// reset returns an undone scope to its state before it began; recorded attempts stay.
+// reset returns an undone scope to its state before its start; recorded attempts stay.
 func (c *core) reset(s int, now time.Time) {
 	scopes := c.plan.Scopes()
 	bounds := &scopes[s]
@@ -350,8 +350,8 @@ func (f *facts) whole() *flow.Scope {
 	return &flow.Scope{End: f.plan.Len(), GateFrom: f.plan.Len(), GateEnd: len(f.order), Parent: -1}
 }
 
-// loadRounds loads the rounds of a retry since it last began. They stay until a retry around it, or an operator, sets
-// it back.
+// loadRounds loads the rounds of a retry since its last start. They stay until a retry around it, or an operator,
+// resets it.
 func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 	s, _ := l.plan.ScopeOf(step)
 	var rounds []flow.Round
@@ -362,7 +362,7 @@ func (l *loader) loadRounds(step int, atom *logbook.AtomDetail) error {
 			over = true
 			continue
 		}
-		if over { // the retry begins anew
+		if over { // the retry starts anew
 			rounds, over = nil, false
 		}
 		if n := len(rounds); n > 0 {

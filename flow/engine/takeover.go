@@ -19,7 +19,7 @@ import (
 //	reverted, pending    to be executed again
 //
 // If the owner dies meanwhile, the next owner continues from there. A step with this intention
-// counts as begun, so the steps before it are never chosen: an undo does not go back further with
+// counts as started, so the steps before it are never chosen: an undo does not go back further with
 // each death of a conductor. Steps that finished meanwhile, or were cut off in their next
 // execution, are chosen as at any takeover.
 
@@ -36,7 +36,7 @@ func (f *facts) repeats(step int) bool {
 	return v.intention == logbook.IntendRetry && v.phase != unbegun && v.phase != waiting && !f.plan.Step(step).IsRetry()
 }
 
-// undoLast chooses the steps that a takeover undoes, and begins or continues to undo them.
+// undoLast chooses the steps that a takeover undoes, and starts or continues their undo.
 func (c *core) undoLast(now time.Time) {
 	if c.found.takenOver && c.wasCutOff() {
 		for _, step := range c.lastSteps(c.found.intervened.spared) {
@@ -78,7 +78,7 @@ func (f *facts) wasCutOff() bool {
 // lastSteps are the steps that a takeover undoes, without the spared ones. An execution that continues was not cut off: it
 // may still run elsewhere, and ends with a result.
 func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
-	behind := make([]bool, len(f.order)) // by gate: a step behind it has begun
+	behind := make([]bool, len(f.order)) // by gate: a step after it has started
 	kept := f.keptTurns()
 	for vertex := len(f.order) - 1; vertex >= f.plan.Len(); vertex-- {
 		behind[vertex] = kept[vertex] || f.hasBegunBehind(vertex, behind)
@@ -87,7 +87,7 @@ func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 		v, s := &f.vertices[step], f.plan.Step(step)
 		_, reverts := s.Reverter()
 		cutOff := v.phase == left && !f.goesOn(step, logbook.ActionExecute)
-		// Steps that a condition skips behind a step that was cut off do not depend on its result.
+		// If a condition skips steps after a step that was cut off, they do not depend on its result.
 		last := cutOff || v.phase == succeeded && !f.hasBegunBehind(step, behind)
 		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && f.plan.UndoesLast(step) &&
 			reverts && !s.AtMostOnce() && !s.PointOfNoReturn() && !spared[step] && !f.isDecided(step) && f.order[step].before == 0 && f.restartingScope(step) < 0 {
@@ -97,8 +97,8 @@ func (f *facts) lastSteps(spared map[int]bool) (steps []int) {
 	return steps
 }
 
-// hasBegunBehind reports whether a step that waits for a vertex has begun, or was ignored because of
-// it. For gates, whose numbers are in topological order, behind has the answers.
+// hasBegunBehind reports whether a step that waits for a vertex has started, or was ignored because of
+// it. behind caches the answers for gates, whose numbers are in topological order.
 func (f *facts) hasBegunBehind(vertex int, behind []bool) bool {
 	for _, next := range f.plan.Next(vertex) {
 		if behind[next] || int(next) < f.plan.Len() && (f.vertices[next].phase != unbegun || f.vertices[next].intention == logbook.IntendRetry) {

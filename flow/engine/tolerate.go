@@ -8,11 +8,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step whose failure is ignored (flow.IgnoreFailure) is *tolerated*: recorded as a failure with the
-// intention ignore, and done for the steps behind it. The decision is recorded with the failure.
+// A step whose failure is ignored (flow.IgnoreFailure) is *tolerated*. Its failure is recorded with the
+// intention ignore, in the same update, and later steps treat it as done.
 //
-// Steps that require a value from it, without a default result, are left out as after a decider's no. That
-// is decided when such a step is ready, because a retry around the failed step may still run it again.
+// If it has no default result, steps that require a value from it are left out, as after a decider's no.
+// This is decided when such a step is ready, because a retry around the failed step may still run it again.
 
 // tolerates reports whether the permanent failure of a step is ignored. In a flow that is undone, or in a
 // part that a retry undoes, it is not: the step is undone with the others.
@@ -21,9 +21,9 @@ func (c *core) tolerates(step int) bool {
 	return s.IsLate() || s.IgnoresFailure() && !c.reverting && !c.vertices[step].isToUndo() && c.restartingScope(step) < 0
 }
 
-// tolerate records a failure that is ignored, with the default result of the step. attempt is nil if it is
-// recorded already. If the step has not the option itself, its element of an each has failed: the steps
-// behind it are left out.
+// tolerate records an ignored failure, with the default result of the step. attempt is nil if it is already
+// recorded. If the step itself has no IgnoreFailure, its element of an each has failed, and the later steps
+// of the element are left out.
 func (c *core) tolerate(step int, attempt *logbook.Attempt, now time.Time) {
 	change := logbook.AtomChange{Intention: logbook.IntendIgnore}
 	if attempt != nil {

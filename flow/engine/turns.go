@@ -6,10 +6,10 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// The instances of an each with a limit take turns (flow.Turns): an instance begins when fewer than
-// the limit have begun and not ended, in the order of the list. An undo takes them in reverse order,
-// and undoes no more of them in parallel. Nothing of that is recorded: an instance has its turn if one
-// of its steps has begun. A resumed flow therefore has no more instances in progress than before.
+// The instances of an each with a limit take turns (flow.Turns): in the order of the
+// list, an instance starts when fewer than the limit are in progress. An undo takes the instances in reverse order,
+// with the same limit. Turns are not recorded: an instance has its turn if one of its steps has started. A resumed
+// flow therefore has no more instances in progress than before.
 
 // turnID identifies an instance, also in a plan that has grown.
 type turnID struct {
@@ -21,7 +21,7 @@ func (f *facts) turnID(turns *flow.Turns, element int) turnID {
 	return turnID{f.plan.Step(turns.Opening).Name(), element}
 }
 
-// hasTurn reports whether the record shows that an instance has begun. One without steps needs no turn.
+// hasTurn reports whether the record shows that an instance has started. An instance without steps needs no turn.
 func (f *facts) hasTurn(turn *flow.Turn) bool {
 	if turn.Steps.First == turn.Steps.End {
 		return true
@@ -37,8 +37,8 @@ func (f *facts) hasTurn(turn *flow.Turn) bool {
 // turnCount is the progress of an each with a limit, so that the end of an instance does not search the list: see
 // BenchmarkTurns.
 type turnCount struct {
-	begun   int // the instances before this one have begun
-	running int // instances that have begun and not ended
+	begun   int // the instances before this one have started
+	running int // instances that have started and not ended
 }
 
 // turnCountOf returns the progress of an each, and counts it if it is unknown.
@@ -70,7 +70,7 @@ func (c *core) countTurn(place flow.TurnPlace) {
 	}
 }
 
-// takeTurns begins instances up to the limit.
+// takeTurns starts instances up to the limit.
 func (c *core) takeTurns(number int, now time.Time) {
 	turns := &c.plan.Turns()[number]
 	for !c.reverting && !c.broken && c.restartingScope(turns.Opening) < 0 {
@@ -89,7 +89,7 @@ func (c *core) takeTurns(number int, now time.Time) {
 	}
 }
 
-// begunTurns are the turns of the plan that have begun, also those of which no step has.
+// begunTurns returns the started turns of the plan, also if no step of the instance has started.
 func (f *facts) begunTurns() map[turnID]bool {
 	taken := make(map[turnID]bool)
 	for i := range f.plan.Turns() {
@@ -119,7 +119,7 @@ func (f *facts) isToUndo(turn *flow.Turn) bool {
 	return false
 }
 
-// undoHasBegun reports whether an earlier run has begun to undo an instance. Such instances are undone first.
+// undoHasBegun reports whether an earlier run has started to undo an instance. Such instances are undone first.
 func (f *facts) undoHasBegun(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
 		if phase := f.vertices[step].phase; phase == toUndo || phase == undone {
@@ -143,9 +143,9 @@ func (f *facts) mayUndo(gate int) bool {
 	return f.undoTurns[f.turnID(turns, place.Element)] || !f.isToUndo(&turns.Elements[place.Element])
 }
 
-// undoesByItself reports whether the undo of an instance needs no turn: a step of it has nothing to undo behind it,
-// because the steps behind it have not begun, or are undone. An interrupted instance is one of at most so many as the
-// limit.
+// undoesByItself reports whether the undo of an instance needs no turn: one of its started steps has nothing to undo
+// after it, because later steps have not started or are undone. The number of such interrupted instances is at most
+// the limit.
 func (f *facts) undoesByItself(turn *flow.Turn) bool {
 	for step := turn.Steps.First; step < turn.Steps.End; step++ {
 		if phase := f.vertices[step].phase; f.order[step].after == 0 && phase.hasBegun() && phase != undone && !f.plan.Step(step).IsLate() {
@@ -195,7 +195,7 @@ func (c *core) takeUndoTurns(number int, now time.Time) {
 	}
 }
 
-// forgetTurns begins the undo of a scope: no instance in it has had its turn.
+// forgetTurns resets the turns of a scope before its undo: no instance in it has had its turn.
 func (c *core) forgetTurns(bounds *flow.Scope) {
 	for i := range c.plan.Turns() {
 		turns := &c.plan.Turns()[i]
@@ -207,8 +207,8 @@ func (c *core) forgetTurns(bounds *flow.Scope) {
 	}
 }
 
-// keptTurns are the gates behind the finished instances that a takeover keeps: with the unfinished
-// ones, more than the limit would run in parallel.
+// keptTurns are the gates after the finished instances that a takeover keeps. If they were undone too, more instances
+// than the limit would run in parallel.
 func (f *facts) keptTurns() map[int]bool {
 	kept := make(map[int]bool)
 	for i := range f.plan.Turns() {

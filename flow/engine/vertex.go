@@ -9,7 +9,7 @@ import (
 )
 
 // phase is the state of a step in a run. It is the state of the step's atom, plus the difference
-// between a step that this run executes and one that an earlier run has left behind.
+// between a step that this run executes and a step that an earlier run left open.
 //
 //	unbegun ──► executing ──► succeeded ──► restarting ──► executing    (retries only)
 //	  │ ▲         │ ▲ ├─────► failed ◄── left
@@ -25,14 +25,14 @@ type phase uint8
 
 const (
 	none       phase = iota // no phase: the event cannot happen
-	unbegun                 // pending: no execution of this round has begun
+	unbegun                 // pending: no execution of this round has started
 	waiting                 // pending: an execution has failed, or has returned NotYet, and is tried again
-	left                    // running: an earlier run began the execution, and recorded no end
+	left                    // running: an earlier run started the execution, and recorded no end
 	executing               // running: this run has an execution open
 	succeeded               // success
 	failed                  // failure
 	tolerated               // failure, ignored: the flow continues
-	restarting              // retrying: a retry whose flow is undone, and begins again
+	restarting              // retrying: a retry whose flow is undone, and starts again
 	toUndo                  // reverting: this run has no revert open
 	undoing                 // reverting: this run has a revert open
 	undone                  // reverted
@@ -45,16 +45,16 @@ const (
 type event uint8
 
 const (
-	onBegin    event = iota // an execution begins, or continues
+	onBegin    event = iota // an execution starts, or continues
 	onSuccess               // the attempt has succeeded, or there is no revert to call
 	onAgain                 // the attempt has ended without success, and is tried again
 	onFailure               // the attempt has failed permanently
 	onTolerate              // the attempt has failed permanently, and the flow continues
 	onRevert                // the step will be undone later
-	onUndo                  // a revert begins, or continues
-	onReset                 // the step may begin again
+	onUndo                  // a revert starts, or continues
+	onReset                 // the step may start again
 	onIgnore                // a decider leaves the step out
-	onRestart               // a retry begins its flow again
+	onRestart               // a retry starts its flow again
 	onLoss                  // the run has ended before the execution
 	events
 )
@@ -103,10 +103,10 @@ var atoms = [phases]logbook.AtomState{
 // isOpen reports whether this run has an attempt open.
 func (p phase) isOpen() bool { return p == executing || p == undoing }
 
-// hasBegun reports whether an execution of this round has begun.
+// hasBegun reports whether an execution of this round has started.
 func (p phase) hasBegun() bool { return p != unbegun && p != ignored }
 
-// vertex is a step of the plan. See newVertices for a step that has not begun.
+// vertex is a step of the plan. See newVertices for a step that has not started.
 type vertex struct {
 	phase     phase
 	record    record
@@ -122,7 +122,7 @@ type vertex struct {
 	retryAt  time.Time         // of the next attempt; zero: at once, or none is due
 	key      *permit           // while the open attempt waits after NotYet: of the concurrency key; else nil
 	progress *logbook.Progress // recorded with the next change; nil: none
-	reported *logbook.Progress // recorded since the latest attempt began, or before it in this round; nil: none
+	reported *logbook.Progress // recorded since the start of the latest attempt, or before it in this round; nil: none
 	saved    bool              // the round may have checkpoints
 }
 
@@ -131,33 +131,33 @@ type record uint8
 
 const (
 	unrecorded record = iota
-	outdated          // its atom, with another version: the step had not begun
+	outdated          // its atom, with another version: the step had not started
 	recorded          // its atom, with this version
 )
 
-// history counts the attempts at a step. Each execution after a revert or a reset begins another
+// history counts the attempts at a step. Each execution after a revert or a reset starts another
 // round.
 type history struct {
-	executions, reverts int              // attempts since the flow began
+	executions, reverts int              // attempts since the start of the flow
 	round               int32            // see flow.Call.Key
 	begun               int32            // executions since the last reset
 	lost                int              // attempts since the last reset that have lost their worker
 	failedExecutions    int              // in this round, as the retry policy counts them
 	failedUndo          int              // the same for reverts
 	lastFailure         *logbook.Failure // the last one that counts in failedExecutions or failedUndo
-	since               time.Time        // when the first execution of the round began that counts for the deadline
-	isUndone            bool             // the last attempt is a revert: the next execution begins another round
-	touched             bool             // an execution of this round may have begun: if none has, its revert is not called
+	since               time.Time        // start of the round's first execution that counts for the deadline
+	isUndone            bool             // the last attempt is a revert: the next execution starts another round
+	touched             bool             // an execution of this round may have started; if false, its revert is not called
 }
 
-// execute notes that an execution begins. After a revert it begins another round.
+// execute notes the start of an execution. After a revert it starts another round.
 func (h *history) execute() {
 	if h.isUndone {
 		h.round, h.isUndone, h.touched, h.since = h.round+1, false, false, time.Time{}
 	}
 }
 
-// forgetRound returns a step that is undone to its state before it began.
+// forgetRound returns an undone step to its state before its start.
 func (v *vertex) forgetRound() {
 	v.since, v.failedExecutions, v.failedUndo = time.Time{}, 0, 0
 	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
@@ -172,7 +172,7 @@ func (v *vertex) isUntaken() bool {
 // hasNoDefault reports whether the step's failure is ignored, and no default replaces its result.
 func (v *vertex) hasNoDefault() bool { return v.phase == tolerated && v.result == nil }
 
-// newVertices returns the steps of a plan before they begin.
+// newVertices returns the steps of a plan before their start.
 func newVertices(plan *flow.Plan) []vertex {
 	vertices := make([]vertex, plan.Len())
 	for i := range vertices {

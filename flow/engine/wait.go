@@ -7,8 +7,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step that waits for a signal, an approval or a time has no task. Its execution begins, and says "not yet" until the end of
-// the wait, in one update. Then nothing of it runs. The board gives a signal to the open attempt: see logbook.Wait.
+// A step that waits for a signal, an approval or a time has no task. One update records the start of its execution
+// and the answer "not yet until the end of the wait". No goroutine runs during the wait. The board gives a signal
+// to the open attempt: see logbook.Wait.
 
 // TakenSignal is a signal that the wait of a step has taken while the flow runs.
 type TakenSignal struct {
@@ -16,7 +17,7 @@ type TakenSignal struct {
 	Signal logbook.Signal
 }
 
-// await begins or continues the execution of a step that waits. attempt has written its mark.
+// await starts or continues the execution of a step that waits. attempt has written its mark.
 func (c *core) await(step int, arguments logbook.Values, now time.Time) {
 	wait, open := c.plan.Step(step).Wait(), c.vertices[step].attempt.Wait
 	said := outcome{step: step, ended: now}

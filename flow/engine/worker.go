@@ -8,7 +8,7 @@ import (
 )
 
 // adopts reports whether an attempt that was offered to workers continues, so that no new
-// attempt begins. If its mark names no worker, no worker ever had it: it may be offered even if
+// attempt starts. If its mark names no worker, no worker ever had it: it may be offered even if
 // the step must run at most once.
 func (f *facts) adopts(step int, action logbook.Action) bool {
 	v := &f.vertices[step]
@@ -17,12 +17,12 @@ func (f *facts) adopts(step int, action logbook.Action) bool {
 }
 
 // goesOn reports whether the open attempt at a step belongs to this action and continues: it
-// has returned NotYet, or was offered to workers. No new attempt then begins.
+// has returned NotYet, or was offered to workers. No new attempt then starts.
 func (f *facts) goesOn(step int, action logbook.Action) bool {
 	return f.vertices[step].isAsked(action) || f.adopts(step, action)
 }
 
-// isWithWorker reports whether a worker may be executing a step that this run has not begun.
+// isWithWorker reports whether a worker may be executing a step that this run has not started.
 // The execution must end before the step is undone.
 func (f *facts) isWithWorker(step int) bool {
 	v := &f.vertices[step]
@@ -68,7 +68,7 @@ func (f *facts) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 }
 
 // spent is how long a worker has had the attempt that this run adopts. An attempt that has
-// returned NotYet began before its worker got it, so its time begins anew.
+// returned NotYet started before its worker got it, so its time starts anew.
 func (v *vertex) spent(now time.Time) time.Duration {
 	if v.attempt.Worker == "" || v.attempt.Asked > 0 {
 		return 0
