@@ -349,8 +349,7 @@ func (c *Conductor) Ready() <-chan struct{} { return c.ready }
 // what was recorded of them, closes the session, and returns when Run is about to return.
 //
 // If ctx ends first, Drain stops the steps at once and returns ctx's error; Run then returns by
-// itself. Drain may be called at any time, and repeatedly: a call of Run that begins later
-// returns at once.
+// itself. Drain may be called at any time, and repeatedly. A later call of Run returns at once.
 func (c *Conductor) Drain(ctx context.Context) error {
 	c.mu.Lock()
 	c.drained = true

@@ -303,7 +303,7 @@ func (r *run) timeUp(plan *flow.Plan) time.Time {
 	return r.claimed.Job.StartedAt.Add(plan.Timeout())
 }
 
-// checkpoints reads the checkpoints of a step. It repeats the call until ctx ends: the attempt must not begin
+// checkpoints reads the checkpoints of a step. It repeats the call until ctx ends: the attempt must not start
 // without them, and must not fail because no leader answers.
 func (r *run) checkpoints(ctx context.Context, step string) (logbook.Values, error) {
 	wait := newBackoff(boardBackoff)

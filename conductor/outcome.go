@@ -76,7 +76,7 @@ var errElsewhere = errors.New("this conductor cannot build the flow")
 //	about the session                                        as running, as after a crash
 //	a wait took a signal that the run did not   abandoned    no update, no delay: the next owner loads it
 //	know
-//	not begun: paused, or out of time           abandoned    nothing, no delay
+//	not started: paused, or out of time         abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	the same, but another conductor could       abandoned    no update, a delay that grows with its claims

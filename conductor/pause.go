@@ -11,7 +11,7 @@ type pauses struct {
 	over chan struct{} // closed when the pause ends; nil: no pause
 }
 
-// begin starts a pause; false if there is one already.
+// begin starts a pause. It returns false if a pause is already in effect.
 func (p *pauses) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // SpanIDs makes the ids of traces and spans, for sdktrace.WithIDGenerator of OpenTelemetry's SDK.
 // If a job was posted without a traceparent, its trace gets its ids from the job's id. All owners
 // of the job then continue one trace, and nothing is stored for it. With other ids, each claim of
-// such a job begins a separate trace.
+// such a job starts a separate trace.
 type SpanIDs struct{}
 
 // tracedJob is the context key for the job whose trace starts.
@@ -53,9 +53,9 @@ type runTrace struct {
 	facts []attribute.KeyValue // attributes of every span
 }
 
-// traceRun begins the span of a run. At the job's first claim it also makes the span from the
+// traceRun starts the span of a run. At the job's first claim it also makes the span from the
 // posting to that claim. Both are children of the span that posted the job. Without such a span,
-// the span of the posting begins the trace, and is the parent of every run.
+// the span of the posting is the root of the trace, and the parent of every run.
 func (r *run) traceRun(ctx context.Context) context.Context {
 	tracer, job := r.loop.options.Tracer, &r.claimed.Job
 	if tracer == nil {
@@ -110,7 +110,7 @@ func (t *runTrace) hook() func(context.Context, *flow.Call) (context.Context, fu
 	return t.attempt
 }
 
-// attempt begins the span of an attempt at a step.
+// attempt starts the span of an attempt at a step.
 func (t *runTrace) attempt(ctx context.Context, call *flow.Call) (context.Context, func(*logbook.Failure, bool)) {
 	ctx, span := t.run.loop.options.Tracer.Start(ctx, string(call.Action)+" "+call.Step, trace.WithTimestamp(t.run.now()),
 		trace.WithAttributes(t.facts...), trace.WithAttributes(

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// maxEarly limits the events kept for runs that have not begun: far more than a conductor has
+// maxEarly limits the events kept for runs that have not started: far more than a conductor has
 // claims in flight.
 const maxEarly = 256
 
@@ -33,7 +33,7 @@ type claimWatcher struct {
 	}
 	logger  hclog.Logger
 	owner   string            // the name of the conductor
-	drained func(*jobs.Drain) // called when a drain begins or changes, and with nil when it ends
+	drained func(*jobs.Drain) // called when a drain starts or changes, and with nil when it ends
 	watch   jobs.Watch        // used only by follow
 
 	mu   sync.Mutex
