@@ -136,8 +136,8 @@ func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 		t.postWaiting()
 	}
 	if err != nil && t.writes != before {
-		// Every command decides before its first write. Otherwise a refused command would leave
-		// some of its writes behind.
+		// Every command decides before its first write. Otherwise some writes of a refused
+		// command would remain.
 		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
 	}
 	t.audit(c, err)
@@ -173,7 +173,7 @@ func (t *txn) commit() (*status, error) {
 }
 
 func (v *view) nextDue() time.Time {
-	var due []byte // the keys of all three tables begin with the time
+	var due []byte // the keys of all three tables start with the time
 	for _, tab := range [...]table{tableDue, tableDeadline, tableReminder} {
 		if first, _ := v.cursor(tab).First(); first != nil && (due == nil || bytes.Compare(first, due) < 0) {
 			due = bytes.Clone(first)

@@ -183,9 +183,9 @@ func (t *txn) granted(found []*jobRecord) *v1.Result {
 	return &v1.Result{Kind: &v1.Result_Claim{Claim: answer}}
 }
 
-// claimed returns the data that the owner of a claim needs to start, so the node need not read it again. It returns nil
-// for a large job, and for a flow that has begun. The node reads these after the command, so that they do not delay
-// other commands.
+// claimed returns the data that the owner of a claim needs to start, so the node need not read it again. It returns
+// nil for a large job, and for a flow that has started. The node reads these after the command, so that they do not
+// delay other commands.
 func (t *txn) claimed(j *jobRecord) *v1.Claimed {
 	if t.answerSize(j) > maxResultBytes {
 		return nil

@@ -206,7 +206,7 @@ func (f *queueFinder) beginningWith(prefix []byte, found func(queueStart) bool) 
 }
 
 // wantingSome finds the queues whose labels are all offered. The labels of a set are sorted, so one seek
-// skips all sets that begin with the same unoffered label. Each other queue costs one seek, which ends at
+// skips all sets that start with the same unoffered label. Each other queue costs one seek, which ends at
 // the first key of the next queue. The cost grows with the sets that have an offered label, not with the
 // number of waiting jobs.
 func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bool {
@@ -225,7 +225,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 			}
 			key, _ = cursor.Seek(afterQueue(queue))
 		case next != "":
-			// Seek past the keys of this text too, because the next text can begin with this text.
+			// Seek past the keys of this text too, because the next text can start with this text.
 			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
 		case queue[size] == maxKeyName:
 			return true

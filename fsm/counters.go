@@ -12,8 +12,8 @@ import (
 // A board has one row of counters for all its jobs, one for each kind, and one for each session with claims. The key
 // of a row is the board, one of these constants, and the kind or the session.
 //
-// A principal has a row, and the boards of a quota have one together. Their keys begin with the empty name, which no
-// board has.
+// Each principal has a row, and all boards of a quota share a row. The keys of these rows start with the empty name,
+// which no board has.
 const (
 	countersOfBoard     = 'b'
 	countersOfKind      = 'k'

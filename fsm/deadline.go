@@ -10,8 +10,8 @@ import (
 func (t *txn) expireJob(j *jobRecord) {
 	j.watched = false
 	if j.State == jobs.StateClaimable {
-		// Callers that skipped the job after its deadline wait for this job or for the jobs
-		// behind it.
+		// Callers that skipped the job after its deadline wait for this job or for later
+		// jobs of the queue.
 		t.becameClaimable(queueOf(&j.jobFacts))
 	}
 	if j.isUnder(jobs.RequestCancel) {

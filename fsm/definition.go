@@ -47,7 +47,7 @@ func (t *txn) releaseDefinition(id command.DefinitionID) {
 	}
 }
 
-// definition reads a definition with its stored size; nil for the zero id of a flow that has not begun.
+// definition reads a definition with its stored size; nil for the zero id of a flow that has not started.
 func (v *view) definition(id command.DefinitionID) (definition *logbook.Definition, size int) {
 	if id.IsZero() {
 		return nil, 0

@@ -169,7 +169,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 }
 
 // agrees reports whether an outcome agrees with the state of the job's flow. The flow of a cancelled job is undone,
-// suspended, or not begun.
+// suspended, or not started.
 func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 	switch outcome {
 	case jobs.OutcomeSuccess:

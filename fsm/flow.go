@@ -136,7 +136,7 @@ func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
 	return !f.Begun.IsZero() || claim.Begins && !recorded && f.Sequence == 0
 }
 
-// noteBegun records that the flow of a job may have begun under the claim that is about to end. This is
+// noteBegun records that the flow of a job may have started under the claim that is about to end. This is
 // the case if the claim has Begins and the flow has no record yet. The first update of a flow records all
 // work before it. Every end of a claim calls noteBegun:
 //

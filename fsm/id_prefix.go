@@ -19,7 +19,7 @@ const (
 	// prefix reads fewer ids.
 	maxIDsExamined = 100_000
 	// maxEndsExamined bounds the ids whose last digits one search compares. Last digits have no
-	// index, so the search takes about 10 ms. It begins with the latest ids.
+	// index, so the search takes about 10 ms. It starts with the latest ids.
 	maxEndsExamined = 100_000
 )
 
@@ -55,8 +55,8 @@ func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal stri
 	return found, err
 }
 
-// findEnds adds the ids that end with the digits, of the latest ids of a number. more: no id
-// begins with the digits, and older ids were not compared.
+// findEnds adds the ids that end with the digits, from a limited number of the latest ids. more: no id
+// starts with the digits, and older ids were not compared.
 func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(board, principal string) bool, found *jobs.IDMatches, latest int) {
 	if n := len(prefix.Digits); n < jobs.MinIDEnd || n == 2*idSize {
 		return

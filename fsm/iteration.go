@@ -27,7 +27,7 @@ func (t *txn) continues(p *parting) bool {
 	return p.Again != nil && !p.job.isUnder(jobs.RequestCancel)
 }
 
-// beginIteration ends the claim of a job, and begins the next iteration of the job's flow.
+// beginIteration ends the claim of a job, and starts the next iteration of the job's flow.
 func (t *txn) beginIteration(p *parting) error {
 	j := p.job
 	store, err := t.nextStore(p)

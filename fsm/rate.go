@@ -36,7 +36,7 @@ func (r *rate) add(now time.Time) {
 // within estimates the count over the last span: whole slots, plus a share of the oldest.
 func (r *rate) within(now time.Time, span time.Duration) uint64 {
 	slot, part := slotOf(now), uint64(now.UnixNano()%int64(rateSlot))
-	if slot < r.slot { // a clock behind the state machine's time
+	if slot < r.slot { // a clock earlier than the state machine's time
 		slot, part = r.slot, 0
 	}
 	oldest := slot - int64(span/rateSlot)

@@ -78,7 +78,7 @@ func attemptText(number, tries int) string {
 	return fmt.Sprintf("attempt %d of %d", number, max(tries, number))
 }
 
-// rerun makes the intervention that runs the flow of a job again from its beginning. Its id depends on the job and the
+// rerun makes the intervention that runs the flow of a job again from its start. Its id depends on the job and the
 // entry, because an entry has at most one for each job.
 func (t *txn) rerun(j *jobRecord, by, reason string) *logbook.Intervention {
 	return &logbook.Intervention{

@@ -193,7 +193,7 @@ func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
 	return false
 }
 
-// closeCancelled completes a cancelled job with nothing left to do. A flow that has begun becomes suspended, so another
+// closeCancelled completes a cancelled job with nothing left to do. A started flow becomes suspended, so another
 // job can continue it. A flow in failure still needs an operator, so the outcome is failed. Pending interventions are
 // taken back.
 func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {

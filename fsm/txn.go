@@ -101,7 +101,7 @@ func (t *txn) put(tab table, key, value []byte) {
 	}
 }
 
-// putMessage writes a message behind a prefix of fixed length.
+// putMessage writes a prefix of fixed length, followed by a message.
 func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
 	t.put(tab, key, t.memory.encode(prefix, message))
 }

@@ -18,7 +18,7 @@ const DefinitionIDField = "update definition_id"
 // IsZero reports whether the id is unset.
 func (id DefinitionID) IsZero() bool { return id == DefinitionID{} }
 
-// DefinitionIDOf is the beginning of the SHA-256 of the hash's length (a varint), the hash and
+// DefinitionIDOf is the start of the SHA-256 of the hash's length (a varint), the hash and
 // the packed steps. The hash alone is not enough: the writer supplies it, and could combine
 // another flow's hash with its own steps.
 func DefinitionIDOf(d *logbook.Definition) DefinitionID {

@@ -64,7 +64,7 @@ func (c *Cursor) look() {
 	}
 }
 
-// atEnd moves the cursor behind the last row.
+// atEnd moves the cursor after the last row.
 func (c *Cursor) atEnd() (key, value []byte) {
 	c.key, c.fileKey, c.backward = nil, nil, false
 	for i := range c.layers {
@@ -73,7 +73,7 @@ func (c *Cursor) atEnd() (key, value []byte) {
 	return nil, nil
 }
 
-// seek moves every source to a key, or behind it.
+// seek moves every source to a key or, if it lacks the key, to its next key.
 func (c *Cursor) seek(key []byte) {
 	c.backward = false
 	c.look()

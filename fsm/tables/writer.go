@@ -112,7 +112,7 @@ func (db *DB) publish(next *layer) error {
 	return nil
 }
 
-// freezeLocked starts the flush of a layer, and begins a new layer. The previous layer is
+// freezeLocked starts the flush of a layer, and opens a new layer. The previous layer is
 // already flushed.
 func (db *DB) freezeLocked(full *layer) {
 	db.frozen, db.recent = full, newLayer(len(db.options.Names))

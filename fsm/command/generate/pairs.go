@@ -20,7 +20,7 @@ type pair struct {
 
 	rename  map[string]string // fields of the message that have another name, by field of the domain type
 	labels  map[string]string // of fields in errors, instead of noun and field; by field of the message
-	skip    []string          // fields that are not converted; fields of the message begin with a dot
+	skip    []string          // fields that are not converted; fields of the message start with a dot
 	flatten []string          // struct fields of the domain type whose own fields are fields of the message
 	texts   []string          // fields of the message with text for operators, which is made valid UTF-8
 
