@@ -199,7 +199,7 @@ type ClaimRequest struct {
 	Wait   time.Duration // maximum wait for a job
 	// Begins: the owner starts the flow of a claimed job before the start is recorded.
 	// Until the first record, the claim replaces it. If such a claim ends without a record
-	// and without Ending.Recorded, the flow may have begun: logbook.FlowDetail.Begun is
+	// and without Ending.Recorded, the flow may have started: logbook.FlowDetail.Begun is
 	// set, and the next owner treats the flow's first steps as running.
 	Begins bool
 }

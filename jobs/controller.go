@@ -124,7 +124,7 @@ func (r *OperatorRequest) Interrupts() bool {
 //	completed    ErrConflict        ErrConflict          ErrConflict, except for a repeat
 //	trashed      ErrConflict        ErrConflict          ErrConflict
 //
-// Cancelling with Revert: if the flow has begun, an unclaimed job becomes claimable, and
+// Cancelling with Revert: if the flow has started, an unclaimed job becomes claimable, and
 // its next owner undoes the flow.
 //
 // The owner of a claimed job suspends or reverts the flow, and then releases the job. If

@@ -113,7 +113,7 @@ type Event struct {
 
 	Signal        string // only for EventSignalled and EventUnsent: the name of the signal
 	UnreadSignals int    // only for the end of a job: signals that no wait has taken
-	Iteration     int    // only for EventContinued: the number of the iteration that begins
+	Iteration     int    // only for EventContinued: the number of the iteration that starts
 
 	JobKind string
 	Key     string   // key of the job

@@ -25,23 +25,23 @@ const (
 var IDNouns = []IDNoun{IDOfJob, IDOfBook, IDOfFlow, IDOfSession}
 
 const (
-	// MinIDPrefix is the minimum number of digits to find an id by its beginning.
+	// MinIDPrefix is the minimum number of digits to find an id by its first digits.
 	MinIDPrefix = 4
-	// MinIDEnd is the minimum number of digits to find an id by its end. Ids of version 7 end
-	// with random digits. They begin with the time: all jobs of a minute begin with the same
+	// MinIDEnd is the minimum number of digits to find an id by its last digits. Ids of version 7 end
+	// with random digits. They start with the time: all jobs of a minute have the same first
 	// eight digits.
 	MinIDEnd = 8
 	// MaxIDMatches limits the ids of one answer. Operators do not compare more.
 	MaxIDMatches = 10
 )
 
-// IDPrefix is the beginning or the end of an id.
+// IDPrefix is the first or the last digits of an id.
 type IDPrefix struct {
 	Noun   IDNoun
 	Digits string // hexadecimal, in lower case, without dashes
 }
 
-// IDMatches are the matching ids: ids that begin with the digits, in order, then ids that end
+// IDMatches are the matching ids: ids that start with the digits, in order, then ids that end
 // with the digits.
 type IDMatches struct {
 	IDs  []uuid.UUID

@@ -386,9 +386,9 @@ type Ending struct {
 	Again *Continuation
 }
 
-// Continuation begins the next iteration of a job's flow, in the entry that ends the present one. The iteration has a
-// new flow detail. The job keeps its id, key, unread signals and deadline; its failures, crashes and attempts no longer
-// count. The latest KeptIterations are kept.
+// Continuation starts the next iteration of a job's flow, in the entry that ends the current one. The iteration has
+// a new flow detail. The job keeps its id, key, unread signals and deadline; its failures, crashes and attempts no
+// longer count. The latest KeptIterations are kept.
 type Continuation struct {
 	Store logbook.Values // replaces values of the job's store, by name; other values stay
 	Delay time.Duration  // before the job can be claimed; at most logbook.MaxWait

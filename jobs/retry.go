@@ -13,7 +13,7 @@ import (
 
 // RetryPolicy decides what happens to a job whose work failed. An attempt is one complete
 // run of the work. It has failed when the job is consumed with OutcomeReverted or
-// OutcomeFailed. After OutcomeReverted, the next attempt runs the flow from its beginning.
+// OutcomeFailed. After OutcomeReverted, the next attempt runs the flow from its start.
 // A flow that could not be undone is never retried by a policy. Lost owners and abandons
 // with a failure are no attempts: Job.Crashes and Job.Failures count them.
 //

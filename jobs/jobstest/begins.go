@@ -14,7 +14,7 @@ var beginRows = []row{
 	{"a flow that may have begun keeps its plan", begunPlanIsKept},
 }
 
-// beginning posts a job with a flow, and claims it for a session, with or without Begins.
+// beginning posts a job with a flow, and claims the job for a session, with or without Begins.
 func (k *kit) beginning(session jobs.SessionID, name string, begins bool) jobs.Claimed {
 	k.Helper()
 	k.post(k.withFlow(name))

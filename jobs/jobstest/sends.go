@@ -116,7 +116,7 @@ func signalsOfTwoPosters(k *kit) {
 	k.same("unread signals", k.job(answers[0].Job.ID).UnreadSignals, posters)
 }
 
-// succeeds makes an update with which a step begins, succeeds, and sends signals.
+// succeeds makes an update in which a step starts, succeeds, and sends signals.
 func succeeds(claimed jobs.Claimed, sequence uint64, step string, sends ...logbook.Sending) logbook.Update {
 	u := change(claimed, sequence, logbook.FlowRunning)
 	begun := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, Token: claimed.Job.Token, StartedAt: time.Unix(1_000_000_000, 0).UTC()}

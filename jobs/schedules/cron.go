@@ -42,7 +42,7 @@ var cronWords = map[string]string{
 }
 
 // parseCron reads five fields, six fields with seconds first, or a word. As in crontab(5), one match
-// of day of month or day of week is enough, unless one of these fields begins with "*" or "?".
+// of day of month or day of week is enough, unless one of these fields starts with "*" or "?".
 func parseCron(text string) (f *cronFields, err error) {
 	given := strings.Fields(cmp.Or(cronWords[text], text))
 	if len(given) == len(cronColumns)-1 {
