@@ -14,7 +14,7 @@ import (
 
 // The limits of one approval.
 const (
-	// MaxApprovalText limits the text, in bytes. Longer texts belong behind a link.
+	// MaxApprovalText limits the text, in bytes. For a longer text, write a link to it.
 	MaxApprovalText = 4 << 10
 	// MaxNeeds limits the roles of one approval.
 	MaxNeeds = 8

@@ -77,7 +77,7 @@ func readAs(text []byte) (level int, unclear string) {
 	return level, unclear
 }
 
-// endOfText returns the index after the quoted text that begins at start.
+// endOfText returns the index after the quoted text that starts at start.
 func endOfText(text []byte, start int) (end int, escapes bool) {
 	if quote := bytes.IndexByte(text[start+1:], '"'); quote >= 0 && bytes.IndexByte(text[start+1:start+1+quote], '\\') < 0 {
 		return start + quote + 2, false

@@ -11,7 +11,7 @@ import (
 // If several steps provide a symbol, the value comes from the step that is after all others. Without
 // such a step, the symbol is omitted. The list of an each is omitted until all its values exist.
 //
-// Values uses the recorded Definition, and needs no code of the flow. If the flow has not begun, there
+// Values uses the recorded Definition, and needs no code of the flow. If the flow has not started, there
 // are no values. If its definition was too long to be kept, Values returns an error.
 func (f *FlowDetail) Values() (Values, error) {
 	if f.Definition == nil {

@@ -21,7 +21,7 @@ type Wait struct {
 	Signals []string  `json:"signals,omitempty"` // names; none: the step sleeps, or waits for the Approval
 	Since   time.Time `json:"since"`
 	Until   time.Time `json:"until"`
-	// Number is the log index at which the wait began, set by the cluster.
+	// Number is the log index at which the wait started, set by the cluster.
 	Number uint64 `json:"number,omitempty"`
 	// Signal is the taken signal; nil: none yet. An ended attempt has it without data.
 	Signal *Signal `json:"signal,omitempty"`

@@ -34,7 +34,7 @@ func (r *recording) change(c logbook.AtomChange) {
 	r.update(logbook.Update{Flow: r.flow, Sequence: r.sequence, Atoms: []logbook.AtomChange{c}})
 }
 
-// begin begins an execution.
+// begin starts an execution.
 func (r *recording) begin(number int) {
 	r.Helper()
 	r.change(logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{execution(number)}})

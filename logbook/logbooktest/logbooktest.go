@@ -61,7 +61,7 @@ type kit struct {
 	conn logbook.Connection
 }
 
-// planned makes a flow that has not begun.
+// planned makes a flow that has not started.
 func planned(name string) logbook.FlowDetail {
 	return logbook.FlowDetail{
 		ID:      logbook.NewFlowID(),

@@ -127,7 +127,7 @@ func atomMoves(k *kit) {
 	k.try(trials)
 }
 
-// unknownStates accepts two kinds of refusal: a store behind a wire checks the name of the
+// unknownStates accepts two kinds of refusal: a remote store checks the name of the
 // state before it looks up the flow.
 func unknownStates(k *kit) {
 	id := k.begun()
