@@ -48,9 +48,9 @@ func (c *Client) AddAccessToken(ctx context.Context, principal string, token acc
 	return err
 }
 
-// RevokeAccessToken revokes a token of a principal. Calls with it are refused from then on,
-// except stale reads at a node that is behind. Error: ErrNotFound, unless an earlier try of this
-// call may have revoked it.
+// RevokeAccessToken revokes a token of a principal. All later calls with the token are refused,
+// except stale reads at a node that has not yet applied the command. Error: ErrNotFound, unless an
+// earlier try of this call may have revoked the token.
 func (c *Client) RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error {
 	message := &v1.Command{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{Principal: principal, Id: id.String()}}}
 	return c.remove(ctx, "revoke token "+id.String(), message, logbook.ErrNotFound)

@@ -277,7 +277,7 @@ func (b *batcher[Item, Result]) work() {
 	}
 }
 
-// depart ends the worker's last call and begins another with the waiting requests. If none
+// depart ends the worker's last call and starts another with the waiting requests. If no request
 // waits, or the client is closed, the worker ends.
 func (b *batcher[Item, Result]) depart(last *batch[Item, Result], open bool) *batch[Item, Result] {
 	b.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// FindIDs reads the ids that begin or end with the given digits, of objects that the caller may
+// FindIDs reads the ids that start or end with the given digits, of objects that the caller may
 // see: at most jobs.MaxIDMatches.
 func (c *Client) FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error) {
 	op := operation{name: fmt.Sprintf("find the %s %s", prefix.Noun, prefix.Digits), reads: true, stale: c.stale}

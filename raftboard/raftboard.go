@@ -251,8 +251,8 @@ func newTransport(secure *tls.Config, files *credentials.Store) *http.Transport 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Stale returns a view of the client whose reads any node answers from its own state, without
-// asking the others. The answers can be behind the cluster, but never behind what this client has
-// written or read. Writes are unaffected. Closing the view closes the client.
+// asking the others. The answers can be older than the cluster's state, but never older than what this
+// client has written or read. Writes are unaffected. Closing the view closes the client.
 func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
 
 // StaleAge is the age of the stale answers to this client: for each answer, how long before it

@@ -22,7 +22,7 @@ const (
 	keyBlock         = "PRIVATE KEY"
 )
 
-// clockMargin is the tolerated difference if a machine's clock is behind the authority's.
+// clockMargin is the maximum lag of a machine's clock against the authority's clock.
 const clockMargin = time.Hour
 
 // Issued is a certificate with its key, both as PEM.

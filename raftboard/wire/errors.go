@@ -127,7 +127,7 @@ func withoutCode(err error) error {
 	return err
 }
 
-// classTexts are the parts of error texts about the effect of a call. A text that begins with such an error
+// classTexts are the parts of error texts about the effect of a call. A text that starts with such an error
 // keeps only its reason.
 var classTexts = strings.NewReplacer(
 	jobs.ErrUnavailable.Error()+": ", "", jobs.ErrUncertain.Error()+": ", "",

@@ -363,7 +363,7 @@ func (w *walker) peek() byte {
 	}
 }
 
-// next returns the bytes of one JSON value and goes behind it.
+// next returns the bytes of one JSON value and moves to the position after it.
 func (w *walker) next() []byte {
 	first := w.peek()
 	start := w.at
@@ -380,8 +380,8 @@ func (w *walker) next() []byte {
 	return w.data[start:w.at]
 }
 
-// endOfString is the index after the string that begins at start, or the length of the data if it
-// never ends.
+// endOfString is the index after the string that starts at start, or the length of the data if the
+// string has no end.
 func endOfString(data []byte, start int) int {
 	for i := start + 1; i < len(data); i++ {
 		switch data[i] {
@@ -394,7 +394,7 @@ func endOfString(data []byte, start int) int {
 	return len(data)
 }
 
-// endOfGroup is the index after the object or array that begins at start.
+// endOfGroup is the index after the object or array that starts at start.
 func endOfGroup(data []byte, start int) int {
 	depth := 0
 	for i := start; i < len(data); i++ {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// checkPatience limits the wait for a node that is behind.
+	// checkPatience limits the wait for a node that has not yet applied the check.
 	checkPatience = 8 * time.Second
 	// checkRounds is the maximum number of checks until each running member has sums at the same
 	// entry. The second check gives sums to a member that has just restored a snapshot.

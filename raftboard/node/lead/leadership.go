@@ -33,7 +33,7 @@ type Retention struct {
 	Keep   uint64        // maximum number; 0: 100,000
 }
 
-// Leadership is one node's time as the leader that serves: it begins when the
+// Leadership is one node's time as the leader that serves: it starts when the
 // node's BeginLeadership command is applied, and ends when raft's leadership does.
 // Only the leader holds timers. Each command that they cause carries the epoch, and
 // the state machine refuses the commands of an earlier leadership.
@@ -93,7 +93,7 @@ func (t *Tasks) Follow(ctx context.Context, notices <-chan bool) {
 	}
 }
 
-// serve begins a leadership, serves its timers, and ends it with ctx.
+// serve starts a leadership, serves its timers, and ends it with ctx.
 func (t *Tasks) serve(ctx context.Context) {
 	defer t.Clock.Follow()
 	current, err := t.begin(ctx)

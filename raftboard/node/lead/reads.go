@@ -14,7 +14,7 @@ import (
 // knowing. So the log confirms that this node still leads, and the answer waits
 // until the confirmed index is applied.
 //
-// One round serves all calls that waited when the round began: reads and keep-alives.
+// One round serves all calls that waited at the start of the round: reads and keep-alives.
 type Reads struct {
 	Log       replication.Log
 	Leader    *State

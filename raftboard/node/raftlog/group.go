@@ -41,8 +41,8 @@ const (
 	// messages.
 	commitTimeout = 100 * time.Millisecond
 	// logCacheSize is the number of latest entries, each of up to proposer.MaxEntryBytes, that stay
-	// in memory for the followers. A follower that keeps up needs no more. For a follower that is
-	// further behind, the leader reads the disk.
+	// in memory for the followers. A follower that keeps up needs no more. For a follower that lags
+	// further, the leader reads the disk.
 	logCacheSize = 64
 )
 
@@ -56,7 +56,7 @@ type Group struct {
 	leaderships chan bool
 	changes     chan struct{} // with a buffer of one
 	asked       atomic.Int64  // entries whose results this node waits for; raised before raft sees them
-	// transferring is the time when raft began to refuse entries; nil: it does not.
+	// transferring is the time since which raft has refused entries; nil: raft accepts entries.
 	transferring atomic.Pointer[time.Time]
 	fatal        func(error)
 	logger       hclog.Logger

@@ -49,7 +49,7 @@ type Log interface {
 	// share one. It waits at most for the log's own timeouts.
 	Confirm() (uint64, error)
 
-	// Leaderships sends true when this node begins to lead, and false when the leadership ends,
+	// Leaderships sends true when this node starts to lead, and false when the leadership ends,
 	// in order. One goroutine receives, and does nothing else: the log waits for it.
 	Leaderships() <-chan bool
 

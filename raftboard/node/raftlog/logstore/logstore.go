@@ -1,6 +1,6 @@
 // Package logstore keeps raft's log, term and vote of one node on disk.
 //
-// A Kind is a format: raft-boltdb or raft-wal, each behind Engine. A Log wraps an engine and adds
+// A Kind is a format: raft-boltdb or raft-wal. Both implement Engine. A Log wraps an engine and adds
 // what both lack; it implements raft.LogStore and raft.StableStore. Convert changes a data
 // directory from one kind to the other.
 //

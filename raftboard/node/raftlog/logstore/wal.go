@@ -29,7 +29,7 @@ const (
 // directory holds one store and not halves of two.
 //
 // raft-wal takes an unreadable end of its log for a write that a crash cut off, and drops it
-// silently. If the whole last segment is missing, it begins another. The mark of Log detects both
+// silently. If the whole last segment is missing, it starts another. The mark of Log detects both
 // after an orderly end; walMeta finds damage further back.
 type walLog struct {
 	*wal.WAL
@@ -92,7 +92,7 @@ type walMeta struct {
 
 // Load reads the list of segments, and prepares the segments for raft-wal:
 //   - It refuses a segment that was cut short, and a last segment that is damaged before its
-//     end: raft-wal would drop everything behind.
+//     end: raft-wal would drop everything after the damage.
 //   - It wipes the incomplete write of a crash at the end: raft-wal 0.4.2 refuses every further
 //     write if that was the closing of a segment.
 //   - A last segment that is closed in its file, but not yet in the meta store, is closed there

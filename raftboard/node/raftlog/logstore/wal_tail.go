@@ -13,8 +13,8 @@ import (
 // The format of raft-wal's segments, version 0: a header, and then batches.
 // A batch is frames of entries, perhaps one with the segment's index, and a
 // frame with the checksum of all since the last such frame (in the first batch,
-// since the beginning of the file). Frames are padded to multiples of 8 bytes,
-// and behind the last batch there are zeros.
+// since the start of the file). Frames are padded to multiples of 8 bytes,
+// and zeros follow the last batch.
 const (
 	walHeaderBytes = 32
 	walFrameBytes  = 8 // of a frame's header: type, three zeros, length or checksum
@@ -42,7 +42,7 @@ type walBatch struct {
 	indexStart int64
 }
 
-// readTail reads a segment up to its last whole batch, and looks at the bytes behind it. A crash
+// readTail reads a segment up to its last whole batch, and checks the bytes after it. A crash
 // leaves at most one batch there, and only an incomplete one: raft-wal writes the next batch only
 // when the last one is on disk, and wipes the remains of an earlier crash. A whole batch there
 // was therefore acknowledged once, and the bytes before it are damaged.

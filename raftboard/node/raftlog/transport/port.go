@@ -1,6 +1,6 @@
 // Package transport carries raft's messages between the nodes of a cluster.
 //
-// A Port is a node's raft port. Each connection begins with a handshake. Both ends show that they
+// A Port is a node's raft port. Each connection starts with a handshake. Both ends show that they
 // are members of one cluster, with one member list, and that neither runs from a copy of a data
 // directory. The Purpose of the connection is then raft, a question for a peer's Standing
 // (Asker), or nothing more than the handshake. A Transport is raft's own transport over a Port.
