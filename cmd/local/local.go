@@ -93,7 +93,7 @@ func (c *Cluster) configure() error {
 	if find == nil {
 		find = FreeAddresses
 	}
-	addresses, err := find(3 * options.Nodes) // the last third is for ports behind gates
+	addresses, err := find(3 * options.Nodes) // the last third is for the ports that gates forward to
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// processAttributes are empty: on this system, a killed program leaves its processes behind.
+// processAttributes are empty: on this system, the processes of a killed program keep running.
 func processAttributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // PauseSignals returns no signals: this system has none.

@@ -60,7 +60,7 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	})
 }
 
-// complete offers names with the given beginning. If no answer arrives in time, it offers nothing
+// complete offers names with the given prefix. If no answer arrives in time, it offers nothing
 // and prints no error.
 func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	names, fixed := fixedNames[what]
@@ -140,7 +140,7 @@ func namesOf(ctx context.Context, cluster nameReader, what string) (names []stri
 	return names
 }
 
-// idsOf reads ids with the given beginning; without a beginning, the ids of unfinished jobs or
+// idsOf reads ids with the given prefix; without a prefix, the ids of unfinished jobs or
 // of jobs in the trash.
 func idsOf(ctx context.Context, cluster idFinder, what, begun string) (names []string) {
 	for _, noun := range idNouns[what] {

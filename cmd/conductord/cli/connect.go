@@ -30,7 +30,7 @@ type Cluster interface {
 	Principals
 	statusReader
 
-	// FindIDs reads the ids that begin with a prefix, or end with it.
+	// FindIDs reads the ids that start or end with the given digits.
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
 
 	// ReadLogs reads the output of a job's steps; see raftboard.Client.

@@ -56,7 +56,7 @@ func argumentName(cmd *cobra.Command, number, of int) string {
 	return argumentNames[word]
 }
 
-// shortID is the beginning or end of an id on the command line, with the function that replaces it
+// shortID is the first or last digits of an id on the command line, with the function that replaces them
 // by the whole id.
 type shortID struct {
 	prefixes []jobs.IDPrefix

@@ -95,7 +95,7 @@ func (t *templates) address(parts ...string) string { return t.path + addressBel
 
 // addressBelow makes a path of escaped parts, because a name can contain a slash. Browsers and
 // net/http remove the parts "." and ".." from a path, escaped or not. These names therefore get a
-// tilde in front, and so do names that begin with a tilde. See visit.part.
+// tilde in front, and so do names that start with a tilde. See visit.part.
 func addressBelow(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {

@@ -149,7 +149,7 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	}, nil
 }
 
-// byID finds the jobs whose ids begin with the filter's text.
+// byID finds the jobs whose ids start with the filter's text.
 func (v *visit) byID(ctx context.Context, data *jobsData) error {
 	found, err := ask(ctx, v.api.board.FindIDs, &v1.FindIDsRequest{Noun: string(jobs.IDOfJob), Prefix: data.Filter.ID, Stale: true})
 	for _, id := range found.GetIds() {

@@ -11,7 +11,7 @@ import (
 )
 
 // tokenCookie is the cookie that holds the token of the user. Scripts cannot read it, and browsers
-// send it from this dashboard's own pages only. Over TLS its name begins with hostPrefix: browsers
+// send it from this dashboard's own pages only. Over TLS its name starts with hostPrefix: browsers
 // then accept the cookie from this host only, and not from another host of the domain.
 const (
 	tokenCookie = "conductord-token"
@@ -44,7 +44,7 @@ func (o *Options) TokenOf(r *http.Request) string {
 }
 
 // indexAge is how long, in seconds, a browser keeps the log index of its last action. Each page that it
-// opens in that time has at least this index, even from another node behind the same address.
+// opens in that time has at least this index, even if another node at the same address serves it.
 const indexAge = 10
 
 // indexCookie is the name of the cookie with the log index. The name contains the port: browsers send a

@@ -46,7 +46,7 @@ const (
 	margin = 1 << 10
 )
 
-// rules are in the order of their tests. A rule whose test can leave an endless attempt behind
+// rules are in the order of their tests. A rule whose test can leave an endless attempt running
 // comes late.
 func rules() []rule {
 	return []rule{

@@ -27,7 +27,7 @@ const (
 	maxBenchClients  = 4096
 	minBenchDuration = 100 * time.Millisecond
 	endless          = time.Duration(math.MaxInt64)
-	// maxBenchRounds limits the finished jobs that one run leaves behind.
+	// maxBenchRounds limits the finished jobs that one run leaves on the board.
 	maxBenchRounds = 10_000
 	// clearLine moves to the start of a terminal's line and clears it.
 	clearLine = "\r\x1b[K"

@@ -205,7 +205,7 @@ func keyOf(line *steplog.Line) attemptKey {
 	return attemptKey{step: line.Step, action: line.Action, attempt: line.Attempt}
 }
 
-// write writes the lines of a page. When a job returns to a node, the page begins with lines that
+// write writes the lines of a page. When a job returns to a node, the page starts with lines that
 // were already written.
 func (l *jobLogs) write(page steplog.Page) error {
 	for i := range page.Lines {

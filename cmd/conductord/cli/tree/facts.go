@@ -95,7 +95,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 }
 
 // keyText is the concurrency key for which a step can wait: all steps before it have ended, and it has not
-// begun. Only the conductor knows whether the key or a step slot is missing.
+// started. Only the conductor knows whether the key or a step slot is missing.
 func (t *tree) keyText(row *treeRow) string {
 	if row.plan == nil || row.group != "" || t.detail.State != logbook.FlowRunning {
 		return ""

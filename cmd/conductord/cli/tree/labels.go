@@ -84,8 +84,8 @@ func argumentAt(plan *flow.Plan, detail *logbook.FlowDetail, step int, places []
 	return value, nil
 }
 
-// instanceAround finds a step, or its instance whose indexes the given ones begin with. depth is the number
-// of these indexes.
+// instanceAround finds a step, or its instance whose indexes are a prefix of places. depth is the number
+// of the instance's indexes.
 func instanceAround(detail *logbook.FlowDetail, step string, places []int) (atom *logbook.AtomDetail, depth int) {
 	name := step
 	for depth := 0; ; depth++ {

@@ -35,8 +35,8 @@ var kinds = map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach
 type Part struct {
 	Name     string
 	Kind     Kind
-	Only     string                // the conditions under which it, or the part that it begins, runs; empty: always
-	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not begun
+	Only     string                // the conditions under which it, or the part that it opens, runs; empty: always
+	Atoms    []*logbook.AtomDetail // of a step: its record, or the records of its instances; none: it has not started
 	Parts    []*Part
 	NoReturn bool // it is a point of no return
 	OnError  bool // it is an on_error step
