@@ -117,7 +117,7 @@ type Options struct {
 	// returns. 0: no limit.
 	MaxDuration time.Duration
 
-	// MaxIdle limits how long a flow may wait for the next try of a step with nothing running. If
+	// MaxIdle limits how long a flow may wait for the next attempt of a step with nothing running. If
 	// the wait is longer, the job is released, and claimable when the step is due. 0:
 	// DefaultMaxIdle; negative: such jobs are kept.
 	MaxIdle time.Duration

@@ -87,7 +87,7 @@ func (r *run) handle(event *jobs.Event) {
 	}
 }
 
-// endWait lets the engine start a step that waits for its next try, or all such steps.
+// endWait lets the engine start a step that waits for its next attempt, or all such steps.
 func (r *run) endWait(event *jobs.Event) {
 	step := ""
 	if len(event.Steps) > 0 {

@@ -245,7 +245,7 @@ type runControl struct {
 	revert  context.CancelFunc // the flow reverts
 	// interrupts receives the grace of the latest request that ends running steps.
 	interrupts chan time.Duration
-	retryNow   chan string             // steps that must not wait for their next tries; empty: all
+	retryNow   chan string             // steps that must not wait for their next attempts; empty: all
 	signals    chan engine.TakenSignal // signals that waits of the flow have taken
 	cut        context.CancelCauseFunc // steps are stopped, and the job is released
 	lose       context.CancelCauseFunc

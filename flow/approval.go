@@ -10,11 +10,11 @@ import (
 	"github.com/conductord/conductord/logbook/fields"
 )
 
-// Approval is what a step asks of persons: see Approve.
+// Approval is the question of a step to people: see Approve.
 type Approval struct {
 	// Text is the question. It can name arguments of the step in braces, as in "Delete {disk}?".
 	Text string
-	Need []logbook.Need // persons that must approve, by role
+	Need []logbook.Need // people that must approve, by role
 	Self bool           // the decision of the job's poster counts
 	// Fields is the JSON schema of the answers of an approval; nil: no answers.
 	Fields json.RawMessage
@@ -27,12 +27,12 @@ type Approval struct {
 	Remind []time.Duration
 }
 
-// Approve makes a step that waits until persons have approved. The step is done when one person for each need has
-// approved. One rejection fails it permanently, with the kind logbook.FailureApproval. The result has the fields
-// outcome, answers and decisions. The answers are those of the latest approval that has some.
+// Approve makes a step that waits for approvals. The step succeeds when one person for each need has approved. One
+// rejection fails it permanently, with the kind logbook.FailureApproval. The result has the fields outcome, answers and
+// decisions. The answers come from the latest approval with answers.
 //
-// While only such steps are left, no conductor runs the flow: see Signal. In a new round of its flow, the step
-// asks again.
+// While only such steps are left, the flow runs nowhere: see Signal. When the flow runs again, the step needs new
+// approvals.
 func Approve(name string, approval Approval, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
 }
@@ -70,9 +70,9 @@ func (a *Approval) result(end *logbook.Signal) (json.RawMessage, *logbook.Failur
 	case a.AtDeadline == logbook.ApproveAtDeadline:
 		return json.RawMessage("null"), nil
 	case a.AtDeadline == logbook.RejectAtDeadline:
-		return nil, &logbook.Failure{Kind: logbook.FailureApproval, Permanent: true, Message: "rejected by the deadline: too few persons approved in time"}
+		return nil, &logbook.Failure{Kind: logbook.FailureApproval, Permanent: true, Message: "rejected by the deadline: too few people approved in time"}
 	}
-	return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: "too few persons approved in time"}
+	return nil, &logbook.Failure{Kind: logbook.FailureTimeout, Message: "too few people approved in time"}
 }
 
 // checkApproval reports contradictions of a step that waits for an approval.

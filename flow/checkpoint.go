@@ -15,12 +15,12 @@ import (
 // later attempt of the round finds it in Checkpoints, in any conductor or worker. A later value of the same name
 // replaces it. The value is a JSON value or marshals to one.
 //
-// A round ends when the step succeeds or is undone. The next round starts without checkpoints. An execution that
+// A round ends when the step succeeds or is undone: the next round starts without checkpoints. An execution that
 // fails leaves its checkpoints to its revert. A secret in the value is recorded as its mark, as in a result.
 //
 // The errors: logbook.ErrLimit over logbook.MaxCheckpoint, MaxCheckpoints or MaxCheckpointBytes;
 // logbook.ErrInvalid for a value that is no JSON; ErrAttemptOver after the end of the attempt. After the end of
-// ctx, the value may be recorded. A step that saves its position while it is stopped passes
+// ctx, the value may be recorded. To save its position while it is being cancelled, a step passes
 // context.WithoutCancel(ctx). In a call made by hand, as in a test, the call alone keeps the value.
 //
 // Checkpoint may be called concurrently.

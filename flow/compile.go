@@ -185,10 +185,10 @@ func (c *compiler) survey(node Node, path []Node) {
 		path = append(path, n)
 		c.surveyRetries(n, path)
 		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {
-			c.fault(ErrInvalid, "%s has the takeover policy %.64q, and must be one of %s", quoted(n), n.onTakeover, TakeoverPolicies)
+			c.fault(ErrInvalid, "%s has the unknown takeover policy %.64q; use one of %s", quoted(n), n.onTakeover, TakeoverPolicies)
 		}
 		if n.onFailure != "" && !slices.Contains(FailurePolicies, n.onFailure) {
-			c.fault(ErrInvalid, "%s has the failure policy %.64q, and must be one of %s", quoted(n), n.onFailure, FailurePolicies)
+			c.fault(ErrInvalid, "%s has the unknown failure policy %.64q; use one of %s", quoted(n), n.onFailure, FailurePolicies)
 		}
 		if n.each != nil {
 			c.surveyEach(n, path)

@@ -12,7 +12,7 @@ import (
 // Depth is how far the no of a decider reaches.
 type Depth int
 
-// The depths, widest first. If several deciders say no, the widest depth counts. A no does not reach
+// The depths, widest first. If several deciders say no, the widest depth applies. A no does not reach
 // a step through one provider of a value while another provider of the value is not ignored.
 const (
 	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
@@ -35,10 +35,10 @@ func (d Depth) String() string {
 	return [...]string{"all", "flow", "neighbors", "atom"}[d]
 }
 
-// Decider is a predicate over results: it decides whether the node at the end of a link runs. The
-// results, by step name, are those of the steps at the start of all links with deciders into the
-// node. Ignored steps have none. If the failure of a step is ignored, the step's default result, if any,
-// is its result, and the failure is under FailureName of the step.
+// Decider is a predicate over results: it decides whether the node at the end of a link runs. It gets
+// the results of all steps whose links to the node have a decider, by step name. Ignored steps have no
+// result. If the failure of a step is ignored, the step's default result, if any, is its result, and
+// the failure is under FailureName of the step.
 //
 // The loop that drives the flow calls the decider when everything before the node is done, so it
 // must not block. It should return the same answer for the same results. The answer is recorded
@@ -50,9 +50,9 @@ type Decider func(results logbook.Values) (bool, error)
 type LinkOption func(*link)
 
 // Decide puts a decider on a link, under a name for display. If the answer is no, the node is
-// ignored: it never runs, is never reverted, and counts as done for the steps downstream of it. Those
-// steps get its values from another provider. Without another provider, an optional argument is
-// absent, and a required argument fails the step. A decider is not called if all its steps were ignored.
+// ignored: it never runs and is never reverted. Later steps treat it as done. They get its values
+// from another provider, or not at all: an optional argument is absent, and a missing required
+// argument is a failure. A decider whose steps were all ignored is not called, and does not apply.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
@@ -60,7 +60,7 @@ func Decide(name string, decider Decider) LinkOption {
 // Otherwise makes a link the alternative to a condition: the node at its end runs exactly if the
 // deciders of the node at its start have said no. It does not wait for that node, but for the
 // steps that decide about it. If that node is an alternative itself, only one node of the chain
-// runs. If no decider counts, because all their steps were ignored, the node is ignored.
+// runs. If no decider applies, because all their steps were ignored, the node is ignored.
 func Otherwise() LinkOption { return func(l *link) { l.otherwise = true } }
 
 // Reaching sets how far a no reaches. Default: DepthAll.

@@ -6,13 +6,13 @@ import (
 )
 
 // Enough lets the flow continue when n of its members have succeeded, and returns the flow. The members of an
-// Unordered flow or a Graph are its children. The members of an Each are its instances, so the first n elements
-// count. All members run in parallel, and none waits for another.
+// Unordered flow or a Graph are its children. The members of an Each are its instances, so the first n instances
+// that succeed decide. All members run in parallel, and none waits for another.
 //
 // When n members have succeeded, all other members are dropped: running steps are interrupted, steps that have
-// not begun are ignored, and steps that have begun are reverted. The flow continues when that is done. The values
-// of dropped members are absent, like those of ignored steps. A dropped member does not count, even if its last
-// step still succeeds.
+// not started are ignored, and started steps are reverted. Then the flow continues. The values of dropped members
+// are absent, like the values of ignored steps. A dropped member is reverted, even if its last step still
+// succeeds.
 //
 // A member has failed when one of its steps has failed permanently, and no retry inside the member runs it again.
 // Such a failure is ignored while n members can still succeed. Otherwise the flow fails: the retry around it

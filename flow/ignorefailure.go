@@ -12,20 +12,20 @@ import (
 // failureSuffix is the end of the symbol under which a step with IgnoreFailure provides its failure.
 const failureSuffix = ".failure"
 
-// IgnoreFailure lets the flow continue after the step has failed permanently: after all its tries, or
-// after a permanent failure. The step ends in the state failure, with its failure in the record, and
-// counts as done for the steps downstream of it. No retry around the step is asked.
+// IgnoreFailure lets the flow continue after the step has failed permanently: after all its attempts, or
+// after a permanent failure. The step ends in the state failure, with its failure in the record. Later
+// steps treat it as done. Retries around the step do not run.
 //
 // The result of a failed step is the value def, a JSON value or a value that marshals to one. Without
-// def, the step has no result: optional arguments are absent, and steps that require a value from it
-// are left out, with the steps that require a value from those.
+// def, the step has no result: optional arguments are absent. Steps that require its values are
+// skipped, and so are the steps that require their values.
 //
-// Steps downstream of it can require its failure under the symbol STEP.failure: an object with the fields kind,
+// Later steps can require the failure under the symbol STEP.failure: an object with the fields kind,
 // message, code and details of a logbook.Failure, or null if the step has not failed. Deciders get the
 // failure under the same name.
 //
-// The failure of a decider in front of the step, and a failure while the flow is reverted, are not
-// ignored. When the flow is reverted later, the step is undone like any other step that has failed.
+// The failure of a decider before the step, and a failure while the flow reverts, are not ignored. When
+// the flow reverts later, the step is undone like any other step that has failed.
 func IgnoreFailure(def ...any) StepOption {
 	return stepOption(func(s *Step) {
 		s.ignoresFailure, s.defaultResult = true, nil

@@ -9,7 +9,7 @@ func RetryOnly(entries ...string) Option {
 	return option(func(s *Step) { s.filter.Only = s.addEntries(s.filter.Only, entries) })
 }
 
-// RetryNever forbids another try or round after some failures, even if RetryOnly lists them.
+// RetryNever forbids another attempt or round after some failures, even if RetryOnly lists them.
 func RetryNever(entries ...string) Option {
 	return option(func(s *Step) { s.filter.Never = s.addEntries(s.filter.Never, entries) })
 }

@@ -87,12 +87,12 @@ type Call struct {
 }
 
 // Key is an idempotency key for outside systems. All attempts at the same action of the same step
-// of the same flow have the same key, also after a crash. Every other call has a different one.
+// of the same flow have the same key, even after a crash. Every other call has a different one.
 //
-// When a step is done again, a new round starts, with new keys for both actions. A round starts
-// when a retry, the job's policy or an operator runs the flow again after the step was undone. It
-// also starts after an operator has rerun or completed the step. With the same key, a payment
-// made after a refund would look like a repeat of the first payment.
+// A new round has new keys for both actions. It starts when the step runs again after its revert,
+// because of a retry, the job's policy or an operator. It also starts after an operator has rerun
+// or completed the step. With the same key, a payment made after a refund would look like a repeat
+// of the first payment.
 func (c *Call) Key() string {
 	key := c.Flow.String() + "/" + c.Step + "/" + string(c.Action)
 	if c.Round > 0 {

@@ -21,7 +21,7 @@ type Wait struct {
 	Until time.Time // zero: For limits the wait
 	// OnTimeout is the result after the limit; nil: the step fails with the kind logbook.FailureTimeout.
 	OnTimeout json.RawMessage
-	// Approval is what the step asks of persons; nil: it waits for no approval.
+	// Approval is the step's question to people; nil: the step waits for no approval.
 	Approval *Approval
 	// check reports data that do not fit the type of the step's result; nil: all data fit.
 	check func(data json.RawMessage) error

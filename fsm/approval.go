@@ -47,7 +47,7 @@ type stepApproval struct {
 	wait *logbook.Wait // of the atom's latest attempt
 }
 
-// isOpen reports whether persons can decide. The approval of a trashed job is open again after a retry.
+// isOpen reports whether people can decide. The approval of a trashed job is open again after a retry.
 func (a *stepApproval) isOpen() bool { return a.atom.waited != 0 && !a.job.State.Finished() }
 
 // findApproval reads the latest approval of a step. Without a step, it reads the one open approval of the job.

@@ -43,7 +43,7 @@ func stillCooling(j *jobRecord) error {
 	if j.end == endLost {
 		return fmt.Errorf("%w: it is cooling, because its owner was lost; it starts again at %s without a command", jobs.ErrConflict, timeText(j.DueAt))
 	}
-	return fmt.Errorf("%w: it is cooling, and waits until %s for its next try; RetryNow starts it now (`conductord flow retry-now %s`)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
+	return fmt.Errorf("%w: it is cooling, and waits until %s for its next attempt; RetryNow starts it now (`conductord flow retry-now %s`)", jobs.ErrConflict, timeText(j.DueAt), j.ID)
 }
 
 // restore puts a finished job back on its board.
@@ -94,7 +94,7 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 	return flow, nil
 }
 
-// retryNow ends the wait of a job's steps for their next tries. It removes the times of the waiting steps from the
+// retryNow ends the wait of a job's steps for their next attempts. It removes the times of the waiting steps from the
 // record, so that every later owner starts them too. If the owner of a claimed job has already decided to abandon the
 // job until such a time, the delay of the abandon does not count.
 func (t *txn) retryNow(c *v1.JobCommand) error {
@@ -103,7 +103,7 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 		return err
 	}
 	if j.State != jobs.StateClaimed && j.State != jobs.StateCooling {
-		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed or cooling job waits for its next try", j.ID, jobs.ErrConflict, j.State)
+		return fmt.Errorf("cannot retry job %s now: %w: the job is %s, and only a claimed or cooling job waits for its next attempt", j.ID, jobs.ErrConflict, j.State)
 	}
 	cools := j.State == jobs.StateCooling && j.end != endLost
 	waited, err := t.endWaits(j, c.GetStep())
@@ -111,9 +111,9 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 	case err != nil:
 		return fmt.Errorf("cannot retry job %s now: %w", j.ID, err)
 	case !waited && c.GetStep() != "":
-		return fmt.Errorf("cannot retry job %s now: %w: step %q does not wait for a next try", j.ID, jobs.ErrConflict, c.GetStep())
+		return fmt.Errorf("cannot retry job %s now: %w: step %q does not wait for a next attempt", j.ID, jobs.ErrConflict, c.GetStep())
 	case !waited && !cools:
-		return fmt.Errorf("cannot retry job %s now: %w: no step waits for a next try", j.ID, jobs.ErrConflict)
+		return fmt.Errorf("cannot retry job %s now: %w: no step waits for a next attempt", j.ID, jobs.ErrConflict)
 	}
 	event := jobs.Event{Request: request, Reason: request.Reason}
 	if c.GetStep() != "" {
@@ -134,7 +134,7 @@ func (t *txn) retryNow(c *v1.JobCommand) error {
 	return nil
 }
 
-// endWaits removes the time of the next try from the named step of a job, or from all steps.
+// endWaits removes the time of the next attempt from the named step of a job, or from all steps.
 func (t *txn) endWaits(j *jobRecord, step string) (waited bool, err error) {
 	id := j.Flow
 	flow := t.flow(id)

@@ -63,7 +63,7 @@ type StepApproval struct {
 	Step     string
 	PostedBy string // the principal that posted the job; empty without access control
 	Wait     logbook.Wait
-	Outcome  logbook.Outcome // empty: not decided by persons
+	Outcome  logbook.Outcome // empty: not decided by people
 	Missing  []logbook.Need  // needs that are not filled yet
 	Open     bool            // the approval accepts decisions
 }

@@ -197,10 +197,10 @@ type ClaimRequest struct {
 	// extended, even if the session is kept alive. 0: the claim ends with the session.
 	Expiry time.Duration
 	Wait   time.Duration // maximum wait for a job
-	// Begins: the owner starts the flow of a claimed job before the start is recorded.
-	// Until the first record, the claim replaces it. If such a claim ends without a record
-	// and without Ending.Recorded, the flow may have started: logbook.FlowDetail.Begun is
-	// set, and the next owner treats the flow's first steps as running.
+	// Begins: the owner starts the flow of a claimed job before the start is recorded. If such a
+	// claim ends before anything is recorded, and without Ending.Recorded, the first steps may
+	// have run: logbook.FlowDetail.Begun is set, and the next owner treats the first steps as
+	// running.
 	Begins bool
 }
 

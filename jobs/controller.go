@@ -18,7 +18,7 @@ const (
 	RequestCancel    RequestKind = "cancel"    // end the job
 	RequestTransfer  RequestKind = "transfer"  // hand the job over to other conductors; kept only by a claimed job
 	RequestUnreserve RequestKind = "unreserve" // end a reservation
-	RequestRetryNow  RequestKind = "retry_now" // end the wait for the next try
+	RequestRetryNow  RequestKind = "retry_now" // end the wait for the next attempt
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // perform an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
@@ -206,7 +206,7 @@ type Controller interface {
 	// jobs can claim it. A job without a reservation does not change. ErrNotFound. ErrConflict
 	// if the owner has not yet carried out the transfer.
 	Unreserve(ctx context.Context, command JobCommand) error
-	// RetryNow ends the wait for a next try: after a failed try of a step, between the rounds of a
+	// RetryNow ends the wait for a next attempt: after a failed try of a step, between the rounds of a
 	// flow's retry, after a "not yet", and of the job itself. A cooling job becomes claimable,
 	// unless its owner was lost. The owner of a claimed job starts the waiting steps. ErrNotFound.
 	// ErrConflict if nothing waits, or if the job is neither claimed nor cooling.

@@ -29,7 +29,7 @@ const (
 	EventStopRequested EventKind = "stop_requested" // the job's owner, or its next one, must stop the flow: suspend, undo or hand over
 	EventReserved      EventKind = "reserved"       // only the conductors of a name can claim the job, for a time
 	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
-	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next tries
+	EventRetryNow      EventKind = "retry_now"      // an operator ended the wait of the job's steps for their next attempts
 	EventDecided       EventKind = "decided"        // a person decided the approval of the step in Steps; Reason is the decision
 	// EventApprovalRequested and EventApprovalReminder: the step in Steps waits for an approval, from now on or still.
 	// Reason has the text of the approval, and its needs.

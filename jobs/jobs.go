@@ -386,14 +386,14 @@ type Ending struct {
 	Again *Continuation
 }
 
-// Continuation starts the next iteration of a job's flow, in the entry that ends the current one. The iteration has
-// a new flow detail. The job keeps its id, key, unread signals and deadline; its failures, crashes and attempts no
-// longer count. The latest KeptIterations are kept.
+// Continuation starts the next iteration of a job's flow, in the log entry that ends the current iteration. The next
+// iteration has a new flow detail. The job keeps its id, key, unread signals and deadline. The counts of its failures,
+// crashes and attempts restart. The latest KeptIterations are kept.
 type Continuation struct {
 	Store logbook.Values // replaces values of the job's store, by name; other values stay
 	Delay time.Duration  // before the job can be claimed; at most logbook.MaxWait
 }
 
-// KeptIterations is the number of iterations of a job's flow that are kept, with the present one. The record of a job
+// KeptIterations is the number of iterations of a job's flow that are kept, with the current one. The record of a job
 // that continues without end stays small.
 const KeptIterations = 10

@@ -18,7 +18,7 @@ const (
 	MaxApprovalText = 4 << 10
 	// MaxNeeds limits the roles of one approval.
 	MaxNeeds = 8
-	// MaxApprovers limits the persons that one approval needs, because each decision matches them with the needs.
+	// MaxApprovers limits the people that one approval needs, because each decision matches them with the needs.
 	MaxApprovers = 16
 	// MaxFields limits the JSON schema of the answers, in bytes.
 	MaxFields = 16 << 10
@@ -28,15 +28,15 @@ const (
 	MaxDecisionReason = 1 << 10
 	// MaxReminders limits the reminders of one approval, because each is an event.
 	MaxReminders = 10
-	// MaxDecisions limits the decisions of one approval. Persons that decide again use them up.
+	// MaxDecisions limits the decisions of one approval. People that decide again use them up.
 	MaxDecisions = 64
 	// MaxDecisionBytes limits the decisions of one approval together: the step's result contains them, and must fit
 	// into a signal, also with escaped characters, and encrypted.
 	MaxDecisionBytes = 20 << 10
 )
 
-// Approval is a question to persons, for which a step waits: see Wait. The cluster adds the decisions, and ends the
-// wait with a signal when the approval is decided: one person for each need has approved, or one has rejected.
+// Approval is a question to people; a step waits for the answer: see Wait. The cluster adds the decisions, and ends the
+// wait with a signal when the approval is decided: one person for each need has approved, or one person has rejected.
 type Approval struct {
 	Text       string          `json:"text"`
 	Need       []Need          `json:"need"`
@@ -49,7 +49,7 @@ type Approval struct {
 	Decisions []Decision `json:"decisions,omitempty"`
 }
 
-// Need is a number of persons with a role.
+// Need is a number of people with a role.
 type Need struct {
 	Role  string `json:"role"`
 	Count int    `json:"count"`
@@ -193,9 +193,9 @@ func (a *Approval) Standing() []Decision {
 	return standing
 }
 
-// Missing returns the needs that the standing approvals do not fill. A person fills one need at most. Of all
-// assignments of persons to needs, one with the most filled needs counts: it is a maximum bipartite matching, by
-// augmenting paths in the order of the log, so all nodes find the same one.
+// Missing returns the needs that the standing approvals do not fill. A person fills one need at most. People are
+// assigned so that as many needs as possible are filled: a maximum bipartite matching, by augmenting paths in the
+// order of the log, so all nodes find the same assignment.
 func (a *Approval) Missing() []Need {
 	var roles []string // one for each needed person
 	for _, need := range a.Need {
@@ -203,11 +203,11 @@ func (a *Approval) Missing() []Need {
 			roles = append(roles, need.Role)
 		}
 	}
-	persons, filled := a.Standing(), make([]int, len(roles)) // the person of each role, from 1; 0: none
+	people, filled := a.Standing(), make([]int, len(roles)) // the person of each role, from 1; 0: none
 	var place func(person int, seen []bool) bool
 	place = func(person int, seen []bool) bool {
 		for i, role := range roles {
-			if seen[i] || !slices.Contains(persons[person-1].Roles, role) {
+			if seen[i] || !slices.Contains(people[person-1].Roles, role) {
 				continue
 			}
 			seen[i] = true
@@ -218,7 +218,7 @@ func (a *Approval) Missing() []Need {
 		}
 		return false
 	}
-	for person := range persons {
+	for person := range people {
 		place(person+1, make([]bool, len(roles)))
 	}
 	var missing []Need
@@ -234,7 +234,7 @@ func (a *Approval) Missing() []Need {
 	return missing
 }
 
-// Result is the result of a step whose approval has ended without a rejection: its persons, reasons and answers.
+// Result is the result of a step whose approval has ended without a rejection: people, reasons and answers.
 func (a *Approval) Result(atDeadline bool) json.RawMessage {
 	result := struct {
 		Outcome    Outcome         `json:"outcome"`
@@ -304,15 +304,15 @@ func (d *Decision) Size() int {
 
 // CheckApproval checks an approval before it is written.
 func (l Limits) CheckApproval(a *Approval) error {
-	persons := 0
+	people := 0
 	for _, need := range a.Need {
 		if err := l.CheckName("approve need role", need.Role); err != nil {
 			return err
 		}
 		if need.Count < 1 || need.Count > MaxApprovers {
-			return &InvalidError{Field: "approve need count", Reason: fmt.Sprintf("%d persons; a role needs 1 to %d", need.Count, MaxApprovers)}
+			return &InvalidError{Field: "approve need count", Reason: fmt.Sprintf("%d people; a role needs 1 to %d", need.Count, MaxApprovers)}
 		}
-		persons += need.Count
+		people += need.Count
 	}
 	switch {
 	case a.Text == "":
@@ -325,8 +325,8 @@ func (l Limits) CheckApproval(a *Approval) error {
 		return &InvalidError{Field: "approve need", Reason: "empty; an approval needs at least one role"}
 	case len(a.Need) > MaxNeeds:
 		return &LimitError{Field: "approve need", Limit: MaxNeeds, Size: int64(len(a.Need)), Unit: "roles"}
-	case persons > MaxApprovers:
-		return &LimitError{Field: "approve need", Limit: MaxApprovers, Size: int64(persons), Unit: "persons"}
+	case people > MaxApprovers:
+		return &LimitError{Field: "approve need", Limit: MaxApprovers, Size: int64(people), Unit: "people"}
 	case a.AtDeadline != "" && !slices.Contains(AtDeadlines, a.AtDeadline):
 		return &InvalidError{Field: "approve at_deadline", Reason: fmt.Sprintf("%.64q is not one of %v", a.AtDeadline, AtDeadlines)}
 	case len(a.Remind) > MaxReminders:
@@ -352,7 +352,7 @@ func (l Limits) CheckDecision(d *Decision) error {
 	case !slices.Contains(DecisionKinds, d.Kind):
 		return &InvalidError{Field: "decision kind", Reason: fmt.Sprintf("%.64q is not one of %v", d.Kind, DecisionKinds)}
 	case d.Override && d.Kind == Withdraw:
-		return &InvalidError{Field: "decision kind", Reason: "withdraw is no override; write approve or reject"}
+		return &InvalidError{Field: "decision kind", Reason: "withdraw cannot be an override; use approve or reject"}
 	case len(d.Reason) > MaxDecisionReason:
 		return &LimitError{Field: "decision reason", Limit: MaxDecisionReason, Size: int64(len(d.Reason)), Unit: "bytes"}
 	case !utf8.ValidString(d.Reason):

@@ -179,7 +179,7 @@ type AtomDetail struct {
 	Version   string    `json:"version,omitempty"`
 	State     AtomState `json:"state"`
 	Intention Intention `json:"intention"`
-	// RetryAt is when the next try is due, after a failed attempt or a "not yet".
+	// RetryAt is when the next attempt is due, after a failed attempt or a "not yet".
 	RetryAt time.Time `json:"retry_at,omitzero"`
 	// Progress is the latest report of the latest attempt; nil if there was none.
 	Progress *Progress `json:"progress,omitempty"`
@@ -254,7 +254,7 @@ type Attempt struct {
 	// outcome is unknown.
 	EndedAt time.Time `json:"ended_at,omitzero"`
 	// Asked counts the "not yet" results of the attempt. After a "not yet", the attempt is open, and
-	// nothing runs until its next try.
+	// nothing runs until its next attempt.
 	Asked int `json:"asked,omitempty"`
 	// Offered: the attempt is for a step worker, and continues when its conductor dies. Worker is the
 	// session of the worker that has the attempt, recorded before the worker gets it; empty: no worker

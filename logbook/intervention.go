@@ -216,7 +216,7 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 // of an each is unknown here; the next owner checks instances.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
-		return fmt.Errorf("%w: it has no started step %q", ErrNotFound, i.Step)
+		return fmt.Errorf("%w: the flow has no started step %q", ErrNotFound, i.Step)
 	}
 	steps, err := f.Definition.Steps()
 	if err != nil {

@@ -3,7 +3,7 @@
 //
 // A Book has FlowDetails. A FlowDetail is the record of one flow, and has one AtomDetail for
 // each recorded step or retry. An AtomDetail has the Attempts, each with its result
-// or failure. Only Updates change a started flow. An Update is atomic and carries the
+// or failure. After its start, only Updates change a flow. An Update is atomic and carries the
 // Token of its claim. The store refuses it after the claim has ended, so two owners never
 // write to one flow.
 //

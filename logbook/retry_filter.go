@@ -62,7 +62,7 @@ func CheckRetryEntries(l Limits, field string, entries []string) error {
 	return nil
 }
 
-// Allows reports whether the filter allows another try after a failure. It ignores
+// Allows reports whether the filter allows another attempt after a failure. It ignores
 // Failure.Permanent.
 func (r RetryFilter) Allows(f *Failure) bool {
 	return f == nil || (len(r.Only) == 0 || slices.ContainsFunc(r.Only, f.isSelected)) && !slices.ContainsFunc(r.Never, f.isSelected)

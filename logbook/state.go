@@ -46,8 +46,8 @@ func (s FlowState) Finished() bool {
 	return s == FlowSuccess || s == FlowReverted || s == FlowFailure
 }
 
-// Move checks a transition. Keeping the state is allowed. ErrConflict for a transition or a
-// state that is not in the diagram, also in stored data.
+// Move checks a transition. Keeping the state is allowed. Move returns ErrConflict if the transition
+// or a state is not in the diagram, even if the state comes from storage.
 func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves, s, to) }
 
 // AtomState is the state of one step or retry of a flow.
@@ -99,8 +99,8 @@ var atomMoves = map[AtomState][]AtomState{
 	AtomIgnored:       {AtomPending, AtomSuccess},
 }
 
-// Move checks a transition. Keeping the state is allowed. ErrConflict for a transition or a
-// state that is not in the diagram, also in stored data.
+// Move checks a transition. Keeping the state is allowed. Move returns ErrConflict if the transition
+// or a state is not in the diagram, even if the state comes from storage.
 func (s AtomState) Move(to AtomState) error { return checkMove("atom", atomMoves, s, to) }
 
 func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {

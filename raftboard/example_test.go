@@ -357,7 +357,7 @@ func ExampleClient_Transfer() {
 	// true
 }
 
-// RetryNow ends the wait of a job for its next try, when its cause is mended.
+// RetryNow ends the wait of a job for its next attempt, when its cause is mended.
 func ExampleClient_RetryNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -7,10 +7,10 @@
 // them by passing the client to conductor.Run.
 //
 // A Client knows some endpoints of one cluster. It calls the leader if it knows one, and
-// otherwise any node: every node accepts every call. A call that one node does not settle is
-// tried at the next; its ids, nonces or tokens make a repeat harmless. A method therefore returns
-// when the call is settled, when its context ends, or after Options.Patience without a usable
-// answer.
+// otherwise any node: every node accepts every call. If a node gives no usable answer, the client
+// repeats the call at the next node; the call's ids, nonces or tokens make the repeat harmless. A
+// method therefore returns with an answer, when its context ends, or after Options.Patience
+// without a usable answer.
 //
 // Guarantees. An error that wraps jobs.ErrUnavailable means that nothing has happened: every
 // attempt was refused or never left this process. An error that wraps jobs.ErrUncertain means

@@ -437,7 +437,7 @@ func TestCausesReachWorkers(t *testing.T) {
 	}
 	var want string
 	for _, cause := range []string{"cancel, by somebody, the customer called", "deadline, , its deadline, TIME, has passed",
-		"failure, , step fails: handler fails ended with status 65, which forbids another try"} {
+		"failure, , step fails: handler fails ended with status 65, which forbids another attempt"} {
 		want += "quick: " + cause + "\n"
 	}
 	if got := regexp.MustCompile(`deadline, [0-9]\S*,`).ReplaceAllString(string(data), "deadline, TIME,"); got != want {

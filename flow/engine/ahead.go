@@ -45,7 +45,7 @@ func newAhead(o *Options, corrected bool) ahead {
 // mayRunAhead reports whether a step may start before its own mark and all earlier changes are
 // durable. After a crash, the record may not show that such a step has started. The step must
 // therefore be Repeatable, and this must be its first attempt in its first round: a lost attempt
-// or round would give the step another try after each crash. A step with a version or on a worker
+// or round would give the step another attempt after each crash. A step with a version or on a worker
 // never runs ahead, because the next owner must know both.
 func (l *loop) mayRunAhead(s start) bool {
 	step, call := s.plan.Step(s.step), s.call

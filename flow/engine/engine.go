@@ -5,7 +5,7 @@
 // It has two halves. The *core* decides: from the plan and the atom details it derives which
 // steps may start, and what one outcome changes. It does no I/O, starts no goroutine and reads no
 // clock. The *loop* around it starts steps, gathers outcomes and passes the core's updates to a
-// Journal. A fresh run is a resume from an empty flow detail, so a flow starts in one way only.
+// Journal. A new run resumes from an empty flow detail, so new and resumed runs share the code.
 //
 // # Guarantees
 //
@@ -14,8 +14,8 @@
 //     share an update.
 //   - A step whose result was recorded is never executed again. A step whose outcome was not
 //     recorded is executed again: side effects happen at least once.
-//   - An attempt starts only after its mark, and the outcomes that led to it, are durable: no
-//     effect exists that the engine forgets in a crash. A flow.Repeatable step is an exception:
+//   - An attempt starts only after its mark, and the outcomes that led to it, are durable, so the
+//     engine never loses an effect in a crash. A flow.Repeatable step is an exception:
 //     see mayRunAhead. The first steps of a flow can be an exception: see Options.Begins. If
 //     such a flow has Begun and nothing of it is recorded, the next run first records these
 //     steps as running.
@@ -230,7 +230,7 @@ type End struct {
 	WaitUntil time.Time
 	Wait      time.Duration // from now to WaitUntil
 	WaitFor   string
-	Awaits    *logbook.Wait // the wait or the sleep of WaitFor; nil: it waits for its next try
+	Awaits    *logbook.Wait // the wait or the sleep of WaitFor; nil: it waits for its next attempt
 	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
 	// possible that nothing of the flow is recorded.
 	Unrecorded bool

@@ -19,8 +19,7 @@ import (
 //  4. The undo passes the gate in front of the flow.
 //
 // Final steps are not undone. In a flow that reverts, they keep the state success or failure. When a retry around the
-// flow starts another round, the final steps are recorded as reverted, like steps without a revert. No revert
-// is called.
+// flow starts another round, final steps are recorded as reverted without a run, like steps without a revert.
 //
 // The record alone decides: a final step runs in an undo if the body is undone and the step has not ended.
 

@@ -442,7 +442,7 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 			continue
 		}
 		// A step that a crash left in a state stays in it if the next run ends before it gets
-		// there, and a step may still wait for its next try.
+		// there, and a step may still wait for its next attempt.
 		n := len(atom.Attempts)
 		open := n > 0 && !atom.Attempts[n-1].Ended()
 		waits := !f.end.WaitUntil.IsZero() || f.end.State == logbook.FlowSuspended || f.end.State == logbook.FlowFailure && atom.State != logbook.AtomRunning

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRetryNowCrash: the conductor dies before each update of a flow in which an operator ends all waits after a
-// minute. No later owner waits again: the request has removed the times of the next tries from the record, as the board
+// minute. No later owner waits again: the request has removed the times of the next attempts from the record, as the board
 // does.
 func TestRetryNowCrash(t *testing.T) {
 	root := flow.Linear("f", act("first", fine), flow.Unordered("g", hurriedStep("fails", errors.New("woot")), hurriedStep("waits", flow.NotYet(2*time.Hour))), act("last", fine))

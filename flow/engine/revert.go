@@ -63,7 +63,7 @@ func (c *core) mark(step int, patient bool, now time.Time) {
 	if c.plan.Step(step).IsRetry() {
 		v.retryAt = time.Time{}
 	}
-	if v.failure != nil { // it was waiting for another try
+	if v.failure != nil { // it was waiting for another attempt
 		c.noteFailure(step)
 	}
 	c.change(step, logbook.AtomChange{Intention: logbook.IntendRevert, RetryAt: v.retryAt}, now)
@@ -180,7 +180,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 		}
 		return false
 	}
-	v.retryAt = time.Time{} // of a step that waited for its next try
+	v.retryAt = time.Time{} // of a step that waited for its next attempt
 	if v.phase != toUndo {
 		c.advance(step, onRevert, logbook.AtomChange{Intention: v.undoIntention()}, now)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// A step whose failure is ignored (flow.IgnoreFailure) is *tolerated*. Its failure is recorded with the
-// intention ignore, in the same update, and later steps treat it as done.
+// A step with flow.IgnoreFailure that has failed is *tolerated*: it is recorded as a failure with the intention
+// ignore, and later steps treat it as done. The decision is recorded with the failure.
 //
-// If it has no default result, steps that require a value from it are left out, as after a decider's no.
-// This is decided when such a step is ready, because a retry around the failed step may still run it again.
+// Without a default result, steps that require its value are ignored, as after a decider's no. The core decides
+// this when such a step is ready, because a retry around the failed step may still run it again.
 
 // tolerates reports whether the permanent failure of a step is ignored. In a flow that is undone, or in a
 // part that a retry undoes, it is not: the step is undone with the others.

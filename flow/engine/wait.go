@@ -81,7 +81,7 @@ func (c *core) awaited() (string, *logbook.Wait) {
 	return "", nil
 }
 
-// sleep returns the wait of a step that sleeps; nil if the step waits for its next try.
+// sleep returns the wait of a step that sleeps; nil if the step waits for its next attempt.
 func (c *core) sleep(step int) *logbook.Wait {
 	if open := c.vertices[step].attempt; open != nil {
 		return open.Wait

@@ -43,7 +43,7 @@
 // Status 0 means success. Stdout then holds one JSON value, or nothing for null. The value must
 // pass logbook.Limits.CheckValue.
 //
-// Status 75 (EX_TEMPFAIL) requests another try. Status 65 (EX_DATAERR) means that another try is
+// Status 75 (EX_TEMPFAIL) requests another attempt. Status 65 (EX_DATAERR) means that another attempt is
 // useless. Every other status is a failure like 75, tried again as often as the step's policy
 // allows. The lines of stderr can be read while the handler runs (flow.Output), and their end is
 // kept with the attempt.

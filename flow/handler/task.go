@@ -19,7 +19,7 @@ import (
 
 // The exit statuses with a special meaning, as in sysexits.h.
 const (
-	ExitPermanent = 65 // EX_DATAERR: another try is useless
+	ExitPermanent = 65 // EX_DATAERR: another attempt is useless
 	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later; with not_yet on stdout: not done yet
 )
 
@@ -282,9 +282,9 @@ func exitFailure(name string, status int, said string) *logbook.Failure {
 	message := fmt.Sprintf("handler %s ended with status %d", name, status)
 	switch status {
 	case ExitPermanent:
-		message += ", which forbids another try"
+		message += ", which forbids another attempt"
 	case ExitTryAgain:
-		message += ", which asks for another try"
+		message += ", which asks for another attempt"
 	}
 	f := failure(logbook.FailureExit, status, message, said)
 	f.Permanent = status == ExitPermanent
@@ -305,7 +305,7 @@ func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
 }
 
 // unrunnable is not a permanent failure: the handler may be installed or
-// repaired while the step waits for its next try. A name is never repaired.
+// repaired while the step waits for its next attempt. A name is never repaired.
 func unrunnable(err error) *logbook.Failure {
 	f := failure(logbook.FailureHandler, 0, err.Error(), "")
 	f.Permanent = errors.Is(err, logbook.ErrInvalid)

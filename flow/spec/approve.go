@@ -34,7 +34,7 @@ func (r *reader) approve(t *table, s *Step) *Approve {
 	}
 	a := &Approve{Text: inner.text("text"), Self: inner.truth("self"), Deadline: inner.text("deadline")}
 	if !inner.has("text") {
-		inner.fault("text", "missing; write the question to the persons")
+		inner.fault("text", "missing; write the question to the approvers")
 	}
 	a.Need = r.needs(inner)
 	if inner.has("fields") {
@@ -80,7 +80,7 @@ func (r *reader) reminders(t *table, deadline string) []string {
 	return times
 }
 
-// needs reads the roles and numbers of the persons.
+// needs reads the roles and numbers of the approvers.
 func (r *reader) needs(t *table) (needs []logbook.Need) {
 	tables := t.tables("need")
 	if len(tables) == 0 && !t.failed("need") {

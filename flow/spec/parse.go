@@ -22,8 +22,8 @@ const MaxDuration = 31 * 24 * time.Hour
 // such as a missing requirement. The name is the name of the file, for messages. Its extension
 // distinguishes TOML (.toml) from JSON (.json); without either, the first character does.
 //
-// All faults are reported at once, in a *FaultError, which is a logbook.ErrInvalid. A document
-// over the limits is a logbook.ErrLimit.
+// All faults are reported at once, in a *FaultError, which is a logbook.ErrInvalid. If the
+// document exceeds a limit, the error is logbook.ErrLimit.
 func Parse(data []byte, name string) (*Document, error) {
 	f := &faults{source: name}
 	values, err := decode(data, f)

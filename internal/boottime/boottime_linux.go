@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fresh is how long, by Go's monotonic clock, a reading is reused, because a reading takes two
-// system calls. The machine can be suspended right after any reading, so callers must tolerate
-// a slightly old reading anyway.
+// fresh is the maximum age of a cached reading, measured with Go's monotonic clock: a reading takes
+// two system calls. The machine can be suspended right after any reading, so callers must tolerate a
+// slightly old reading anyway.
 const fresh = time.Millisecond
 
 var (

@@ -24,7 +24,7 @@ var stopRows = []row{
 	{"a job that ends or is cancelled first is not transferred", transferredTooLate},
 	{"a reservation ends by itself, and wakes others", reservationEnds},
 	{"a reservation ends on request", unreserved},
-	{"steps that wait for their next tries start on request", retriedNow},
+	{"steps that wait for their next attempts start on request", retriedNow},
 	{"a transfer names a conductor that could claim the job", senselessTransfers},
 	{"a watch of claims starts with its position and sends no other events", watchClaims},
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,12 +14,15 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
+// markdownLink is a link in docs/errors.md. A terminal shows only its text.
+var markdownLink = regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
+
 func (p *Program) errorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "error [CODE]",
 		Short: "Explain an error code: effect, causes and remedies",
 		Long: "Explain an error code, without a server. Without CODE, list all codes. Find the code in the field \"code\" of -o\n" +
-			"json. At a terminal, an error message without other advice names its code.",
+			"json. On a terminal, an error message names its code if it contains no other hint.",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: errorCodes(),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -28,7 +32,8 @@ func (p *Program) errorCommand() *cobra.Command {
 			var rows [][]string
 			for _, section := range docs.ErrorSections() {
 				meaning, _, _ := strings.Cut(section[1], ". ")
-				rows = append(rows, []string{section[0], strings.TrimSuffix(strings.Split(meaning, "\n")[0], ".")})
+				meaning = markdownLink.ReplaceAllString(strings.Split(meaning, "\n")[0], "$1")
+				rows = append(rows, []string{section[0], strings.TrimSuffix(meaning, ".")})
 			}
 			if p.JSON() {
 				return p.WriteJSON(errorCodes())
@@ -46,7 +51,7 @@ func (p *Program) explainCode(code string) error {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "```") {
-			lines = append(lines, strings.TrimSuffix(line, "\n"))
+			lines = append(lines, markdownLink.ReplaceAllString(strings.TrimSuffix(line, "\n"), "$1"))
 		}
 	}
 	if p.JSON() {

@@ -75,6 +75,8 @@ func TestErrorCommand(t *testing.T) {
 		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` shows details\n"},
 		{"error not_found", cli.ExitOK, "not_found\n\nThe object does not exist", ""},
 		{"error", cli.ExitOK, "unclaimable", ""},
+		{"error", cli.ExitOK, "The approval has ended", ""},
+		{"error decided", cli.ExitOK, "decided\n\nThe approval has ended", ""},
 		{"error fenced -o json", cli.ExitOK, `"code": "fenced"`, ""},
 		{"error not_fond", cli.ExitUsage, "", "did you mean \"not_found\"?; `conductord error` lists the codes\n"},
 	} {

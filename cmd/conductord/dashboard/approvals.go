@@ -28,7 +28,7 @@ type approvalData struct {
 	Anyone     bool // without access control, decisions carry any name
 	Needs      string
 	Missing    string
-	Deciders   []string // persons that approved, without withdrawn approvals
+	Deciders   []string // people that approved, without withdrawn approvals
 	Text       string
 	Verdict    string // the end of a decided approval
 	Unable     string // why the user cannot decide; empty: the user can, or has no permission

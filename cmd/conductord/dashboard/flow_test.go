@@ -235,7 +235,7 @@ func TestIgnoredFailure(t *testing.T) {
 	p.wants(p.get("jobs/"+job.ID.String()), `<p class="notice">1 failure ignored: fetch</p>`)
 	p.wants(p.get(page), "<dt>Failures</dt><dd>1 failure ignored: fetch</dd>", `aria-label="fetch, failure-ignored"`, `aria-label="report, success"`)
 	p.wants(p.get(page+"?step=report"), "the failure of fetch")
-	p.wants(p.get(page+"?step=fetch"), "which forbids another try: no route", "failure-ignored")
+	p.wants(p.get(page+"?step=fetch"), "which forbids another attempt: no route", "failure-ignored")
 }
 
 func TestFailedFlow(t *testing.T) {
@@ -266,7 +266,7 @@ func TestFailedFlow(t *testing.T) {
 	p.wants(p.get(page),
 		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, nothing-to-undo after failure"`, `aria-label="announce, pending"`,
 		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",
-		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>revert of step reserve: handler.exit: ", "No step is reverted first. These steps run a second time: reserve, start.")
+		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another attempt: no route", "<dt>Then</dt><dd>revert of step reserve: handler.exit: ", "No step is reverted first. These steps run a second time: reserve, start.")
 	step := p.get(page + "?step=reserve")
 	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "No step is reverted first. The flow runs again: reserve, start; runs: announce.", "cannot give &lt;it&gt; back",
 		"<td>store</td>", "&#34;eu&#34;", "&#34;address&#34;", `class="box revert-failure selected"`)

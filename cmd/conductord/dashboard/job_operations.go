@@ -40,7 +40,7 @@ func jobOperations(id string, of jobData) []operation {
 			permission: command.Operate, unfit: !failed, do: onJob(id, func(a *api) jobCall { return a.board.Retry }),
 		},
 		{
-			Verb: "retry-now", Text: "Retry now", Command: said("flow retry-now"), Help: "All steps that wait for their next try start now.",
+			Verb: "retry-now", Text: "Retry now", Command: said("flow retry-now"), Help: "All steps that wait for their next attempt start now.",
 			Inputs: []input{why}, permission: command.Operate, unfit: state != jobs.StateCooling, do: onJob(id, func(a *api) jobCall { return a.board.RetryNow }),
 		},
 		{

@@ -172,8 +172,8 @@ func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 	})
 }
 
-// WriteRefusal answers a call that no interceptor sees with its error. The caller pays for it as
-// for other refused calls.
+// WriteRefusal sends err as the answer to a call that bypasses the interceptors. The caller pays
+// for it as for other refused calls.
 func (g *Guard) WriteRefusal(w http.ResponseWriter, r *http.Request, err error) {
 	admission.ConnOf(r.Context()).PayRefusal(err)
 	_ = g.Refuse.Write(w, r, err)

@@ -153,7 +153,7 @@ func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 		select {
 		case <-noted.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: this node still computes its checksums at entry %d: %w; try again later", jobs.ErrUnavailable, index, ctx.Err())
+			return nil, fmt.Errorf("%w: this node is still computing its checksums at entry %d: %w; try again later", jobs.ErrUnavailable, index, ctx.Err())
 		}
 		if noted.sums != nil {
 			return noted.sums, nil

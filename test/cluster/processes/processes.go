@@ -115,7 +115,7 @@ func (p *Processes) Logs() []string {
 	return paths
 }
 
-// Dial connects as a program at a place does.
+// Dial connects the way a program at the given place connects.
 func (p *Processes) Dial(place int) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := new(net.Dialer)
 	if place == cluster.Outside || p.places == nil {

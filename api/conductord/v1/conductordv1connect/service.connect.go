@@ -314,7 +314,7 @@ type BoardServiceClient interface {
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Unreserve ends the reservation of a job.
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
-	// RetryNow ends the wait of a job's steps for their next tries.
+	// RetryNow ends the wait of a job's steps for their next attempts.
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)
@@ -918,7 +918,7 @@ type BoardServiceHandler interface {
 	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Unreserve ends the reservation of a job.
 	Unreserve(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
-	// RetryNow ends the wait of a job's steps for their next tries.
+	// RetryNow ends the wait of a job's steps for their next attempts.
 	RetryNow(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Signal sends a signal to a job. The answer says whether a wait has taken the signal.
 	Signal(context.Context, *connect.Request[v1.SignalCommand]) (*connect.Response[v1.SignalResult], error)

@@ -39,7 +39,7 @@ func auditSearchCommand(p *cli.Program) *cobra.Command {
 		Use:   "search",
 		Short: "List audit records, latest first: principal, action, address and log index",
 		Long: "List what principals did to other principals' jobs and schedules, to boards, to the cluster and to principals,\n" +
-			"including refused calls. Posting, claiming and ending a job are events, which also name the principal.",
+			"including refused calls. Posts, claims and ends of jobs are not in this list: see events.",
 	}
 	cmd.Flags().StringVar(&query.Principal, "principal", "", "only records of this principal")
 	cmd.Flags().StringVar(&query.Verb, "verb", "", "only records with this verb, such as cancel or save_principal")
@@ -167,8 +167,8 @@ func auditRefusalsCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "refusals",
 		Short: "List refused calls since each node's start, grouped by kind",
-		Long: "List calls that were refused because the caller was unknown or lacked permission. Each node counts its own calls\n" +
-			"and keeps the latest 1,000 kinds. Its log has a sample of the calls.",
+		Long: "List calls that were refused because the caller was unknown or lacked permission. Each node counts its own\n" +
+			"refusals, keeps the latest 1,000 kinds of refusals, and logs a sample of them.",
 		Args: cobra.NoArgs,
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, _ []string) error {
 			refusals, err := cluster.Refusals(ctx)

@@ -89,7 +89,7 @@ func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 		return // each round ends by itself
 	}
 	flags.DurationVar(&f.Duration, "duration", duration, "duration of the measurement")
-	flags.IntVar(&f.Calls, "calls", 0, "total calls of all clients; without --duration, there is no time limit; 0: unlimited")
+	flags.IntVar(&f.Calls, "calls", 0, "stop after this many calls of all clients; 0: no limit. With --calls and without --duration, there is no time limit")
 }
 
 func checkBench(f workload.Options, verb string) error {

@@ -84,7 +84,7 @@ func limitsText(limits jobs.BoardLimits) string {
 		n    uint64
 		what string
 	}{
-		{limits.Jobs, "unfinished jobs"}, {limits.Bytes, "bytes of them"}, {limits.PostingsPerSecond, "postings a second"},
+		{limits.Jobs, "unfinished jobs"}, {limits.Bytes, "bytes of unfinished jobs"}, {limits.PostingsPerSecond, "postings per second"},
 	} {
 		if limit.n > 0 {
 			said = append(said, fmt.Sprintf("%d %s", limit.n, limit.what))

@@ -106,8 +106,8 @@ func completeCommand(p *cli.Program) *cobra.Command {
 	cmd := interveneCommand(p, f, &cobra.Command{
 		Use:   "complete FLOW|JOB STEP",
 		Short: "Mark a step as done with a given result and continue",
-		Long: "Mark a step as done with a given result, because you did the work of the step, or know that this work is done. The step\n" +
-			"counts as a success, and the flow continues with every step that has not succeeded.",
+		Long: "Mark a step as done with a given result. Use this if you did the work of the step by hand, or know that it is\n" +
+			"done. The step counts as a success, and the flow continues with every step that has not succeeded.",
 		Args: cobra.ExactArgs(2),
 	}, func() (err error) {
 		f.word.Result, err = readResult(p, result)

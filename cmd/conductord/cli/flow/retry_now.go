@@ -20,10 +20,10 @@ func retryNowCommand(p *cli.Program) *cobra.Command {
 	var request jobs.JobCommand
 	cmd := &cobra.Command{
 		Use:   "retry-now JOB [STEP]",
-		Short: "Start steps that wait for their next try, before they are due",
-		Long: "Start a step that waits for its next try: after a failure, between the rounds of a flow's retry, or after\n" +
+		Short: "Start steps that wait for their next attempt, before they are due",
+		Long: "Start a step that waits for its next attempt: after a failure, between the rounds of a flow's retry, or after\n" +
 			"\"not yet\". Without STEP, start all such steps of the job. If the job itself waits, it is claimable immediately.\n" +
-			"The command uses up no try. It fails with exit code 4 if nothing waits.",
+			"The command does not use up an attempt. It fails with exit code 4 if nothing waits.",
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {

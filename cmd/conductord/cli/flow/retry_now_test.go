@@ -10,7 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestFlowRetryNow ends the wait of a job for its next try. Commands that would do nothing to such a job refuse it.
+// TestFlowRetryNow ends the wait of a job for its next attempt. Commands that would do nothing to such a job refuse it.
 func TestFlowRetryNow(t *testing.T) {
 	cluster := clitest.Open(t)
 	id := clitest.PostHello(t, cluster)
@@ -22,7 +22,7 @@ func TestFlowRetryNow(t *testing.T) {
 	w.Must(cluster.Abandon(t.Context(), jobs.Ending{Job: id, Token: w.Claimed.Job.Token, Delay: time.Hour, Reason: "waits"}))
 	for _, args := range [][]string{{"job", "retry"}, {"job", "release"}, {"job", "change", "--not-before", "1s"}} {
 		got := clitest.Run(t, cluster, append(args, id.String())...)
-		if got.Code != cli.ExitConflict || !strings.Contains(got.Err, "for its next try") || !strings.Contains(got.Err, "conductord flow retry-now "+id.String()) {
+		if got.Code != cli.ExitConflict || !strings.Contains(got.Err, "for its next attempt") || !strings.Contains(got.Err, "conductord flow retry-now "+id.String()) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -23,8 +23,8 @@ func retryCommand(p *cli.Program) *cobra.Command {
 		Short: "Retry trashed, failed, reverted or parked jobs",
 		Long: "Retry trashed, failed, reverted or parked jobs. A trashed job continues where it stopped. A flow that was\n" +
 			"reverted, or whose revert failed, restarts from its beginning, without reverting anything first; see `flow show`\n" +
-			"for alternatives. A job that waits for its next try is refused; see `flow\n" +
-			"retry-now`. Other unfinished jobs do not change. The command is idempotent.",
+			"for alternatives. For a job that waits for its next attempt, use `flow retry-now`. Other unfinished jobs do not\n" +
+			"change. The command is idempotent.",
 	}, func(ctx context.Context, cluster cli.Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {

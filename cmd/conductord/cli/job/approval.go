@@ -16,7 +16,7 @@ import (
 
 // ApprovalCommand makes the noun of approvals.
 func ApprovalCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("approval", "Decide the approvals for which steps wait",
+	return cli.Noun("approval", "List and decide the approvals that steps wait for",
 		listApprovals(p), showApproval(p), approveCommand(p), rejectCommand(p), withdrawCommand(p), overrideCommand(p))
 }
 
@@ -45,7 +45,7 @@ func showApproval(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show JOB [STEP]",
 		Short: "Show the latest approval of a step: text, needs, fields and decisions",
-		Long:  "Show the latest approval of a step, also after its end. Without a step, show the one open approval of the job.",
+		Long:  "Show the latest approval of a step, even after its end. Without a step, show the one open approval of the job.",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: p.Ask(func(ctx context.Context, cluster cli.Cluster, args []string) error {
 			id, step, err := jobAndStep(args)
@@ -104,8 +104,8 @@ type decisionFlags struct {
 }
 
 func (f *decisionFlags) add(cmd *cobra.Command, reason string) {
-	cmd.Flags().StringVar(&f.decision.By, "by", cli.OperatorName(), "name of the person; with access control, the principal counts")
-	cmd.Flags().StringVar(&f.decision.ID, "id", "", "id of the decision (default: drawn); repeating a decision with the same id has no effect")
+	cmd.Flags().StringVar(&f.decision.By, "by", cli.OperatorName(), "name of the person; ignored with access control, which uses the principal")
+	cmd.Flags().StringVar(&f.decision.ID, "id", "", "id of the decision (default: random); repeating a decision with the same id has no effect")
 	if reason != "" {
 		cmd.Flags().StringVar(&f.decision.Reason, "reason", "", reason)
 	}
@@ -146,8 +146,8 @@ func approveCommand(p *cli.Program) *cobra.Command {
 	f := &decisionFlags{decision: logbook.Decision{Kind: logbook.Approve}}
 	cmd := f.deciding(p, &cobra.Command{
 		Use: "approve JOB [STEP]", Short: "Approve the approval of a step",
-		Long: "Approve the approval of a step. The answer is approved, or the needs that are still missing. Without a step, decide\n" +
-			"the one open approval of the job. The command fails with exit code 4 if the approval has ended.",
+		Long: "Approve the approval of a step. The command prints \"approved\", or the needs that are still missing. Without a\n" +
+			"step, approve the one open approval of the job. The command fails with exit code 4 if the approval has ended.",
 	}, cli.Cluster.Decide)
 	f.add(cmd, "remark of the person")
 	f.addAnswers(cmd)

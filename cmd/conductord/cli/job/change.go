@@ -33,7 +33,7 @@ func alterCommand(p *cli.Program) *cobra.Command {
 		Short: "Change the deadline, due time, priority or place of a job",
 		Long: "Change a job's deadline, earliest start, priority or place in its priority, in one step. A claimed job\n" +
 			"continues; its new earliest start and priority apply if it is abandoned. A suspended or held job also waits for\n" +
-			"its resume or release. --not-before 0s means now. A job that is being cancelled has no deadline to change.",
+			"its resume or release. --not-before 0s means now. You cannot change the deadline of a job that is being cancelled.",
 	}
 	changeCommand(p, cmd, func(change *jobs.Change) (err error) {
 		if deadline == "" && notBefore == "" && priority == "" && !front {

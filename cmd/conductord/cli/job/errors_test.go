@@ -28,7 +28,7 @@ func TestJobErrors(t *testing.T) {
 		{"--code 3", 0, "MESSAGE\n", "rock"},
 		{"--since -1h", 0, "winter", "\x00"},
 		{"--until -1h", 0, "MESSAGE\n", "rock"},
-		{"--limit 1", 0, "first 1 items", "rock"},
+		{"--limit 1", 0, "shown: 1;", "rock"},
 		{"--how somehow", cli.ExitUsage, "--how must be one of", "\x00"},
 		{"--since yesterday", cli.ExitUsage, "--since must be a time", "\x00"},
 		{"--limit -1", cli.ExitUsage, "must not be negative", "\x00"},

@@ -32,7 +32,7 @@ func logsCommand(p *cli.Program) *cobra.Command {
 		Long: "Print the output of a job's steps: the stderr of handlers and the log of Go steps. The node that runs a step\n" +
 			"keeps the latest 256 KiB in memory, until it needs the memory or restarts; any node can serve it. After an\n" +
 			"attempt, the logbook keeps the end of its stderr.\n\n" +
-			"Other programs with a conductor publish the output of a step only after the step has ended.",
+			"A conductor outside the nodes publishes the output of a step only after the step has ended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {

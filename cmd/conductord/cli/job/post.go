@@ -44,7 +44,7 @@ func (f *ContentFlags) Add(cmd *cobra.Command) {
 	flags.StringVar(&f.details, "details", "", "details to store with the job: JSON, or @FILE")
 	flags.StringArrayVar(&f.sets, "set", nil, "input of the flow: NAME=JSON, or NAME=TEXT; repeatable")
 	flags.BoolVar(&f.hold, "hold", false, "hold the job until you run job release")
-	flags.StringVar(&f.key, "key", "", "subject of the job; at most one unfinished job of a board has the same key")
+	flags.StringVar(&f.key, "key", "", "key of the job: a board has at most one unfinished job with a given key")
 	flags.BoolVar(&f.front, "front", false, "claim the job before all others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "tag of the job, to filter by; repeatable or comma-separated")
 	flags.StringSliceVar(&f.labels, "label", nil, "label that a conductor must offer; repeatable or comma-separated")

@@ -20,8 +20,8 @@ func signalCommand(p *cli.Program) *cobra.Command {
 		Short: "Send a signal to a job",
 		Long: "Send a signal to a job: by its id, or with --key to the unfinished job of a board with this key. A step of its\n" +
 			"flow that waits for a signal of this name takes the signal, and the job continues. Otherwise the job keeps the\n" +
-			"signal until a step waits for it. The answer is taken or kept, or for an id\n" +
-			"that the job has received before: repeated. The command fails with exit code 4 if the job is finished.",
+			"signal until a step waits for it. The answer is taken or kept. It is repeated if the job has already received a\n" +
+			"signal with this id. The command fails with exit code 4 if the job is finished.",
 		Args: cobra.RangeArgs(1, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {

@@ -201,7 +201,7 @@ func waitsOfStep(p *cli.Program, detail *logbook.FlowDetail, atom *logbook.AtomD
 	case atom.AwaitsWorker():
 		return []string{"a worker"}
 	case atom.RetryAt.After(time.Now()):
-		return []string{"its next try at " + p.TimeText(atom.RetryAt)}
+		return []string{"its next attempt at " + p.TimeText(atom.RetryAt)}
 	case atom.State != logbook.AtomPending:
 		return nil
 	}

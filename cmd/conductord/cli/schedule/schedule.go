@@ -245,7 +245,7 @@ func nextCommand(p *cli.Program) *cobra.Command {
 	const five = 5
 	count := five
 	cmd := scheduleVerb(p, "next", "Show the next slots of a schedule, in its time zone",
-		"For a paused schedule, show the slots after a resume at this moment.",
+		"For a paused schedule, show the slots as if it were resumed now.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: count})
 			if err != nil {
