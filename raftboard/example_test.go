@@ -409,7 +409,7 @@ func ExampleClient_Signal() {
 	// 1
 }
 
-// A step waits for the approval of two persons. Decide records what each says, and Approvals lists the open approvals.
+// A step waits for the approval of two people. Decide records what each says, and Approvals lists the open approvals.
 func ExampleClient_Decide() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

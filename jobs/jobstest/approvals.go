@@ -173,7 +173,7 @@ func keptDecisions(k *kit) {
 	again := first
 	again.Sequence = 2
 	k.wants("Update by an owner that does not know the decision", k.update(again), nil)
-	k.same("the missing persons", logbook.NeedText(k.approval(id, "fly").Missing), "1 of dba")
+	k.same("the missing people", logbook.NeedText(k.approval(id, "fly").Missing), "1 of dba")
 	k.says(id, "fly", "bob", logbook.Approve, logbook.Approved, "")
 	k.wants("a timeout after the end", k.update(ends(first, 3, nil)), logbook.ErrSignalled)
 	k.wants("the end", k.update(ends(first, 3, &logbook.Signal{Name: "fly", ID: "end"})), nil)

@@ -112,7 +112,7 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
 	},
 	{
-		name: "present members", holds: "a node refuses the certificate of a removed node or a node of another cluster",
+		name: "current members", holds: "a node refuses the certificate of a removed node or a node of another cluster",
 		file: "raftboard/node/guard/guard.go", keep: "if node == g.Node || g.IsMember(node) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestCertificates",
 	},

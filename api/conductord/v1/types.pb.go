@@ -2266,7 +2266,7 @@ func (x *Wait) GetApproval() *Approval {
 	return nil
 }
 
-// Approval is a question to persons.
+// Approval is a question to people.
 type Approval struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -2404,7 +2404,7 @@ func (x *Reminder) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Need is a number of persons with a role.
+// Need is a number of people with a role.
 type Need struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -2568,7 +2568,7 @@ type StepApproval struct {
 	Step          string                 `protobuf:"bytes,5,opt,name=step,proto3" json:"step,omitempty"`
 	PostedBy      string                 `protobuf:"bytes,6,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal that posted the job; empty without access control
 	Wait          *Wait                  `protobuf:"bytes,7,opt,name=wait,proto3" json:"wait,omitempty"`
-	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // approved or rejected; empty: not decided by persons
+	Outcome       string                 `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // approved or rejected; empty: not decided by people
 	Missing       []*Need                `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"` // the needs that are not filled yet
 	Open          bool                   `protobuf:"varint,10,opt,name=open,proto3" json:"open,omitempty"`     // the approval accepts decisions
 	unknownFields protoimpl.UnknownFields
@@ -2774,7 +2774,7 @@ type StepWork struct {
 	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                                   // board of the job; set by the leader
 	LastFailure   *Failure             `protobuf:"bytes,16,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`    // of the previous try; unset in the first one
 	Cause         *RevertCause         `protobuf:"bytes,17,opt,name=cause,proto3" json:"cause,omitempty"`                                   // only for a revert
-	LastProgress  *Progress            `protobuf:"bytes,18,opt,name=last_progress,json=lastProgress,proto3" json:"last_progress,omitempty"` // the last report of the attempt before in this round; unset: none
+	LastProgress  *Progress            `protobuf:"bytes,18,opt,name=last_progress,json=lastProgress,proto3" json:"last_progress,omitempty"` // the last report of the previous attempt in this round; unset: none
 	Checkpoints   []*Checkpoint        `protobuf:"bytes,19,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`                       // of this round, sorted by name; set by the leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -45,7 +45,7 @@ class Context:
         self.tries = int(work.get("tries", 1))  # how many the step's retry allows
         last, cause, progress = work.get("last_failure"), work.get("cause"), work.get("last_progress")
         self.last_failure: Optional[FailureRecord] = FailureRecord.of(last) if last else None  # of the previous try
-        self.last_progress: Optional[ProgressRecord] = ProgressRecord.of(progress) if progress else None  # of the attempt before
+        self.last_progress: Optional[ProgressRecord] = ProgressRecord.of(progress) if progress else None  # of the previous attempt
         self.cause: Optional[RevertCause] = RevertCause.of(cause) if cause else None  # why the step is reverted; only for a revert
         self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
         self.token: str = work.get("token", "")  # show it to systems that refuse older ones

@@ -90,7 +90,7 @@ class RevertCause:
 
 @dataclasses.dataclass
 class ProgressRecord:
-    """The last progress report of the attempt before."""
+    """The last progress report of the previous attempt."""
 
     done: int = 0
     total: int = 0  # 0: unknown

@@ -101,7 +101,7 @@ export interface StepContext {
 	timeLeft(): number | undefined;
 	/** Reports the step's progress; the latest report counts. Total 0: unknown. */
 	progress(done: number, total?: number, details?: Json): void;
-	/** The last progress report of the attempt before in this round; undefined: none. */
+	/** The last progress report of the previous attempt in this round; undefined: none. */
 	readonly lastProgress: { done: number; total: number; details?: Json } | undefined;
 	/** The checkpoints of this round by name, also of earlier attempts. Each read makes a copy. */
 	readonly checkpoints: Record<string, Json>;

@@ -99,7 +99,7 @@ export interface StepApproval {
 		approval: { text?: string; need: Need[]; self?: boolean; fields?: Json; at_deadline?: string; decisions?: { kind: string; by: string; at: string; reason?: string; answers?: Json; override?: boolean }[] };
 		[field: string]: unknown;
 	};
-	/** Undefined: not decided by persons. */
+	/** Undefined: not decided by people. */
 	outcome?: "approved" | "rejected";
 	missing?: Need[];
 	open?: boolean;

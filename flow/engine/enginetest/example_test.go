@@ -66,7 +66,7 @@ func TestChargedOnce(t *testing.T) {
 		}))
 }
 
-// deletion waits a week for its backup, asks two persons, and deletes a disk.
+// deletion waits a week for its backup, asks two people, and deletes a disk.
 func deletion() *flow.Flow {
 	return flow.Linear("deletion",
 		flow.Signal[string]("backup-done", flow.WaitFor(7*24*time.Hour)),
@@ -79,7 +79,7 @@ func deletion() *flow.Flow {
 		flow.NewStep("delete", enginetest.Succeed(nil)))
 }
 
-// TestApproved sends the signal after two hours, and lets two persons approve.
+// TestApproved sends the signal after two hours, and lets two people approve.
 func TestApproved(t *testing.T) {
 	ticket := json.RawMessage(`{"ticket": "CHG-17"}`)
 	trace := enginetest.Run(t, deletion(), logbook.Values{"disk": json.RawMessage(`"sda"`)},
