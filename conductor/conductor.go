@@ -349,7 +349,8 @@ func (c *Conductor) Ready() <-chan struct{} { return c.ready }
 // what was recorded of them, closes the session, and returns when Run is about to return.
 //
 // If ctx ends first, Drain stops the steps at once and returns ctx's error; Run then returns by
-// itself. Drain may be called at any time, and repeatedly. A later call of Run returns at once.
+// itself. Drain may be called at any time, and repeatedly: a call of Run that starts later
+// returns at once.
 func (c *Conductor) Drain(ctx context.Context) error {
 	c.mu.Lock()
 	c.drained = true

@@ -55,7 +55,7 @@ type runTrace struct {
 
 // traceRun starts the span of a run. At the job's first claim it also makes the span from the
 // posting to that claim. Both are children of the span that posted the job. Without such a span,
-// the span of the posting is the root of the trace, and the parent of every run.
+// the span of the posting starts the trace, and is the parent of every run.
 func (r *run) traceRun(ctx context.Context) context.Context {
 	tracer, job := r.loop.options.Tracer, &r.claimed.Job
 	if tracer == nil {

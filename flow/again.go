@@ -19,8 +19,7 @@ type again struct {
 //
 //	flow.Again("next-month", flow.Requires("month"), flow.Rebind(map[string]string{"month": "following"}))
 //
-// When the step and all other steps have succeeded, one log entry ends the iteration and starts the next. The
-// job keeps
+// When the step and all other steps have succeeded, one log entry ends the iteration and starts the next. The job keeps
 // its id, key, unread signals and deadline. The iteration has a new flow detail: no result, attempt or mark of earlier
 // iterations counts, and all idempotency keys are new. The cluster keeps the latest 10 iterations. If the flow fails, or
 // if the step is skipped by a condition, the job ends as without the step. A job with a cancel request ends too.

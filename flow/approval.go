@@ -37,7 +37,7 @@ func Approve(name string, approval Approval, options ...StepOption) *Step {
 	return NewStep(name, waitTask{}, append([]StepOption{Waits(&Wait{For: approval.Deadline, Approval: &approval})}, options...)...)
 }
 
-// Ask returns the approval of a wait that starts at now, with the arguments of its step.
+// Ask makes the approval of one wait that starts now, with the arguments of its step.
 func (a *Approval) Ask(s *Step, arguments logbook.Values, now time.Time) (*logbook.Approval, error) {
 	text, err := fillTemplate(a.Text, s.hasArgument, func(argument string) (json.RawMessage, bool) {
 		value, ok := arguments[argument]

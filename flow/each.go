@@ -22,7 +22,7 @@ const PatternEach Pattern = "each"
 // over. The store holds the array, or an earlier step provides it. Like the symbols of Rebind, over
 // can lead to an array inside another value: order.items. The steps of the body find the
 // element under the symbol as. All instances run in parallel, unless AtOnce or InOrder limits
-// them. Steps downstream of the flow wait for all instances. With an empty list, the flow is done at once.
+// them. Later steps wait for all instances. An empty list is done at once.
 //
 // The flow opens with an atom of the same name, whose result is the list. From then on the list
 // comes from that record: a resumed flow has the same instances even if the source has changed. A
@@ -82,8 +82,8 @@ type gather struct{ symbol, as string }
 // EachOption configures an Each.
 type EachOption func(*each)
 
-// Gather provides the list of the values that the instances of an Each provide under a symbol, in
-// the order of the elements. The list has the name as, by default the symbol. A value is
+// Gather provides, after an Each, the list of the values that its instances provide under a
+// symbol, in the order of the elements. The list is named as; empty: like the symbol. A value is
 // null if the step that provides it was ignored or gave no such field.
 func Gather(symbol, as string) EachOption {
 	return func(e *each) {
@@ -101,7 +101,7 @@ func Gather(symbol, as string) EachOption {
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
 // AtOnce limits the instances of an Each that run in parallel. They start in the order of the list:
-// the next instance when one has ended. An undo takes them in reverse order, with the same limit.
+// the next one when any has ended. An undo takes them in reverse order, with the same limit.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {

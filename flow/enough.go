@@ -108,7 +108,7 @@ type Group struct {
 	Most       int // members that may fail
 	Enough     int // members that must succeed; 0: the group waits for all members
 	Opening    int // of an each, whose instances are the members; -1: a flow
-	Gate       int // with Enough: the vertex behind all members; steps behind the group wait for it
+	Gate       int // with Enough: the vertex after all members; steps after the group wait for it
 }
 
 // Groups are the flows whose members may fail. The slice belongs to the plan: do not write to it.
@@ -150,7 +150,7 @@ func (c *compiler) isSelecting(flow *Flow) bool {
 	return flow.selects && (c.template == nil || c.template.selecting[flow])
 }
 
-// placeGroup puts the gate behind the members of a flow with Enough.
+// placeGroup puts the gate after the members of a flow with Enough.
 func (c *compiler) placeGroup(flow *Flow, members []span, end []int32) []int32 {
 	if !c.isSelecting(flow) {
 		return end
@@ -165,7 +165,7 @@ func (c *compiler) placeGroup(flow *Flow, members []span, end []int32) []int32 {
 	return []int32{gate}
 }
 
-// placeEachGroup records an each whose instances may fail, and puts the gate of Enough behind them.
+// placeEachGroup records an each whose instances may fail, and puts the gate of Enough after them.
 func (c *compiler) placeEachGroup(flow *Flow, opener int32, instances, end []int32) []int32 {
 	group := placedGroup{flow: flow, at: c.at, opener: opener, gate: -1, instances: instances}
 	if c.isSelecting(flow) {
@@ -176,7 +176,7 @@ func (c *compiler) placeEachGroup(flow *Flow, opener int32, instances, end []int
 	return end
 }
 
-// pruneGroups drops the groups with Enough behind which nothing is left: the remaining members all run.
+// pruneGroups drops the groups with Enough after which nothing is left: the remaining members all run.
 func (c *compiler) pruneGroups(kept []bool, rank []int) {
 	groups := c.groups[:0]
 	for _, group := range c.groups {

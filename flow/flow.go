@@ -42,7 +42,7 @@
 // # Steps that do not run
 //
 // A Link of a graph can have a decider (Decide): a named predicate over the results so far. The
-// decider chooses whether the node behind the link runs or is ignored. Reaching sets how many of
+// decider chooses whether the node at the end of the link runs or is ignored. Reaching sets how many of
 // the following steps are ignored with the node.
 //
 // # Where an argument comes from

@@ -40,8 +40,9 @@ func MaxFailurePercent(percent int) EachOption {
 	}
 }
 
-// Failures provides the list of the ignored failures of an Each with MaxFailures, under a symbol. Each failed
-// element has an object: its index in the list, the failed step, and the fields of IgnoreFailure.
+// Failures provides, after an Each with MaxFailures, the list of the ignored failures under a symbol: for
+// each failed element an object with its index in the list, the failed step, and the fields of
+// IgnoreFailure.
 func Failures(as string) EachOption {
 	return func(e *each) {
 		if e.told = as; as == "" {

@@ -10,7 +10,7 @@ const (
 	// TakeoverContinue continues from the record.
 	TakeoverContinue TakeoverPolicy = "continue"
 	// UndoLast first reverts the last steps, then executes them again. The last steps are those
-	// that were cut off, without a result, and the successful steps after which no step has started.
+	// that were cut off, without a result, and the successful ones after which no step has started.
 	// TakeoverContinue applies to steps that cannot be reverted, that run at most once, or that
 	// started before an operator last intervened. A step that was offered to step workers, or has
 	// returned NotYet, continues, and is not cut off.

@@ -25,7 +25,7 @@ func DeadlineAt(text string) StepOption {
 	})
 }
 
-// DeadlineFrom is the time at which the executions of a step that started at a time must have ended; zero: no limit.
+// DeadlineFrom is the time at which executions of a step that started at a time must end; zero: never.
 func (s *Step) DeadlineFrom(began time.Time) time.Time {
 	var end time.Time
 	if s.deadline > 0 {

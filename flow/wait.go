@@ -34,9 +34,9 @@ const MaxWait = logbook.MaxWait
 // step's result, and T is their type. If T is a struct, its fields are the values that the step provides, as with
 // Func. Data that do not fit T fail the step with the kind logbook.FailureSignalData.
 //
-// While only such steps are left, no conductor runs the flow: the board keeps its job until a signal arrives or
-// the wait is over. The options WaitFor, WaitUntil, OnTimeout and ForSignals configure the wait. A wait is not
-// reverted. In a new round of its flow, it waits again, and does not get an earlier signal twice.
+// While only such steps are left, the flow runs nowhere: the board keeps its job until a signal arrives or the
+// wait is over. The options WaitFor, WaitUntil, OnTimeout and ForSignals configure the wait. A wait is not
+// reverted. When its flow runs again, it waits again, and does not get an earlier signal twice.
 func Signal[T any](name string, options ...StepOption) *Step {
 	derived, faults := derive[struct{}, T](name, false)
 	wait := &Wait{Signals: []string{name}, check: func(data json.RawMessage) error {
@@ -110,7 +110,7 @@ func Waits(wait *Wait) StepOption {
 // Wait is the wait of the step; nil: the step does not wait.
 func (s *Step) Wait() *Wait { return s.wait }
 
-// End is the end of a wait that starts at now.
+// End is the end of a wait that starts now.
 func (w *Wait) End(now time.Time) time.Time {
 	longest := now.Add(MaxWait)
 	switch {

@@ -9,8 +9,8 @@ import (
 
 // The limits of the signals of one job. A signal over a limit is an ErrSignalsFull.
 const (
-	// MaxUnreadSignals limits the unread signals of a job. A flow with more unread signals is assumed
-	// never to read them.
+	// MaxUnreadSignals limits the signals that wait to be taken. A flow with more unread
+	// signals probably does not read them.
 	MaxUnreadSignals = 1_000
 	// MaxUnreadBytes limits their size together.
 	MaxUnreadBytes = 1 << 20

@@ -14,7 +14,7 @@ import (
 
 // The limits of one approval.
 const (
-	// MaxApprovalText limits the text, in bytes. For a longer text, write a link to it.
+	// MaxApprovalText limits the text, in bytes. For longer texts, write a link.
 	MaxApprovalText = 4 << 10
 	// MaxNeeds limits the roles of one approval.
 	MaxNeeds = 8
