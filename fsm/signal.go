@@ -19,7 +19,7 @@ func (t *txn) signal(c *v1.SignalCommand) (*v1.Result, error) {
 	}
 	j, board, err := t.addressee(&sent)
 	if err != nil {
-		return nil, fmt.Errorf("cannot signal: %w", err)
+		return nil, fmt.Errorf("cannot send signal %q: %w", sent.Signal.Name, err)
 	}
 	receipt, err := t.receive(j, board, &sent.Signal)
 	if err != nil {

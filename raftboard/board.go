@@ -240,12 +240,12 @@ func (c *Client) RetryNow(ctx context.Context, request jobs.JobCommand) error {
 
 // Signal implements jobs.Signaller.
 func (c *Client) Signal(ctx context.Context, job jobs.JobID, signal logbook.Signal) (jobs.SignalReceipt, error) {
-	return c.signal(ctx, "signal job "+job.String(), jobs.SignalCommand{Job: job, Signal: signal})
+	return c.signal(ctx, fmt.Sprintf("send signal %q to job %s", signal.Name, job), jobs.SignalCommand{Job: job, Signal: signal})
 }
 
 // SignalKey implements jobs.Signaller.
 func (c *Client) SignalKey(ctx context.Context, board, key string, signal logbook.Signal) (jobs.SignalReceipt, error) {
-	return c.signal(ctx, fmt.Sprintf("signal the job with key %q", key), jobs.SignalCommand{Board: board, Key: key, Signal: signal})
+	return c.signal(ctx, fmt.Sprintf("send signal %q to the job with key %q", signal.Name, key), jobs.SignalCommand{Board: board, Key: key, Signal: signal})
 }
 
 func (c *Client) signal(ctx context.Context, name string, sent jobs.SignalCommand) (jobs.SignalReceipt, error) {

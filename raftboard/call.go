@@ -87,14 +87,17 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 }
 
 // cannot adds the operation to a node's error, without the parts that the error already has: the
-// verb, and the noun with its id.
+// verb, and the noun with its id. A node's error that names the operation in more detail stays.
 func cannot(name string, err error) error {
 	verb, noun, _ := strings.Cut(name, " ")
 	text := err.Error()
 	for _, said := range []string{"cannot " + name, "cannot " + verb, noun} {
 		text = strings.TrimPrefix(text, said+": ")
 	}
-	return &cannotError{text: "cannot " + name + ": " + text, cause: err}
+	if !strings.HasPrefix(text, "cannot "+verb+" ") {
+		text = "cannot " + name + ": " + text
+	}
+	return &cannotError{text: text, cause: err}
 }
 
 // cannotError is an error with another text.

@@ -55,10 +55,10 @@ func sendSignal(ctx context.Context, p *cli.Program, cluster jobs.Signaller, sen
 	var receipt jobs.SignalReceipt
 	if sent.Key == "" {
 		if receipt, err = cluster.Signal(ctx, sent.Job, sent.Signal); err != nil {
-			return cli.Because(err, "signal job %s", sent.Job)
+			return cli.Because(err, "send signal %q to job %s", sent.Signal.Name, sent.Job)
 		}
 	} else if receipt, err = cluster.SignalKey(ctx, sent.Board, sent.Key, sent.Signal); err != nil {
-		return cli.Because(err, "signal the job with key %q", sent.Key)
+		return cli.Because(err, "send signal %q to the job with key %q", sent.Signal.Name, sent.Key)
 	}
 	if p.JSON() {
 		return p.WriteJSON(command.SignalReceiptToProto(receipt))

@@ -73,7 +73,7 @@ func TestJobSignal(t *testing.T) {
 	if err := cluster.Cancel(t.Context(), jobs.JobCommand{Job: id}); err != nil {
 		t.Fatal(err)
 	}
-	if got := send("paid"); got.Code != cli.ExitConflict || !strings.Contains(got.Err, "its outcome is cancelled") {
+	if got := send("paid"); got.Code != cli.ExitConflict || !strings.Contains(got.Err, "its outcome is cancelled") || strings.Count(got.Err, "cannot ") != 1 {
 		t.Errorf("a finished job: %+v", got)
 	}
 }
